@@ -1,0 +1,25 @@
+/* edit.h - changes to a PTX text as a list of replacements against the original's offsets. */
+#ifndef EGPU_PTX_EDIT_H
+#define EGPU_PTX_EDIT_H
+
+#include "ptx/ptx.h"
+
+struct ptx_edit {
+	struct ptx_span span; /* replaced text; begin == end inserts */
+	uint32_t order;	      /* among edits at the same offset: the order they were added */
+	const char *text;     /* NUL-terminated, owned by the caller's arena */
+};
+
+struct ptx_edits {
+	struct arena *arena;
+	struct ptx_edit *list;
+	size_t n, cap;
+	bool failed; /* memory ran out */
+};
+
+void ptx_edit_replace(struct ptx_edits *e, struct ptx_span span, const char *text);
+void ptx_edit_insert(struct ptx_edits *e, uint32_t at, const char *text);
+/* Appends text[span] with the edits that lie inside it applied. Overlapping edits: -EINVAL. */
+int ptx_edits_apply(struct ptx_edits *e, const char *text, struct ptx_span span, struct buf *out);
+
+#endif
