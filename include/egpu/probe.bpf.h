@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* probe.bpf.h - what a GPU probe can see.
+ *
+ * A probe is a BPF program whose section names a point and, optionally, kernels:
+ *
+ *	SEC("gpu/load/my_kernel*")
+ *	int count(struct egpu_mem *ctx) { ... }
+ *
+ * Points: entry, exit (struct egpu_entry, egpu_exit); load, store, atomic, mem
+ * (struct egpu_mem). A program in gpu.warp/POINT runs once per warp, on one lane
+ * elected among those that are active (struct egpu_warp, egpu_warp_mem).
+ * Loaders that know only the kernel's sections use the same string behind raw_tp/.
+ * KERNEL is a base, qualified or mangled name; literal equality first, then a shell
+ * pattern, or /regex/. Left out, it comes from `egpu run -k`.
+ *
+ * The type of the first argument tells the verifier the point, so it must be the one
+ * above. Layouts are fixed and only ever grow; a field costs something only where it
+ * is read. Contexts are read-only.
+ *
+ * Maps: BPF_MAP_TYPE_ARRAY, HASH, PERCPU_ARRAY (on a GPU: one copy per
+ * multiprocessor, folded into the CPU slots on reading), RINGBUF; globals. `(*v)++`
+ * and `*v += x` on map values and globals are made atomic by the translator.
+ */
+#ifndef EGPU_PROBE_BPF_H
+#define EGPU_PROBE_BPF_H
+
+#ifdef __bpf__
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#else
+#include <linux/types.h>
+#endif
+
+struct egpu_dim3 {
+	__u32 x, y, z;
+};
+
+/* State space of a memory access (PTX ISA 5.1), generic addresses resolved. */
+enum egpu_space {
+	EGPU_SPACE_GLOBAL = 1,
+	EGPU_SPACE_SHARED = 2,
+	EGPU_SPACE_LOCAL = 3,
+	EGPU_SPACE_CONST = 4,
+	EGPU_SPACE_PARAM = 5,
+	EGPU_SPACE_SHARED_CLUSTER = 6,
+};
+
+enum egpu_op {
+	EGPU_OP_LOAD = 1,
+	EGPU_OP_STORE = 2,
+	EGPU_OP_ATOMIC = 3,
+};
+
+/* Fields common to every context. */
+#define EGPU_COMMON                                                                         \
+	__u32 site;		       /* dense id of the instrumented place in this session */ \
+	__u32 lane;		       /* %laneid */                                        \
+	__u32 warp;		       /* warp of the block: linear thread index / 32 */    \
+	__u32 sm;		       /* %smid */                                          \
+	struct egpu_dim3 thread;       /* %tid */                                           \
+	struct egpu_dim3 block_dim;    /* %ntid */                                          \
+	struct egpu_dim3 block;	       /* %ctaid */                                         \
+	struct egpu_dim3 grid_dim;     /* %nctaid */                                        \
+	struct egpu_dim3 cluster;      /* %clusterid; block where there are no clusters */  \
+	struct egpu_dim3 cluster_dim;  /* %cluster_nctaid; 1,1,1 without clusters */        \
+	struct egpu_dim3 cluster_rank; /* %cluster_ctaid; 0,0,0 without clusters */         \
+	__u32 active_mask;	       /* lanes that take this probe together */            \
+	__u64 launch;		       /* number of this launch in the session, from 1 */   \
+	__u32 kernel;		       /* dense id of the kernel in this session */         \
+	__u32 reserved_;                                                                    \
+	__u64 reserved2_
+
+enum { EGPU_MAX_PARAMS = 64 };
+
+/* gpu/entry and gpu/exit. The kernel's parameters are read through egpu_param. */
+struct egpu_entry {
+	EGPU_COMMON;
+	__u64 param[EGPU_MAX_PARAMS];
+};
+
+struct egpu_exit {
+	EGPU_COMMON;
+	__u64 param[EGPU_MAX_PARAMS];
+};
+
+/* Parameter i (from 0) of the kernel, of a scalar or pointer type of 1, 2, 4 or 8 bytes. The size is
+ * checked against each kernel's own parameter at attach; a kernel that differs is not probed. */
+#define egpu_param(ctx, i, type) (*(const type *)&(ctx)->param[i])
+
+/* gpu/load, gpu/store, gpu/atomic, gpu/mem: before the access, in each lane that makes it.
+ * Accesses to .param space are not reported. */
+struct egpu_mem {
+	EGPU_COMMON;
+	__u64 address;	   /* in the space named by `space`; generic addresses as they are */
+	__u32 bytes;	   /* of this lane's access, all vector elements */
+	__u32 space;	   /* enum egpu_space */
+	__u32 op;	   /* enum egpu_op */
+	__u32 value_bytes; /* valid bytes of value[]: 0 for loads */
+	__u64 value[4];	   /* bytes stored (atomics: the operand), little-endian */
+};
+
+/* gpu.warp/entry, gpu.warp/exit. */
+struct egpu_warp {
+	EGPU_COMMON;
+	__u32 mask;  /* lanes that arrived together */
+	__u32 lanes; /* number of bits in mask */
+};
+
+/* gpu.warp/load, gpu.warp/store, gpu.warp/atomic, gpu.warp/mem. */
+struct egpu_warp_mem {
+	EGPU_COMMON;
+	__u64 address;	      /* of the elected lane, `lane` */
+	__u32 bytes;	      /* of one lane's access */
+	__u32 space;	      /* enum egpu_space, of the elected lane */
+	__u32 op;	      /* enum egpu_op */
+	__u32 mask;	      /* lanes that make this access together */
+	__u32 lanes;	      /* number of bits in mask */
+	__u32 distinct_bytes; /* different bytes touched by those lanes */
+	__u32 sectors;	      /* different aligned 32-byte sectors touched by those lanes */
+	__u32 reserved3_;
+};
+
+#endif

@@ -1,0 +1,60 @@
+/* fragment.h - a checked program as PTX text with named inputs: what the translator hands the instrumenter.
+ *
+ * The body is one PTX scope `{ ... }`, valid for every .target from sm_52 and .version from 6.0 on. It declares its own
+ * registers (%egpu_r..) and labels ($egpu_..) inside that scope, ends by falling off its end, and reads as inputs, which the
+ * instrumenter declares and sets in an enclosing scope:
+ *   - for each field in `fields`: %egpu_<name> of ebpf_fields[], .b32 for 4 bytes and .b64 for 8;
+ *   - for each parameter read: .b64 %egpu_param<i>, zero-extended;
+ *   - the module-scope table `.const .align 8 .u64 __egpu_table[]`: entry m is the device address of map m's
+ *     image (map/layout.h); entries EBPF_TABLE_* hold what follows below; the symbols of the kernel come after.
+ * `funcs` are module-scope .func definitions (named __egpu_..., same name = same text) that the body calls.
+ */
+#ifndef EGPU_BPF_FRAGMENT_H
+#define EGPU_BPF_FRAGMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/diag.h"
+#include "bpf/context.h"
+
+enum {
+	EBPF_TABLE_MAPS = 64,	      /* entries 0..63: map images */
+	EBPF_TABLE_SMS = 64,	      /* replicas of per-CPU maps: use min(%smid, this - 1) */
+	EBPF_TABLE_CLOCK = 65,	      /* added to %globaltimer: CLOCK_MONOTONIC nanoseconds */
+	EBPF_TABLE_SEED = 66,	      /* seed of get_prandom_u32 */
+	EBPF_TABLE_SYMBOLS = 72,      /* first entry of the kernel's own symbols */
+};
+
+struct ebpf_fragment_param {
+	uint32_t index, bytes; /* bytes 1, 2, 4 or 8: the widest read */
+};
+
+struct ebpf_fragment_func {
+	const char *name, *text;
+};
+
+struct ebpf_fragment {
+	const char *name; /* program name */
+	enum ebpf_point point;
+	bool warp;	      /* run by one elected lane */
+	uint64_t fields;      /* bit per enum ebpf_field */
+	uint64_t maps;	      /* bit per map id */
+	uint32_t max_insns;   /* worst-case eBPF instructions a run */
+	uint32_t local_bytes; /* stack in local memory; 0 when all slots became registers */
+	struct ebpf_fragment_param *params;
+	uint32_t n_params;
+	struct ebpf_fragment_func *funcs;
+	uint32_t n_funcs;
+	const char *body;
+};
+
+/* The text form, which `egpu translate` prints and sessions store; fragment_parse reads it back. */
+void ebpf_fragment_print(const struct ebpf_fragment *f, struct buf *out);
+/* Allocates from arena; every count and name is checked. 0, -EINVAL, -ENOMEM. */
+int ebpf_fragment_parse(struct arena *arena, const char *text, size_t size, struct ebpf_fragment *out, struct diag *d);
+
+#endif

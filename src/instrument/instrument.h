@@ -1,0 +1,65 @@
+/* instrument.h - a kernel's own PTX plus checked fragments gives a side variant.
+ *
+ * Passes: collect (functions, symbols) -> bind (symbols to the table) -> sites -> splice -> print. Requires a
+ * parsed module; leaves PTX text that compiles for the module's own .target and .version, which are kept.
+ */
+#ifndef EGPU_INSTRUMENT_INSTRUMENT_H
+#define EGPU_INSTRUMENT_INSTRUMENT_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/diag.h"
+#include "bpf/fragment.h"
+#include "ptx/ptx.h"
+
+/* One instrumented place. */
+struct instrument_site {
+	uint32_t ordinal;	 /* position among all sites of the kernel: entry, exits and every memory access of the kernel and the
+				  * functions it calls, in text order; does not depend on the fragments */
+	enum ebpf_point point;	 /* ENTRY, EXIT, LOAD, STORE or ATOMIC */
+	uint32_t ptx_line;	 /* in the module's text */
+	const char *file;	 /* .loc in effect, NULL without */
+	uint32_t line, column;	 /* of it */
+	const char *opcode;	 /* "ld.global.f32" */
+	const char *function;	 /* function the site is in: the kernel or one it calls */
+	enum ptx_space space;
+	uint32_t bytes;
+	const char *skipped;	 /* reason why no probe runs here; NULL: probes run */
+};
+
+struct instrument_request {
+	const struct ptx_module *module;
+	const char *kernel; /* mangled name */
+	const struct ebpf_fragment *const *fragments; /* in the order they run at a site */
+	uint32_t n_fragments;
+	uint32_t kernel_id;	/* value of the field `kernel` */
+	uint32_t first_site;	/* site id = first_site + ordinal */
+	const char *const *unbound; /* module-scope names that cannot be bound to the loaded original */
+	uint32_t n_unbound;
+};
+
+struct instrument_result {
+	const char *ptx; /* the variant, in the arena; the entry keeps its name */
+	size_t ptx_bytes;
+	struct instrument_site *sites; /* all, skipped ones included */
+	uint32_t n_sites;
+	uint32_t n_probed;	 /* places where at least one fragment was spliced */
+	const char **symbols;	 /* symbols[i] is bound by table entry EBPF_TABLE_SYMBOLS + i */
+	uint32_t n_symbols;
+	uint32_t table_entries;	 /* size of __egpu_table in u64 */
+	bool launch_param;	 /* the entry has one more, last parameter: .u64 launch id */
+	uint32_t n_params;	 /* of the original kernel */
+	uint32_t launch_param_offset; /* byte offset of the added parameter in the packed block */
+	bool last_bit_may_differ;
+	uint32_t local_bytes_added;
+};
+
+/* 0; -EOPNOTSUPP when this kernel cannot be instrumented (d says why, in words for `egpu list`);
+ * -ENOENT no such kernel; -EINVAL a fragment that does not fit (parameter index or size); -ENOMEM. */
+int instrument_kernel(struct arena *arena, const struct instrument_request *req, struct instrument_result *out, struct diag *d);
+
+/* Sites and instrumentability of a kernel without fragments, for `egpu list`. Same errors. */
+int instrument_sites(struct arena *arena, const struct ptx_module *m, const char *kernel,
+	struct instrument_site **sites, uint32_t *n_sites, struct diag *d);
+
+#endif

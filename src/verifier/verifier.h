@@ -1,0 +1,64 @@
+/* verifier.h - proves that a program is safe to run inside someone else's kernel.
+ *
+ * Nothing reaches a translator or an interpreter without passing here. The facts that the
+ * proof found about each instruction are handed on, because the code that follows relies on them.
+ */
+#ifndef EGPU_VERIFIER_VERIFIER_H
+#define EGPU_VERIFIER_VERIFIER_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/diag.h"
+#include "bpf/program.h"
+
+/* Memory an instruction or helper argument touches; the same on every path to it. */
+enum ebpf_region {
+	EBPF_REGION_NONE,
+	EBPF_REGION_CONTEXT,
+	EBPF_REGION_STACK,
+	EBPF_REGION_MAP_VALUE, /* also globals */
+	EBPF_REGION_RECORD,    /* reserved ring record */
+	EBPF_REGION_MEMORY,    /* test-run buffer */
+};
+
+struct ebpf_fact {
+	bool reached;	  /* some path comes here; else dead code */
+	uint8_t region;	  /* enum ebpf_region of a load, store or atomic */
+	bool fixed;	  /* offset below is the same on every path */
+	int32_t offset;	  /* fixed: byte offset from the region's start (CONTEXT), or from the frame's top (STACK, negative).
+			   * STACK offsets are relative to the frame of `frame`. */
+	uint8_t frame;	  /* STACK: call depth of the frame that owns the slot, when every path agrees; 255: differs */
+	int32_t map;	  /* index in program->maps of the map value touched, or of a call's map argument; -1: none or differs */
+	/* calls of helpers: region, fixed offset and frame of arguments 1..5 where they are memory */
+	struct {
+		uint8_t region, frame;
+		bool fixed;
+		int32_t offset;
+		bool constant;	 /* a scalar argument with one known value */
+		uint64_t value;	 /* that value */
+		uint64_t max;	 /* upper bound of a scalar argument (sizes) */
+	} args[5];
+};
+
+struct verifier_options {
+	uint32_t max_states_insns; /* instructions processed before giving up; 0: 1,000,000 */
+	uint64_t max_run_insns;	   /* worst-case length of one run; 0: 65,536 */
+	uint32_t log_level;	   /* 0: reason only; 1: the failing path as the kernel's log; 2: state at each instruction */
+};
+
+struct verifier_result {
+	struct ebpf_fact *facts;   /* n_insns of them, in the arena */
+	uint64_t max_run_insns;	   /* worst-case instructions of one run, helpers by their cost */
+	uint32_t processed_insns, peak_states;
+	uint32_t stack_bytes;	   /* deepest combined stack */
+	uint64_t fields;	   /* context fields read: bit per enum ebpf_field */
+	uint32_t failed_insn;	   /* on -EACCES etc. */
+	const char *tag;	   /* short stable reason, e.g. "oob", "uninit", "null", "type", "loop", "size", "leak", "helper", "ref", "insn" */
+};
+
+/* 0 when safe. -EACCES (unsafe), -EINVAL (malformed), -E2BIG (too large or too long), -ENOMEM; the log, if given, reads like the
+ * kernel's and its last sentence is the reason, which d repeats. */
+int verifier_check(struct arena *arena, const struct ebpf_program *p, const struct verifier_options *opts,
+	struct verifier_result *out, struct buf *log, struct diag *d);
+
+#endif
