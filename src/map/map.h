@@ -1,0 +1,42 @@
+/* map.h - reading and writing a session's maps from the host.
+ *
+ * A map's value is its host image combined with every device instance: for array and per-CPU maps and for the
+ * values of a hash map, each 64-bit word is base + sum over instances (instance - base), which is exact for counters and right
+ * for anything that one device alone has written. Per-CPU: device replica r belongs to CPU slot r mod possible CPUs.
+ */
+#ifndef EGPU_MAP_MAP_H
+#define EGPU_MAP_MAP_H
+
+#include "map/session.h"
+
+struct map;
+
+/* Opens map `id` of a session. The session must outlive it. */
+int map_open(struct session *s, uint32_t id, struct map **out, struct diag *d);
+void map_close(struct map *m);
+const struct session_map *map_info(const struct map *m);
+uint32_t map_possible_cpus(void);
+/* Bytes of one value as bpf(2) hands it out: value_size, or round_up(value_size, 8) * possible CPUs. */
+size_t map_value_bytes(const struct map *m);
+
+/* The bpf(2) operations, with its errors: -ENOENT, -E2BIG, -EEXIST, -EINVAL, -EBUSY (a device instance exists: host writes reach
+ * only contexts created later, so they are refused), -EOPNOTSUPP. */
+int map_lookup(struct map *m, const void *key, void *value);
+int map_update(struct map *m, const void *key, const void *value, uint64_t flags);
+int map_delete(struct map *m, const void *key);
+/* key NULL: the first key. -ENOENT at the end. */
+int map_next_key(struct map *m, const void *key, void *next);
+/* Per-CPU array: the sum over CPU slots of each 64-bit word of the value (value_size bytes). */
+int map_lookup_sum(struct map *m, const void *key, void *value);
+/* Losses counted on the devices. */
+uint64_t map_lost(struct map *m);
+/* Consumes ring records: calls fn for each; stops when it returns nonzero. The number consumed. */
+int map_ring_consume(struct map *m, int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg);
+
+/* Bytes of an image of this shape, header included; 0 when it is invalid or too large (over 64 GiB). */
+uint64_t map_image_bytes(uint32_t type, uint32_t key_size, uint32_t value_size, uint32_t max_entries, uint32_t n_replicas);
+/* Fills a zeroed image's header. */
+void map_image_init(struct map_image *image, uint32_t type, uint32_t key_size, uint32_t value_size, uint32_t max_entries,
+	uint32_t n_replicas);
+
+#endif

@@ -1,0 +1,206 @@
+/* session.h - the shared state of one `egpu run`: programs, links, maps, kernels, sites.
+ *
+ * A session is a directory, mode 0700, in /dev/shm:
+ *
+ *	egpu-UID-PID-STARTTIME/        loader's pid and its start time (/proc/PID/stat field 22), so that a dead loader is recognised
+ *	    session                    struct session_file below, mapped shared by loader, agents, readers
+ *	    prog-ID.frag               a checked fragment as text (bpf/fragment.h)
+ *	    map-ID                     the host's own image (map/layout.h): initial values, host writes
+ *	    map-ID.PID.N               a device instance: struct map_instance page, then the image as last synchronised
+ *	    ring-ID                    RINGBUF only: what agents drained, for consumers (struct map_ring)
+ *	    libegpu-driver.so.1        symlink to the real driver or to softgpu (found through LD_LIBRARY_PATH)
+ *
+ * Nothing in it is trusted: every index, offset and size read from it is checked at use.
+ * Each field names its writer. Files are 0600; the directory is removed by its loader, or by the next
+ * session_gc once loader and agents are dead.
+ */
+#ifndef EGPU_MAP_SESSION_H
+#define EGPU_MAP_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/diag.h"
+#include "bpf/program.h"
+#include "map/layout.h"
+
+#define SESSION_MAGIC 0x5047455353494f4eu
+#define SESSION_VERSION 1u
+#define SESSION_ENV "EGPU_SESSION" /* absolute path of the directory, set for the target */
+
+enum {
+	SESSION_MAX_PROGS = 64,
+	SESSION_MAX_LINKS = 64,
+	SESSION_MAX_KERNELS = 8192,
+	SESSION_MAX_SITES = 262144,
+	SESSION_MAX_AGENTS = 64,
+	SESSION_STRING_BYTES = 16 << 20,
+	SESSION_PATTERN_BYTES = 1024,
+};
+
+/* Offset into the string area; 0 is the empty string. */
+typedef uint32_t session_string;
+
+enum session_link_state { SESSION_LINK_FREE, SESSION_LINK_ATTACHED, SESSION_LINK_DETACHED };
+
+struct session_map { /* writer: loader, before the link that uses it */
+	uint32_t used;
+	uint32_t type, key_size, value_size, max_entries, flags;
+	char name[16];
+	uint32_t internal; /* 1: made by egpu itself (trace output) */
+	uint32_t btf_id, btf_key_type_id, btf_value_type_id; /* BTF object saved as btf-ID in the directory; 0: none */
+};
+
+struct session_prog { /* writer: loader */
+	uint32_t used;
+	uint32_t point; /* enum ebpf_point */
+	uint32_t warp;
+	char name[64];
+};
+
+struct session_link { /* writer: loader; state is stored last, with release order */
+	uint32_t state; /* enum session_link_state */
+	uint32_t prog;
+	uint32_t point, warp;
+	uint64_t matched; /* writer: agents, atomic: kernels it was attached to */
+	char pattern[SESSION_PATTERN_BYTES];
+};
+
+enum session_kernel_state {
+	SESSION_KERNEL_SEEN,	     /* known to the driver, no link wants it */
+	SESSION_KERNEL_PENDING,	     /* variant compiled, waits for a safe moment to be loaded */
+	SESSION_KERNEL_INSTRUMENTED, /* variant runs */
+	SESSION_KERNEL_REFUSED,	     /* reason says why; the original runs */
+};
+
+struct session_kernel { /* writer: the agent that claimed it */
+	uint32_t state;	       /* enum session_kernel_state, stored last with release order */
+	uint32_t pid;	       /* process that claimed it */
+	uint64_t image_hash;   /* identity of the module image */
+	session_string name;   /* mangled */
+	session_string reason; /* REFUSED, PENDING */
+	session_string source; /* where its PTX is: "fatbin sm_90 PTX", "PTX text", "cubin .nv_debug_ptx_txt", "none" */
+	uint32_t first_site, n_sites;
+	uint32_t last_bit_may_differ;
+	uint32_t regs_before, regs_after; /* 32-bit registers a thread; 0: unknown */
+	uint32_t local_before, local_after; /* bytes a thread */
+	uint64_t launches;		  /* atomic: seen */
+	uint64_t launches_instrumented;	  /* atomic: by the variant */
+	uint64_t links;			  /* bit per link that is attached to it */
+};
+
+struct session_site { /* writer: the agent that claimed its kernel */
+	uint32_t kernel;
+	uint32_t point; /* enum ebpf_point */
+	uint32_t ptx_line, line, column;
+	session_string file, opcode, function;
+	session_string skipped;	 /* reason; 0: probed */
+	uint32_t space, bytes;	 /* enum egpu_space (0: generic), bytes a lane */
+};
+
+struct session_agent { /* writer: the agent */
+	uint32_t pid; /* 0: free; claimed by compare-and-swap */
+	uint32_t ended; /* 1 after its last synchronisation at exit */
+	uint64_t start_time; /* /proc/PID/stat field 22 */
+	uint64_t syncs;
+};
+
+struct session_file {
+	uint64_t magic;	      /* stored last, with release order */
+	uint32_t version, size_of_file;
+	uint32_t loader_pid;
+	uint32_t off;	      /* writer: loader or `egpu off`: 1 = every agent runs originals */
+	uint64_t loader_start_time;
+	uint64_t generation;  /* writer: loader: +1 after any change of links */
+	uint64_t next_launch; /* atomic: launch ids */
+	uint32_t n_kernels, n_sites; /* atomic; may exceed the maximum when full: clamp on reading */
+	uint32_t strings_used;	     /* atomic */
+	uint32_t kernels_lost, sites_lost; /* atomic: did not fit */
+	struct session_map maps[EBPF_MAX_MAPS];
+	struct session_prog progs[SESSION_MAX_PROGS];
+	struct session_link links[SESSION_MAX_LINKS];
+	struct session_agent agents[SESSION_MAX_AGENTS];
+	struct session_kernel kernels[SESSION_MAX_KERNELS];
+	struct session_site sites[SESSION_MAX_SITES];
+	char strings[SESSION_STRING_BYTES];
+};
+
+/* First page of map-ID.PID.N. The image follows at 4096. */
+struct map_instance {
+	uint64_t magic;
+	uint32_t map, pid;
+	uint64_t image_bytes;
+	uint64_t generation; /* writer: agent: odd while a copy is under way, +2 a synchronisation */
+	uint64_t sync_ns;    /* CLOCK_MONOTONIC of the last one */
+	uint32_t device;     /* ordinal */
+	uint32_t ended;	     /* 1: the context is gone; the image is final */
+};
+
+/* ring-ID: consumer page, producer page, data; positions and records as BPF_MAP_TYPE_RINGBUF has them, so that
+ * data mapped twice serves libbpf's ring_buffer. Several agents may produce: they hold the lock word while they copy. */
+struct map_ring {
+	uint64_t consumer; /* page 0; writer: the consumer */
+	char pad0[4088];
+	uint64_t producer; /* page 1; writer: agents */
+	uint32_t lock;	   /* pid of the producing agent; a dead one's lock is taken over */
+	uint32_t pad1;
+	uint64_t lost;	   /* records that did not fit, atomic */
+	char pad2[4072];
+	/* data: max_entries bytes at 8192 */
+};
+
+struct session;
+
+/* -- loader -- */
+/* Makes the directory and the file. 0, -errno with d. */
+int session_create(struct session **out, struct diag *d);
+/* Removes the directory if this process made it; frees. NULL is allowed. */
+void session_destroy(struct session *s);
+/* Removes the directories of this user whose loader and agents are all dead; the number removed. */
+int session_gc(void);
+/* Ids are dense from 0. -ENOSPC when a table is full. */
+int session_add_map(struct session *s, const struct ebpf_map *def, uint32_t *id, struct diag *d);
+int session_add_prog(struct session *s, const char *fragment_text, size_t size, const char *name, enum ebpf_point point, bool warp,
+	uint32_t *id, struct diag *d);
+int session_add_link(struct session *s, uint32_t prog, enum ebpf_point point, bool warp, const char *pattern, uint32_t *id, struct diag *d);
+int session_detach_link(struct session *s, uint32_t link);
+
+/* -- everybody -- */
+/* Maps an existing session read-write after checking owner, size, magic, version. */
+int session_open(const char *dir, struct session **out, struct diag *d);
+void session_close(struct session *s);
+const char *session_path(const struct session *s);
+struct session_file *session_data(struct session *s);
+/* The string at an offset, "" for a bad one. Always NUL-terminated within the area. */
+const char *session_text(const struct session *s, session_string at);
+/* Reads prog-ID.frag; the caller frees *text. */
+int session_read_prog(struct session *s, uint32_t prog, char **text, size_t *size);
+/* Sessions of this user (root: all), newest first: fills up to max directory names; the number found. */
+int session_list(char (*dirs)[256], int max);
+
+/* -- agent -- */
+int session_join(struct session *s, pid_t pid);	   /* takes a row of agents[] */
+void session_leave(struct session *s, pid_t pid);
+session_string session_add_text(struct session *s, const char *text); /* 0 when full */
+/* Finds the kernel (image hash and name) or claims a new row; *created tells. -ENOSPC when full. */
+int session_add_kernel(struct session *s, uint64_t image_hash, const char *name, uint32_t *id, bool *created);
+/* n consecutive site rows; -ENOSPC. */
+int session_add_sites(struct session *s, uint32_t n, uint32_t *first);
+/* Creates and maps map-ID.PID.N (N: 0, 1, ... per process) for an image of n_replicas; the image is initialised from
+ * the host's own image (per-CPU: zeroed). The mapping stays until process end or map_instance_close. */
+int map_instance_create(struct session *s, uint32_t map, uint32_t n_replicas, uint32_t device, struct map_instance **out,
+	struct map_image **image, size_t *image_bytes, struct diag *d);
+void map_instance_close(struct map_instance *inst);
+/* Appends committed records of a device ring's copy to ring-ID. `image` is the copied image (header + data); records from
+ * *consumed on that are committed are taken, *consumed advances past them. The number taken, or -EAGAIN when ring-ID is full or its
+ * lock is held. */
+int map_ring_drain(struct session *s, uint32_t map, const struct map_image *image, uint64_t *consumed);
+
+/* -- names -- */
+/* Whether a kernel (mangled name, and its demangled form or NULL) matches: literal equality with base, qualified or mangled name
+ * first, then a shell pattern over each, or /regex/ (ERE, searched). -EINVAL for a bad regex. */
+int session_match(const char *pattern, const char *mangled, const char *demangled);
+
+#endif
