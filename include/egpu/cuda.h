@@ -974,6 +974,607 @@ typedef enum CUdriverProcAddressQueryResult_enum {
 	CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2
 } CUdriverProcAddressQueryResult;
 
+/* -- calls ------------------------------------------------------------------
+ * What each does is in NVIDIA's documentation of the driver API. src/cuda/calls.h has the same list
+ * with the version in which each symbol appeared.
+ */
+
+CUresult CUDAAPI cuInit(unsigned int flags);
+CUresult CUDAAPI cuDriverGetVersion(int *version);
+CUresult CUDAAPI cuGetErrorName(CUresult error, const char **name);
+CUresult CUDAAPI cuGetErrorString(CUresult error, const char **text);
+CUresult CUDAAPI cuGetProcAddress(const char *symbol, void **fn, int version, cuuint64_t flags);
+CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **fn, int version, cuuint64_t flags,
+	CUdriverProcAddressQueryResult *status);
+CUresult CUDAAPI cuGetExportTable(const void **table, const CUuuid *id);
+CUresult CUDAAPI cuProfilerStart(void);
+CUresult CUDAAPI cuProfilerStop(void);
+CUresult CUDAAPI cuDeviceGet(CUdevice *dev, int ordinal);
+CUresult CUDAAPI cuDeviceGetCount(int *count);
+CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev);
+CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice dev);
+CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev);
+CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev);
+CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attr, CUdevice dev);
+CUresult CUDAAPI cuDeviceGetProperties(CUdevprop *prop, CUdevice dev);
+CUresult CUDAAPI cuDeviceComputeCapability(int *major, int *minor, CUdevice dev);
+CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *dev, const char *bus_id);
+CUresult CUDAAPI cuDeviceGetPCIBusId(char *bus_id, int len, CUdevice dev);
+CUresult CUDAAPI cuDeviceCanAccessPeer(int *can, CUdevice dev, CUdevice peer);
+CUresult CUDAAPI cuDeviceGetP2PAttribute(
+	int *value, CUdevice_P2PAttribute attr, CUdevice src, CUdevice dst);
+CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int *value, CUexecAffinityType type, CUdevice dev);
+CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev);
+CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev);
+CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev);
+CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags);
+CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags);
+CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active);
+CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice dev);
+CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev);
+CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice dev);
+CUresult CUDAAPI cuCtxCreate_v3(
+	CUcontext *ctx, CUexecAffinityParam *affinity, int n, unsigned int flags, CUdevice dev);
+CUresult CUDAAPI cuCtxCreate_v4(
+	CUcontext *ctx, CUctxCreateParams *params, unsigned int flags, CUdevice dev);
+CUresult CUDAAPI cuCtxDestroy(CUcontext ctx);
+CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx);
+CUresult CUDAAPI cuCtxAttach(CUcontext *ctx, unsigned int flags);
+CUresult CUDAAPI cuCtxDetach(CUcontext ctx);
+CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx);
+CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *ctx);
+CUresult CUDAAPI cuCtxSetCurrent(CUcontext ctx);
+CUresult CUDAAPI cuCtxGetCurrent(CUcontext *ctx);
+CUresult CUDAAPI cuCtxGetDevice(CUdevice *dev);
+CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *dev, CUcontext ctx);
+CUresult CUDAAPI cuCtxGetFlags(unsigned int *flags);
+CUresult CUDAAPI cuCtxSetFlags(unsigned int flags);
+CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long *id);
+CUresult CUDAAPI cuCtxSynchronize(void);
+CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx);
+CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value);
+CUresult CUDAAPI cuCtxGetLimit(size_t *value, CUlimit limit);
+CUresult CUDAAPI cuCtxGetCacheConfig(CUfunc_cache *config);
+CUresult CUDAAPI cuCtxSetCacheConfig(CUfunc_cache config);
+CUresult CUDAAPI cuCtxGetSharedMemConfig(CUsharedconfig *config);
+CUresult CUDAAPI cuCtxSetSharedMemConfig(CUsharedconfig config);
+CUresult CUDAAPI cuCtxGetApiVersion(CUcontext ctx, unsigned int *version);
+CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *least, int *greatest);
+CUresult CUDAAPI cuCtxResetPersistingL2Cache(void);
+CUresult CUDAAPI cuCtxGetExecAffinity(CUexecAffinityParam *affinity, CUexecAffinityType type);
+CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags);
+CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer);
+CUresult CUDAAPI cuModuleLoad(CUmodule *mod, const char *path);
+CUresult CUDAAPI cuModuleLoadData(CUmodule *mod, const void *image);
+CUresult CUDAAPI cuModuleLoadDataEx(
+	CUmodule *mod, const void *image, unsigned int n, CUjit_option *options, void **values);
+CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule *mod, const void *fatbin);
+CUresult CUDAAPI cuModuleUnload(CUmodule mod);
+CUresult CUDAAPI cuModuleGetLoadingMode(CUmoduleLoadingMode *mode);
+CUresult CUDAAPI cuModuleGetFunction(CUfunction *fn, CUmodule mod, const char *name);
+CUresult CUDAAPI cuModuleGetFunctionCount(unsigned int *count, CUmodule mod);
+CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction *fns, unsigned int n, CUmodule mod);
+CUresult CUDAAPI cuModuleGetGlobal_v2(
+	CUdeviceptr *addr, size_t *bytes, CUmodule mod, const char *name);
+CUresult CUDAAPI cuModuleGetTexRef(CUtexref *tex, CUmodule mod, const char *name);
+CUresult CUDAAPI cuModuleGetSurfRef(CUsurfref *surf, CUmodule mod, const char *name);
+CUresult CUDAAPI cuLinkCreate_v2(
+	unsigned int n, CUjit_option *options, void **values, CUlinkState *state);
+CUresult CUDAAPI cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t bytes,
+	const char *name, unsigned int n, CUjit_option *options, void **values);
+CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path,
+	unsigned int n, CUjit_option *options, void **values);
+CUresult CUDAAPI cuLinkComplete(CUlinkState state, void **cubin, size_t *bytes);
+CUresult CUDAAPI cuLinkDestroy(CUlinkState state);
+CUresult CUDAAPI cuFuncGetAttribute(int *value, CUfunction_attribute attr, CUfunction fn);
+CUresult CUDAAPI cuFuncSetAttribute(CUfunction fn, CUfunction_attribute attr, int value);
+CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction fn, CUfunc_cache config);
+CUresult CUDAAPI cuFuncSetSharedMemConfig(CUfunction fn, CUsharedconfig config);
+CUresult CUDAAPI cuFuncGetModule(CUmodule *mod, CUfunction fn);
+CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction fn);
+CUresult CUDAAPI cuFuncGetParamInfo(CUfunction fn, size_t index, size_t *offset, size_t *bytes);
+CUresult CUDAAPI cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction fn);
+CUresult CUDAAPI cuFuncLoad(CUfunction fn);
+CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(
+	int *blocks, CUfunction fn, int threads, size_t shared);
+CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+	int *blocks, CUfunction fn, int threads, size_t shared, unsigned int flags);
+CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int *grid, int *threads, CUfunction fn,
+	CUoccupancyB2DSize shared_of, size_t shared, int limit);
+CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *threads, CUfunction fn,
+	CUoccupancyB2DSize shared_of, size_t shared, int limit, unsigned int flags);
+CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(
+	size_t *shared, CUfunction fn, int blocks, int threads);
+CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(
+	int *blocks, CUfunction fn, const CUlaunchConfig *config);
+CUresult CUDAAPI cuOccupancyMaxActiveClusters(
+	int *clusters, CUfunction fn, const CUlaunchConfig *config);
+CUresult CUDAAPI cuLibraryLoadData(CUlibrary *lib, const void *code, CUjit_option *jit,
+	void **jit_values, unsigned int n_jit, CUlibraryOption *options, void **values,
+	unsigned int n);
+CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary *lib, const char *path, CUjit_option *jit,
+	void **jit_values, unsigned int n_jit, CUlibraryOption *options, void **values,
+	unsigned int n);
+CUresult CUDAAPI cuLibraryUnload(CUlibrary lib);
+CUresult CUDAAPI cuLibraryGetKernel(CUkernel *kernel, CUlibrary lib, const char *name);
+CUresult CUDAAPI cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib);
+CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int n, CUlibrary lib);
+CUresult CUDAAPI cuLibraryGetModule(CUmodule *mod, CUlibrary lib);
+CUresult CUDAAPI cuLibraryGetGlobal(
+	CUdeviceptr *addr, size_t *bytes, CUlibrary lib, const char *name);
+CUresult CUDAAPI cuLibraryGetManaged(
+	CUdeviceptr *addr, size_t *bytes, CUlibrary lib, const char *name);
+CUresult CUDAAPI cuLibraryGetUnifiedFunction(void **fn, CUlibrary lib, const char *name);
+CUresult CUDAAPI cuKernelGetFunction(CUfunction *fn, CUkernel kernel);
+CUresult CUDAAPI cuKernelGetLibrary(CUlibrary *lib, CUkernel kernel);
+CUresult CUDAAPI cuKernelGetAttribute(
+	int *value, CUfunction_attribute attr, CUkernel kernel, CUdevice dev);
+CUresult CUDAAPI cuKernelSetAttribute(
+	CUfunction_attribute attr, int value, CUkernel kernel, CUdevice dev);
+CUresult CUDAAPI cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev);
+CUresult CUDAAPI cuKernelGetName(const char **name, CUkernel kernel);
+CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t *offset, size_t *bytes);
+CUresult CUDAAPI cuMemGetInfo_v2(size_t *free_bytes, size_t *total);
+CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *addr, size_t bytes);
+CUresult CUDAAPI cuMemAllocPitch_v2(
+	CUdeviceptr *addr, size_t *pitch, size_t width, size_t height, unsigned int element);
+CUresult CUDAAPI cuMemFree_v2(CUdeviceptr addr);
+CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr addr);
+CUresult CUDAAPI cuMemAllocHost_v2(void **host, size_t bytes);
+CUresult CUDAAPI cuMemFreeHost(void *host);
+CUresult CUDAAPI cuMemHostAlloc(void **host, size_t bytes, unsigned int flags);
+CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *addr, void *host, unsigned int flags);
+CUresult CUDAAPI cuMemHostGetFlags(unsigned int *flags, void *host);
+CUresult CUDAAPI cuMemHostRegister_v2(void *host, size_t bytes, unsigned int flags);
+CUresult CUDAAPI cuMemHostUnregister(void *host);
+CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *addr, size_t bytes, unsigned int flags);
+CUresult CUDAAPI cuMemAdvise(CUdeviceptr addr, size_t bytes, CUmem_advise advice, CUdevice dev);
+CUresult CUDAAPI cuMemAdvise_v2(
+	CUdeviceptr addr, size_t bytes, CUmem_advise advice, CUmemLocation location);
+CUresult CUDAAPI cuMemPrefetchAsync(CUdeviceptr addr, size_t bytes, CUdevice dev, CUstream stream);
+CUresult CUDAAPI cuMemPrefetchAsync_ptsz(
+	CUdeviceptr addr, size_t bytes, CUdevice dev, CUstream stream);
+CUresult CUDAAPI cuMemPrefetchAsync_v2(CUdeviceptr addr, size_t bytes, CUmemLocation location,
+	unsigned int flags, CUstream stream);
+CUresult CUDAAPI cuMemPrefetchAsync_v2_ptsz(CUdeviceptr addr, size_t bytes, CUmemLocation location,
+	unsigned int flags, CUstream stream);
+CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attr, CUdeviceptr addr);
+CUresult CUDAAPI cuPointerSetAttribute(
+	const void *value, CUpointer_attribute attr, CUdeviceptr addr);
+CUresult CUDAAPI cuPointerGetAttributes(
+	unsigned int n, CUpointer_attribute *attrs, void **data, CUdeviceptr addr);
+CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr dst, unsigned char value, size_t n);
+CUresult CUDAAPI cuMemsetD8_v2_ptds(CUdeviceptr dst, unsigned char value, size_t n);
+CUresult CUDAAPI cuMemsetD16_v2(CUdeviceptr dst, unsigned short value, size_t n);
+CUresult CUDAAPI cuMemsetD16_v2_ptds(CUdeviceptr dst, unsigned short value, size_t n);
+CUresult CUDAAPI cuMemsetD32_v2(CUdeviceptr dst, unsigned int value, size_t n);
+CUresult CUDAAPI cuMemsetD32_v2_ptds(CUdeviceptr dst, unsigned int value, size_t n);
+CUresult CUDAAPI cuMemsetD2D8_v2(
+	CUdeviceptr dst, size_t pitch, unsigned char value, size_t width, size_t height);
+CUresult CUDAAPI cuMemsetD2D8_v2_ptds(
+	CUdeviceptr dst, size_t pitch, unsigned char value, size_t width, size_t height);
+CUresult CUDAAPI cuMemsetD2D16_v2(
+	CUdeviceptr dst, size_t pitch, unsigned short value, size_t width, size_t height);
+CUresult CUDAAPI cuMemsetD2D16_v2_ptds(
+	CUdeviceptr dst, size_t pitch, unsigned short value, size_t width, size_t height);
+CUresult CUDAAPI cuMemsetD2D32_v2(
+	CUdeviceptr dst, size_t pitch, unsigned int value, size_t width, size_t height);
+CUresult CUDAAPI cuMemsetD2D32_v2_ptds(
+	CUdeviceptr dst, size_t pitch, unsigned int value, size_t width, size_t height);
+CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, CUstream stream);
+CUresult CUDAAPI cuMemsetD8Async_ptsz(
+	CUdeviceptr dst, unsigned char value, size_t n, CUstream stream);
+CUresult CUDAAPI cuMemsetD16Async(CUdeviceptr dst, unsigned short value, size_t n, CUstream stream);
+CUresult CUDAAPI cuMemsetD16Async_ptsz(
+	CUdeviceptr dst, unsigned short value, size_t n, CUstream stream);
+CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr dst, unsigned int value, size_t n, CUstream stream);
+CUresult CUDAAPI cuMemsetD32Async_ptsz(
+	CUdeviceptr dst, unsigned int value, size_t n, CUstream stream);
+CUresult CUDAAPI cuMemsetD2D8Async(CUdeviceptr dst, size_t pitch, unsigned char value, size_t width,
+	size_t height, CUstream stream);
+CUresult CUDAAPI cuMemsetD2D8Async_ptsz(CUdeviceptr dst, size_t pitch, unsigned char value,
+	size_t width, size_t height, CUstream stream);
+CUresult CUDAAPI cuMemsetD2D16Async(CUdeviceptr dst, size_t pitch, unsigned short value,
+	size_t width, size_t height, CUstream stream);
+CUresult CUDAAPI cuMemsetD2D16Async_ptsz(CUdeviceptr dst, size_t pitch, unsigned short value,
+	size_t width, size_t height, CUstream stream);
+CUresult CUDAAPI cuMemsetD2D32Async(CUdeviceptr dst, size_t pitch, unsigned int value, size_t width,
+	size_t height, CUstream stream);
+CUresult CUDAAPI cuMemsetD2D32Async_ptsz(CUdeviceptr dst, size_t pitch, unsigned int value,
+	size_t width, size_t height, CUstream stream);
+CUresult CUDAAPI cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t bytes);
+CUresult CUDAAPI cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t bytes);
+CUresult CUDAAPI cuMemcpyPeer(
+	CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t bytes);
+CUresult CUDAAPI cuMemcpyPeer_ptds(
+	CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t bytes);
+CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t bytes);
+CUresult CUDAAPI cuMemcpyHtoD_v2_ptds(CUdeviceptr dst, const void *src, size_t bytes);
+CUresult CUDAAPI cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t bytes);
+CUresult CUDAAPI cuMemcpyDtoH_v2_ptds(void *dst, CUdeviceptr src, size_t bytes);
+CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes);
+CUresult CUDAAPI cuMemcpyDtoD_v2_ptds(CUdeviceptr dst, CUdeviceptr src, size_t bytes);
+CUresult CUDAAPI cuMemcpy2D_v2(const CUDA_MEMCPY2D *copy);
+CUresult CUDAAPI cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *copy);
+CUresult CUDAAPI cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *copy);
+CUresult CUDAAPI cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *copy);
+CUresult CUDAAPI cuMemcpy3D_v2(const CUDA_MEMCPY3D *copy);
+CUresult CUDAAPI cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *copy);
+CUresult CUDAAPI cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy);
+CUresult CUDAAPI cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *copy);
+CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream);
+CUresult CUDAAPI cuMemcpyAsync_ptsz(
+	CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream);
+CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src,
+	CUcontext src_ctx, size_t bytes, CUstream stream);
+CUresult CUDAAPI cuMemcpyPeerAsync_ptsz(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src,
+	CUcontext src_ctx, size_t bytes, CUstream stream);
+CUresult CUDAAPI cuMemcpyHtoDAsync_v2(
+	CUdeviceptr dst, const void *src, size_t bytes, CUstream stream);
+CUresult CUDAAPI cuMemcpyHtoDAsync_v2_ptsz(
+	CUdeviceptr dst, const void *src, size_t bytes, CUstream stream);
+CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t bytes, CUstream stream);
+CUresult CUDAAPI cuMemcpyDtoHAsync_v2_ptsz(
+	void *dst, CUdeviceptr src, size_t bytes, CUstream stream);
+CUresult CUDAAPI cuMemcpyDtoDAsync_v2(
+	CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream);
+CUresult CUDAAPI cuMemcpyDtoDAsync_v2_ptsz(
+	CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream);
+CUresult CUDAAPI cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream);
+CUresult CUDAAPI cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *copy, CUstream stream);
+CUresult CUDAAPI cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *copy, CUstream stream);
+CUresult CUDAAPI cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *copy, CUstream stream);
+CUresult CUDAAPI cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *copy, CUstream stream);
+CUresult CUDAAPI cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *copy, CUstream stream);
+CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *addr, size_t bytes, CUstream stream);
+CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr *addr, size_t bytes, CUstream stream);
+CUresult CUDAAPI cuMemAllocFromPoolAsync(
+	CUdeviceptr *addr, size_t bytes, CUmemoryPool pool, CUstream stream);
+CUresult CUDAAPI cuMemAllocFromPoolAsync_ptsz(
+	CUdeviceptr *addr, size_t bytes, CUmemoryPool pool, CUstream stream);
+CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr addr, CUstream stream);
+CUresult CUDAAPI cuMemFreeAsync_ptsz(CUdeviceptr addr, CUstream stream);
+CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice dev);
+CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev);
+CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool);
+CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props);
+CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool);
+CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t keep);
+CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value);
+CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value);
+CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *descs, size_t n);
+CUresult CUDAAPI cuMemPoolGetAccess(
+	CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location);
+CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned int flags);
+CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority);
+CUresult CUDAAPI cuStreamDestroy(CUstream stream);
+CUresult CUDAAPI cuStreamDestroy_v2(CUstream stream);
+CUresult CUDAAPI cuStreamGetPriority(CUstream stream, int *priority);
+CUresult CUDAAPI cuStreamGetPriority_ptsz(CUstream stream, int *priority);
+CUresult CUDAAPI cuStreamGetFlags(CUstream stream, unsigned int *flags);
+CUresult CUDAAPI cuStreamGetFlags_ptsz(CUstream stream, unsigned int *flags);
+CUresult CUDAAPI cuStreamGetId(CUstream stream, unsigned long long *id);
+CUresult CUDAAPI cuStreamGetId_ptsz(CUstream stream, unsigned long long *id);
+CUresult CUDAAPI cuStreamGetCtx(CUstream stream, CUcontext *ctx);
+CUresult CUDAAPI cuStreamGetCtx_ptsz(CUstream stream, CUcontext *ctx);
+CUresult CUDAAPI cuStreamGetDevice(CUstream stream, CUdevice *dev);
+CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream stream, CUdevice *dev);
+CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags);
+CUresult CUDAAPI cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, unsigned int flags);
+CUresult CUDAAPI cuStreamAddCallback(
+	CUstream stream, CUstreamCallback callback, void *data, unsigned int flags);
+CUresult CUDAAPI cuStreamAddCallback_ptsz(
+	CUstream stream, CUstreamCallback callback, void *data, unsigned int flags);
+CUresult CUDAAPI cuStreamAttachMemAsync(
+	CUstream stream, CUdeviceptr addr, size_t bytes, unsigned int flags);
+CUresult CUDAAPI cuStreamAttachMemAsync_ptsz(
+	CUstream stream, CUdeviceptr addr, size_t bytes, unsigned int flags);
+CUresult CUDAAPI cuStreamQuery(CUstream stream);
+CUresult CUDAAPI cuStreamQuery_ptsz(CUstream stream);
+CUresult CUDAAPI cuStreamSynchronize(CUstream stream);
+CUresult CUDAAPI cuStreamSynchronize_ptsz(CUstream stream);
+CUresult CUDAAPI cuStreamCopyAttributes(CUstream dst, CUstream src);
+CUresult CUDAAPI cuStreamCopyAttributes_ptsz(CUstream dst, CUstream src);
+CUresult CUDAAPI cuStreamGetAttribute(
+	CUstream stream, CUstreamAttrID attr, CUstreamAttrValue *value);
+CUresult CUDAAPI cuStreamGetAttribute_ptsz(
+	CUstream stream, CUstreamAttrID attr, CUstreamAttrValue *value);
+CUresult CUDAAPI cuStreamSetAttribute(
+	CUstream stream, CUstreamAttrID attr, const CUstreamAttrValue *value);
+CUresult CUDAAPI cuStreamSetAttribute_ptsz(
+	CUstream stream, CUstreamAttrID attr, const CUstreamAttrValue *value);
+CUresult CUDAAPI cuStreamWaitValue32(
+	CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWaitValue32_ptsz(
+	CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWaitValue32_v2(
+	CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWaitValue32_v2_ptsz(
+	CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWaitValue64(
+	CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWaitValue64_ptsz(
+	CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWaitValue64_v2(
+	CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWaitValue64_v2_ptsz(
+	CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWriteValue32(
+	CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWriteValue32_ptsz(
+	CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWriteValue32_v2(
+	CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWriteValue32_v2_ptsz(
+	CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWriteValue64(
+	CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWriteValue64_ptsz(
+	CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWriteValue64_v2(
+	CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamWriteValue64_v2_ptsz(
+	CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags);
+CUresult CUDAAPI cuStreamBatchMemOp(
+	CUstream stream, unsigned int n, CUstreamBatchMemOpParams *ops, unsigned int flags);
+CUresult CUDAAPI cuStreamBatchMemOp_ptsz(
+	CUstream stream, unsigned int n, CUstreamBatchMemOpParams *ops, unsigned int flags);
+CUresult CUDAAPI cuStreamBatchMemOp_v2(
+	CUstream stream, unsigned int n, CUstreamBatchMemOpParams *ops, unsigned int flags);
+CUresult CUDAAPI cuStreamBatchMemOp_v2_ptsz(
+	CUstream stream, unsigned int n, CUstreamBatchMemOpParams *ops, unsigned int flags);
+CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode);
+CUresult CUDAAPI cuStreamBeginCapture(CUstream stream);
+CUresult CUDAAPI cuStreamBeginCapture_ptsz(CUstream stream);
+CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode);
+CUresult CUDAAPI cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode);
+CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
+	const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode);
+CUresult CUDAAPI cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
+	const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode);
+CUresult CUDAAPI cuStreamEndCapture(CUstream stream, CUgraph *graph);
+CUresult CUDAAPI cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph);
+CUresult CUDAAPI cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status);
+CUresult CUDAAPI cuStreamIsCapturing_ptsz(CUstream stream, CUstreamCaptureStatus *status);
+CUresult CUDAAPI cuStreamGetCaptureInfo(
+	CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id);
+CUresult CUDAAPI cuStreamGetCaptureInfo_ptsz(
+	CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id);
+CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status,
+	cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, size_t *n);
+CUresult CUDAAPI cuStreamGetCaptureInfo_v2_ptsz(CUstream stream, CUstreamCaptureStatus *status,
+	cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, size_t *n);
+CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status,
+	cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, const CUgraphEdgeData **edges,
+	size_t *n);
+CUresult CUDAAPI cuStreamGetCaptureInfo_v3_ptsz(CUstream stream, CUstreamCaptureStatus *status,
+	cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, const CUgraphEdgeData **edges,
+	size_t *n);
+CUresult CUDAAPI cuStreamUpdateCaptureDependencies(
+	CUstream stream, CUgraphNode *deps, size_t n, unsigned int flags);
+CUresult CUDAAPI cuStreamUpdateCaptureDependencies_ptsz(
+	CUstream stream, CUgraphNode *deps, size_t n, unsigned int flags);
+CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *deps,
+	const CUgraphEdgeData *edges, size_t n, unsigned int flags);
+CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream stream, CUgraphNode *deps,
+	const CUgraphEdgeData *edges, size_t n, unsigned int flags);
+CUresult CUDAAPI cuEventCreate(CUevent *event, unsigned int flags);
+CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream);
+CUresult CUDAAPI cuEventRecord_ptsz(CUevent event, CUstream stream);
+CUresult CUDAAPI cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags);
+CUresult CUDAAPI cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned int flags);
+CUresult CUDAAPI cuEventQuery(CUevent event);
+CUresult CUDAAPI cuEventSynchronize(CUevent event);
+CUresult CUDAAPI cuEventDestroy(CUevent event);
+CUresult CUDAAPI cuEventDestroy_v2(CUevent event);
+CUresult CUDAAPI cuEventElapsedTime(float *ms, CUevent start, CUevent end);
+CUresult CUDAAPI cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end);
+CUresult CUDAAPI cuLaunchKernel(CUfunction fn, unsigned int grid_x, unsigned int grid_y,
+	unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z,
+	unsigned int shared, CUstream stream, void **params, void **extra);
+CUresult CUDAAPI cuLaunchKernel_ptsz(CUfunction fn, unsigned int grid_x, unsigned int grid_y,
+	unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z,
+	unsigned int shared, CUstream stream, void **params, void **extra);
+CUresult CUDAAPI cuLaunchKernelEx(
+	const CUlaunchConfig *config, CUfunction fn, void **params, void **extra);
+CUresult CUDAAPI cuLaunchKernelEx_ptsz(
+	const CUlaunchConfig *config, CUfunction fn, void **params, void **extra);
+CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction fn, unsigned int grid_x, unsigned int grid_y,
+	unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z,
+	unsigned int shared, CUstream stream, void **params);
+CUresult CUDAAPI cuLaunchCooperativeKernel_ptsz(CUfunction fn, unsigned int grid_x,
+	unsigned int grid_y, unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+	unsigned int block_z, unsigned int shared, CUstream stream, void **params);
+CUresult CUDAAPI cuLaunchCooperativeKernelMultiDevice(
+	CUDA_LAUNCH_PARAMS *launches, unsigned int n, unsigned int flags);
+CUresult CUDAAPI cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *data);
+CUresult CUDAAPI cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn fn, void *data);
+CUresult CUDAAPI cuFuncSetBlockShape(CUfunction fn, int x, int y, int z);
+CUresult CUDAAPI cuFuncSetSharedSize(CUfunction fn, unsigned int bytes);
+CUresult CUDAAPI cuParamSetSize(CUfunction fn, unsigned int bytes);
+CUresult CUDAAPI cuParamSeti(CUfunction fn, int offset, unsigned int value);
+CUresult CUDAAPI cuParamSetf(CUfunction fn, int offset, float value);
+CUresult CUDAAPI cuParamSetv(CUfunction fn, int offset, void *data, unsigned int bytes);
+CUresult CUDAAPI cuLaunch(CUfunction fn);
+CUresult CUDAAPI cuLaunchGrid(CUfunction fn, int width, int height);
+CUresult CUDAAPI cuLaunchGridAsync(CUfunction fn, int width, int height, CUstream stream);
+CUresult CUDAAPI cuGraphCreate(CUgraph *graph, unsigned int flags);
+CUresult CUDAAPI cuGraphDestroy(CUgraph graph);
+CUresult CUDAAPI cuGraphClone(CUgraph *clone, CUgraph original);
+CUresult CUDAAPI cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps,
+	size_t n, const CUDA_KERNEL_NODE_PARAMS_v1 *params);
+CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps,
+	size_t n, const CUDA_KERNEL_NODE_PARAMS *params);
+CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *params);
+CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params);
+CUresult CUDAAPI cuGraphKernelNodeSetParams(
+	CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params);
+CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(
+	CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params);
+CUresult CUDAAPI cuGraphKernelNodeSetAttribute(
+	CUgraphNode node, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue *value);
+CUresult CUDAAPI cuGraphKernelNodeGetAttribute(
+	CUgraphNode node, CUkernelNodeAttrID attr, CUkernelNodeAttrValue *value);
+CUresult CUDAAPI cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src);
+CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps,
+	size_t n, const CUDA_MEMCPY3D *copy, CUcontext ctx);
+CUresult CUDAAPI cuGraphAddChildGraphNode(
+	CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraph child);
+CUresult CUDAAPI cuGraphAddEmptyNode(
+	CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n);
+CUresult CUDAAPI cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n,
+	CUgraphNodeParams *params);
+CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps,
+	const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *params);
+CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params);
+CUresult CUDAAPI cuGraphAddDependencies(
+	CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n);
+CUresult CUDAAPI cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from,
+	const CUgraphNode *to, const CUgraphEdgeData *edges, size_t n);
+CUresult CUDAAPI cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *n);
+CUresult CUDAAPI cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *n);
+CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode node);
+CUresult CUDAAPI cuGraphInstantiate(
+	CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log, size_t log_bytes);
+CUresult CUDAAPI cuGraphInstantiate_v2(
+	CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log, size_t log_bytes);
+CUresult CUDAAPI cuGraphInstantiateWithFlags(
+	CUgraphExec *exec, CUgraph graph, unsigned long long flags);
+CUresult CUDAAPI cuGraphInstantiateWithParams(
+	CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params);
+CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(
+	CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params);
+CUresult CUDAAPI cuGraphExecKernelNodeSetParams(
+	CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params);
+CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(
+	CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params);
+CUresult CUDAAPI cuGraphExecNodeSetParams(
+	CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params);
+CUresult CUDAAPI cuGraphExecUpdate(
+	CUgraphExec exec, CUgraph graph, CUgraphNode *bad_node, CUgraphExecUpdateResult *result);
+CUresult CUDAAPI cuGraphExecUpdate_v2(
+	CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *result);
+CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec exec);
+CUresult CUDAAPI cuGraphUpload(CUgraphExec exec, CUstream stream);
+CUresult CUDAAPI cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream);
+CUresult CUDAAPI cuGraphLaunch(CUgraphExec exec, CUstream stream);
+CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream);
+
+/* A name means its newest symbol. EGPU_CUDA_NO_ALIASES keeps the names apart for code that handles
+ * symbols of several versions. */
+#ifndef EGPU_CUDA_NO_ALIASES
+#ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
+#define EGPU_CUDA_PTDS(call) call##_ptds
+#define EGPU_CUDA_PTSZ(call) call##_ptsz
+#else
+#define EGPU_CUDA_PTDS(call) call
+#define EGPU_CUDA_PTSZ(call) call
+#endif
+
+#define cuGetProcAddress cuGetProcAddress_v2
+#define cuDeviceGetUuid cuDeviceGetUuid_v2
+#define cuDeviceTotalMem cuDeviceTotalMem_v2
+#define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
+#define cuDevicePrimaryCtxSetFlags cuDevicePrimaryCtxSetFlags_v2
+#define cuDevicePrimaryCtxReset cuDevicePrimaryCtxReset_v2
+#define cuCtxCreate cuCtxCreate_v4
+#define cuCtxDestroy cuCtxDestroy_v2
+#define cuCtxPushCurrent cuCtxPushCurrent_v2
+#define cuCtxPopCurrent cuCtxPopCurrent_v2
+#define cuModuleGetGlobal cuModuleGetGlobal_v2
+#define cuLinkCreate cuLinkCreate_v2
+#define cuLinkAddData cuLinkAddData_v2
+#define cuLinkAddFile cuLinkAddFile_v2
+#define cuMemGetInfo cuMemGetInfo_v2
+#define cuMemAlloc cuMemAlloc_v2
+#define cuMemAllocPitch cuMemAllocPitch_v2
+#define cuMemFree cuMemFree_v2
+#define cuMemGetAddressRange cuMemGetAddressRange_v2
+#define cuMemAllocHost cuMemAllocHost_v2
+#define cuMemHostGetDevicePointer cuMemHostGetDevicePointer_v2
+#define cuMemHostRegister cuMemHostRegister_v2
+#define cuMemAdvise cuMemAdvise_v2
+#define cuMemPrefetchAsync EGPU_CUDA_PTSZ(cuMemPrefetchAsync_v2)
+#define cuMemsetD8 EGPU_CUDA_PTDS(cuMemsetD8_v2)
+#define cuMemsetD16 EGPU_CUDA_PTDS(cuMemsetD16_v2)
+#define cuMemsetD32 EGPU_CUDA_PTDS(cuMemsetD32_v2)
+#define cuMemsetD2D8 EGPU_CUDA_PTDS(cuMemsetD2D8_v2)
+#define cuMemsetD2D16 EGPU_CUDA_PTDS(cuMemsetD2D16_v2)
+#define cuMemsetD2D32 EGPU_CUDA_PTDS(cuMemsetD2D32_v2)
+#define cuMemcpyHtoD EGPU_CUDA_PTDS(cuMemcpyHtoD_v2)
+#define cuMemcpyDtoH EGPU_CUDA_PTDS(cuMemcpyDtoH_v2)
+#define cuMemcpyDtoD EGPU_CUDA_PTDS(cuMemcpyDtoD_v2)
+#define cuMemcpy2D EGPU_CUDA_PTDS(cuMemcpy2D_v2)
+#define cuMemcpy2DUnaligned EGPU_CUDA_PTDS(cuMemcpy2DUnaligned_v2)
+#define cuMemcpy3D EGPU_CUDA_PTDS(cuMemcpy3D_v2)
+#define cuMemcpyHtoDAsync EGPU_CUDA_PTSZ(cuMemcpyHtoDAsync_v2)
+#define cuMemcpyDtoHAsync EGPU_CUDA_PTSZ(cuMemcpyDtoHAsync_v2)
+#define cuMemcpyDtoDAsync EGPU_CUDA_PTSZ(cuMemcpyDtoDAsync_v2)
+#define cuMemcpy2DAsync EGPU_CUDA_PTSZ(cuMemcpy2DAsync_v2)
+#define cuMemcpy3DAsync EGPU_CUDA_PTSZ(cuMemcpy3DAsync_v2)
+#define cuStreamDestroy cuStreamDestroy_v2
+#define cuStreamWaitValue32 EGPU_CUDA_PTSZ(cuStreamWaitValue32_v2)
+#define cuStreamWaitValue64 EGPU_CUDA_PTSZ(cuStreamWaitValue64_v2)
+#define cuStreamWriteValue32 EGPU_CUDA_PTSZ(cuStreamWriteValue32_v2)
+#define cuStreamWriteValue64 EGPU_CUDA_PTSZ(cuStreamWriteValue64_v2)
+#define cuStreamBatchMemOp EGPU_CUDA_PTSZ(cuStreamBatchMemOp_v2)
+#define cuStreamBeginCapture EGPU_CUDA_PTSZ(cuStreamBeginCapture_v2)
+#define cuStreamGetCaptureInfo EGPU_CUDA_PTSZ(cuStreamGetCaptureInfo_v3)
+#define cuStreamUpdateCaptureDependencies EGPU_CUDA_PTSZ(cuStreamUpdateCaptureDependencies_v2)
+#define cuEventDestroy cuEventDestroy_v2
+#define cuEventElapsedTime cuEventElapsedTime_v2
+#define cuGraphAddKernelNode cuGraphAddKernelNode_v2
+#define cuGraphKernelNodeGetParams cuGraphKernelNodeGetParams_v2
+#define cuGraphKernelNodeSetParams cuGraphKernelNodeSetParams_v2
+#define cuGraphAddNode cuGraphAddNode_v2
+#define cuGraphAddDependencies cuGraphAddDependencies_v2
+#define cuGraphInstantiate cuGraphInstantiateWithFlags
+#define cuGraphExecKernelNodeSetParams cuGraphExecKernelNodeSetParams_v2
+#define cuGraphExecUpdate cuGraphExecUpdate_v2
+#ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
+#define cuMemsetD8Async cuMemsetD8Async_ptsz
+#define cuMemsetD16Async cuMemsetD16Async_ptsz
+#define cuMemsetD32Async cuMemsetD32Async_ptsz
+#define cuMemsetD2D8Async cuMemsetD2D8Async_ptsz
+#define cuMemsetD2D16Async cuMemsetD2D16Async_ptsz
+#define cuMemsetD2D32Async cuMemsetD2D32Async_ptsz
+#define cuMemcpy cuMemcpy_ptds
+#define cuMemcpyPeer cuMemcpyPeer_ptds
+#define cuMemcpy3DPeer cuMemcpy3DPeer_ptds
+#define cuMemcpyAsync cuMemcpyAsync_ptsz
+#define cuMemcpyPeerAsync cuMemcpyPeerAsync_ptsz
+#define cuMemcpy3DPeerAsync cuMemcpy3DPeerAsync_ptsz
+#define cuMemAllocAsync cuMemAllocAsync_ptsz
+#define cuMemAllocFromPoolAsync cuMemAllocFromPoolAsync_ptsz
+#define cuMemFreeAsync cuMemFreeAsync_ptsz
+#define cuStreamGetPriority cuStreamGetPriority_ptsz
+#define cuStreamGetFlags cuStreamGetFlags_ptsz
+#define cuStreamGetId cuStreamGetId_ptsz
+#define cuStreamGetCtx cuStreamGetCtx_ptsz
+#define cuStreamGetDevice cuStreamGetDevice_ptsz
+#define cuStreamWaitEvent cuStreamWaitEvent_ptsz
+#define cuStreamAddCallback cuStreamAddCallback_ptsz
+#define cuStreamAttachMemAsync cuStreamAttachMemAsync_ptsz
+#define cuStreamQuery cuStreamQuery_ptsz
+#define cuStreamSynchronize cuStreamSynchronize_ptsz
+#define cuStreamCopyAttributes cuStreamCopyAttributes_ptsz
+#define cuStreamGetAttribute cuStreamGetAttribute_ptsz
+#define cuStreamSetAttribute cuStreamSetAttribute_ptsz
+#define cuStreamBeginCaptureToGraph cuStreamBeginCaptureToGraph_ptsz
+#define cuStreamEndCapture cuStreamEndCapture_ptsz
+#define cuStreamIsCapturing cuStreamIsCapturing_ptsz
+#define cuEventRecord cuEventRecord_ptsz
+#define cuEventRecordWithFlags cuEventRecordWithFlags_ptsz
+#define cuLaunchKernel cuLaunchKernel_ptsz
+#define cuLaunchKernelEx cuLaunchKernelEx_ptsz
+#define cuLaunchCooperativeKernel cuLaunchCooperativeKernel_ptsz
+#define cuLaunchHostFunc cuLaunchHostFunc_ptsz
+#define cuGraphInstantiateWithParams cuGraphInstantiateWithParams_ptsz
+#define cuGraphUpload cuGraphUpload_ptsz
+#define cuGraphLaunch cuGraphLaunch_ptsz
+#endif
+#endif
+
 #ifdef __cplusplus
 }
 #endif
