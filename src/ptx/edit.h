@@ -1,4 +1,8 @@
-/* edit.h - changes to a PTX text as a list of replacements against the original's offsets. */
+/* edit.h - changes to a PTX text as a list of replacements against the original's offsets.
+ *
+ * Zero-initialise a struct ptx_edits and set its arena. Insertions at an offset come before a
+ * replacement that begins there.
+ */
 #ifndef EGPU_PTX_EDIT_H
 #define EGPU_PTX_EDIT_H
 
@@ -15,11 +19,13 @@ struct ptx_edits {
 	struct ptx_edit *list;
 	size_t n, cap;
 	bool failed; /* memory ran out */
+	bool sorted; /* list is in the order of its offsets */
 };
 
 void ptx_edit_replace(struct ptx_edits *e, struct ptx_span span, const char *text);
 void ptx_edit_insert(struct ptx_edits *e, uint32_t at, const char *text);
-/* Appends text[span] with the edits that lie inside it applied. Overlapping edits: -EINVAL. */
+/* Appends text[span] with the edits that lie inside it (insertions at both ends too) applied.
+ * 0, -ENOMEM; -EINVAL: edits overlap. */
 int ptx_edits_apply(struct ptx_edits *e, const char *text, struct ptx_span span, struct buf *out);
 
 #endif

@@ -19,6 +19,8 @@
 #include "base/buf.h"
 #include "base/diag.h"
 
+struct table;
+
 /* Byte offsets into ptx_module.text: [begin, end). */
 struct ptx_span {
 	uint32_t begin, end;
@@ -56,7 +58,9 @@ struct ptx_type {
 /* A variable: module scope, function scope, or a parameter (PTX ISA 5.4). */
 struct ptx_var {
 	const char *name;
-	struct ptx_span span; /* the whole declaration with its ';' (a parameter: without ',') */
+	/* The whole declaration with its ';' (a parameter: without ','). `.shared .u32 a, b;` makes one
+	 * node for each name: their variables share this span, while the nodes' spans split it. */
+	struct ptx_span span;
 	struct ptx_span init; /* the initialiser after '=', empty if none */
 	enum ptx_space space;
 	enum ptx_linkage linkage;
@@ -64,7 +68,7 @@ struct ptx_var {
 	uint8_t vector;	      /* 1, 2, 4 or 8 elements */
 	uint32_t align_bytes; /* written .align, else the natural alignment of the (vector) type */
 	uint64_t size_bytes;  /* all dimensions; 0 for an unsized `[]` */
-	bool is_array, is_unsized;
+	bool is_array, is_unsized; /* `a[] = {1, 2}` has the size of its initialiser */
 	uint32_t line; /* 1-based */
 };
 
@@ -94,12 +98,12 @@ struct ptx_operand {
 	struct ptx_span span;
 	const char *name; /* REG, SYMBOL, ADDRESS base */
 	bool base_is_reg; /* ADDRESS: name is a register, not a symbol */
-	bool negated;	  /* !p or -x written before the operand */
+	bool negated;	  /* !p or -r before a register; a literal's `value` has its sign already */
 	uint8_t bits;	  /* FLOAT: width of the pattern */
 	/* REG: component of a vector register (`%v.x`, 0..3), -1 when none. Special registers keep
 	 * their dotted name in `name` ("%tid.x") and have -1. */
 	int8_t component;
-	int64_t value;
+	int64_t value; /* offset of an ADDRESS or SYMBOL, literal of an INT or FLOAT */
 	struct ptx_operand *sub;
 	uint32_t n_sub;
 };
@@ -199,6 +203,7 @@ struct ptx_module {
 	uint32_t address_size;		       /* 32 or 64; 64 when not written */
 	struct ptx_item *items;
 	uint32_t n_items;
+	struct table *funcs, *vars, *files; /* behind ptx_find_*; look nowhere else */
 };
 
 /* Parses size bytes of PTX text (a trailing NUL, as drivers are given, is fine).
