@@ -174,8 +174,8 @@ bool skip_balanced(struct parser *p)
 	return true;
 }
 
-/* Whether a ';' follows on the line on which the current token lies (a comment's does not count,
- * and one inside a string makes no difference in practice: such a line has its own ';'). */
+/* Whether the current token's line goes on to what ends a directive by itself. A ';' in a comment does
+ * not count; one inside a string makes no difference in practice: such a line has its own ';'. */
 static bool line_has_semicolon(const struct parser *p)
 {
 	const char *text = p->m->text;
@@ -183,7 +183,7 @@ static bool line_has_semicolon(const struct parser *p)
 	for (uint32_t i = p->cur.begin; i < p->lx.size && text[i] != '\n'; i++) {
 		if (text[i] == '/' && text[i + 1] == '/')
 			return false;
-		if (text[i] == ';')
+		if (text[i] == ';' || text[i] == '{' || text[i] == '}')
 			return true;
 	}
 	return false;
@@ -274,9 +274,12 @@ static bool parse_file(struct parser *p, struct ptx_item *item)
 		return false;
 	if (p->cur.kind != TOK_STRING)
 		return fail_expected(p, "a quoted file name");
-	item->file_name = intern(p, p->m->text + p->cur.begin + 1, p->cur.end - p->cur.begin - 2);
-	if (!item->file_name || !advance(p))
-		return false;
+	do { /* clang 14 writes the directory before the name */
+		item->file_name = intern(p, p->m->text + p->cur.begin + 1,
+			p->cur.end - p->cur.begin - 2);
+		if (!item->file_name || !advance(p))
+			return false;
+	} while (p->cur.kind == TOK_STRING);
 	while (at_punct(p, ',')) { /* time stamp and size, wider than 32 bits */
 		if (!advance(p))
 			return false;

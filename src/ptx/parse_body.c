@@ -333,12 +333,12 @@ bool parse_body(struct parser *p, struct ptx_func *f, struct tok open)
 	p->scopes.n = 0;
 	while (p->scopes.n || !at_punct(p, '}')) {
 		if (p->cur.kind == TOK_EOF) {
+			if (!p->scopes.n)
+				return fail_at(p, open.line, open.column,
+					"the body of '%s' is never closed", f->name);
 			const struct scope *s = (struct scope *)p->scopes.data + p->scopes.n - 1;
-			if (p->scopes.n)
-				return fail_at(p, s->line, s->column,
-					"this '{' in '%s' is never closed", f->name);
-			return fail_at(p, open.line, open.column,
-				"the body of '%s' is never closed", f->name);
+			return fail_at(p, s->line, s->column, "this '{' in '%s' is never closed",
+				f->name);
 		}
 		if (!parse_stmt(p))
 			return false;
