@@ -1,0 +1,45 @@
+/* fatbin.c - fuzz target: any bytes as an image, as a file and as a cubin; nothing crashes, and what opens can be asked for everything.
+ * Build: clang -fsanitize=fuzzer,address -D_GNU_SOURCE -Isrc -Iinclude tests/fuzz/fatbin.c src/cuda/fatbin.c src/cuda/cubin.c
+ * src/base/[a-z]*.c -llz4 -lzstd */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/fatbin.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void read_entry(struct fatbin *f, const struct fatbin_entry *e)
+{
+	const char **names;
+	char *plain;
+	uint32_t n;
+	size_t bytes;
+	if (e->plain_bytes > 1 << 24 || fatbin_read(f, e, &plain, &bytes, NULL))
+		return;
+	if (e->kind == FATBIN_KIND_ELF)
+		cubin_kernels(f->arena, plain, bytes, &names, &n, NULL);
+	free(plain);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct fatbin *f;
+	struct fatbin_unit *units;
+	struct diag d = {0};
+	uint32_t n;
+	char *text;
+	size_t bytes;
+	if (fatbin_open(data, size, &f, &d)) {
+		if (!d.text[0])
+			abort();
+		return 0;
+	}
+	for (uint32_t i = 0; i < f->n_entries; i++)
+		read_entry(f, &f->entries[i]);
+	if (!fatbin_units(f, 90, &units, &n))
+		for (uint32_t i = 0; i < n; i++)
+			if (!fatbin_unit_text(f, &units[i], &text, &bytes, NULL))
+				free(text);
+	fatbin_close(f);
+	return 0;
+}
