@@ -1,0 +1,196 @@
+#include "bpf/context.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "egpu/probe.bpf.h"
+
+const struct ebpf_field_row ebpf_fields[EBPF_FIELD_COUNT] = {
+#define FIELD(id, field, contexts_, offset_, bytes_, uniform_)                                     \
+	[EBPF_FIELD_##id] = { #field, contexts_, offset_, bytes_, uniform_ },
+	EBPF_CONTEXT_FIELDS(FIELD)
+#undef FIELD
+};
+
+/* The table equals the structs that programs are compiled against: AT(id, member, struct) compares one row
+ * with one member. The names of rows and members differ where two contexts have a member of one name. */
+enum {
+#define FIELD(id, field, contexts_, offset_, bytes_, uniform_)                                     \
+	AT_OFFSET_##id = offset_, AT_BYTES_##id = bytes_, AT_CONTEXTS_##id = contexts_,
+	EBPF_CONTEXT_FIELDS(FIELD)
+#undef FIELD
+};
+
+#define AT(id, member, type)                                                                       \
+	_Static_assert(AT_OFFSET_##id == offsetof(struct type, member) &&                          \
+		AT_BYTES_##id == sizeof(((struct type *)0)->member), #type "." #member)
+#define AT_COMMON(type)                                                                            \
+	AT(SITE, site, type);                                                                      \
+	AT(LANE, lane, type);                                                                      \
+	AT(WARP, warp, type);                                                                      \
+	AT(SM, sm, type);                                                                          \
+	AT(THREAD_X, thread.x, type);                                                              \
+	AT(THREAD_Y, thread.y, type);                                                              \
+	AT(THREAD_Z, thread.z, type);                                                              \
+	AT(BLOCK_DIM_X, block_dim.x, type);                                                        \
+	AT(BLOCK_DIM_Y, block_dim.y, type);                                                        \
+	AT(BLOCK_DIM_Z, block_dim.z, type);                                                        \
+	AT(BLOCK_X, block.x, type);                                                                \
+	AT(BLOCK_Y, block.y, type);                                                                \
+	AT(BLOCK_Z, block.z, type);                                                                \
+	AT(GRID_DIM_X, grid_dim.x, type);                                                          \
+	AT(GRID_DIM_Y, grid_dim.y, type);                                                          \
+	AT(GRID_DIM_Z, grid_dim.z, type);                                                          \
+	AT(CLUSTER_X, cluster.x, type);                                                            \
+	AT(CLUSTER_Y, cluster.y, type);                                                            \
+	AT(CLUSTER_Z, cluster.z, type);                                                            \
+	AT(CLUSTER_DIM_X, cluster_dim.x, type);                                                    \
+	AT(CLUSTER_DIM_Y, cluster_dim.y, type);                                                    \
+	AT(CLUSTER_DIM_Z, cluster_dim.z, type);                                                    \
+	AT(CLUSTER_RANK_X, cluster_rank.x, type);                                                  \
+	AT(CLUSTER_RANK_Y, cluster_rank.y, type);                                                  \
+	AT(CLUSTER_RANK_Z, cluster_rank.z, type);                                                  \
+	AT(ACTIVE_MASK, active_mask, type);                                                        \
+	AT(LAUNCH, launch, type);                                                                  \
+	AT(KERNEL, kernel, type)
+
+AT_COMMON(egpu_entry);
+AT_COMMON(egpu_exit);
+AT_COMMON(egpu_mem);
+AT_COMMON(egpu_warp);
+AT_COMMON(egpu_warp_mem);
+AT(ADDRESS, address, egpu_mem);
+AT(BYTES, bytes, egpu_mem);
+AT(SPACE, space, egpu_mem);
+AT(OP, op, egpu_mem);
+AT(VALUE_BYTES, value_bytes, egpu_mem);
+AT(VALUE0, value[0], egpu_mem);
+AT(VALUE1, value[1], egpu_mem);
+AT(VALUE2, value[2], egpu_mem);
+AT(VALUE3, value[3], egpu_mem);
+AT(MASK, mask, egpu_warp);
+AT(LANES, lanes, egpu_warp);
+AT(ADDRESS, address, egpu_warp_mem);
+AT(BYTES, bytes, egpu_warp_mem);
+AT(SPACE, space, egpu_warp_mem);
+AT(OP, op, egpu_warp_mem);
+AT(MEM_MASK, mask, egpu_warp_mem);
+AT(MEM_LANES, lanes, egpu_warp_mem);
+AT(DISTINCT_BYTES, distinct_bytes, egpu_warp_mem);
+AT(SECTORS, sectors, egpu_warp_mem);
+_Static_assert(offsetof(struct egpu_entry, param) == EBPF_PARAM_OFFSET, "egpu_entry.param");
+_Static_assert(offsetof(struct egpu_exit, param) == EBPF_PARAM_OFFSET, "egpu_exit.param");
+_Static_assert((int)EGPU_MAX_PARAMS == (int)EBPF_PARAM_COUNT, "EGPU_MAX_PARAMS");
+_Static_assert(EBPF_FIELD_COUNT <= 64, "a field set is one u64");
+
+static const struct {
+	const char *name;
+	uint32_t bytes;
+} contexts[EBPF_CONTEXT_COUNT] = {
+	[EBPF_CONTEXT_NONE] = { "none", 0 },
+	[EBPF_CONTEXT_ENTRY] = { "egpu_entry", sizeof(struct egpu_entry) },
+	[EBPF_CONTEXT_EXIT] = { "egpu_exit", sizeof(struct egpu_exit) },
+	[EBPF_CONTEXT_MEM] = { "egpu_mem", sizeof(struct egpu_mem) },
+	[EBPF_CONTEXT_WARP] = { "egpu_warp", sizeof(struct egpu_warp) },
+	[EBPF_CONTEXT_WARP_MEM] = { "egpu_warp_mem", sizeof(struct egpu_warp_mem) },
+};
+
+static const struct {
+	const char *name;
+	uint8_t thread, warp; /* enum ebpf_context of each form */
+} points[] = {
+	[EBPF_POINT_NONE] = { "none", EBPF_CONTEXT_NONE, EBPF_CONTEXT_NONE },
+	[EBPF_POINT_ENTRY] = { "entry", EBPF_CONTEXT_ENTRY, EBPF_CONTEXT_WARP },
+	[EBPF_POINT_EXIT] = { "exit", EBPF_CONTEXT_EXIT, EBPF_CONTEXT_WARP },
+	[EBPF_POINT_LOAD] = { "load", EBPF_CONTEXT_MEM, EBPF_CONTEXT_WARP_MEM },
+	[EBPF_POINT_STORE] = { "store", EBPF_CONTEXT_MEM, EBPF_CONTEXT_WARP_MEM },
+	[EBPF_POINT_ATOMIC] = { "atomic", EBPF_CONTEXT_MEM, EBPF_CONTEXT_WARP_MEM },
+	[EBPF_POINT_MEM] = { "mem", EBPF_CONTEXT_MEM, EBPF_CONTEXT_WARP_MEM },
+};
+
+enum { N_POINTS = sizeof(points) / sizeof(points[0]) };
+
+int ebpf_field_at(enum ebpf_context ctx, uint32_t offset, uint32_t bytes, uint32_t *shift)
+{
+	for (int i = 0; i < EBPF_FIELD_COUNT; i++) {
+		const struct ebpf_field_row *f = &ebpf_fields[i];
+		if (!(f->contexts >> ctx & 1) || offset < f->offset || !bytes || bytes > f->bytes)
+			continue;
+		if (offset - f->offset > f->bytes - bytes)
+			continue;
+		if (shift)
+			*shift = offset - f->offset;
+		return i;
+	}
+	return -1;
+}
+
+uint32_t ebpf_context_bytes(enum ebpf_context ctx)
+{
+	return (unsigned)ctx < EBPF_CONTEXT_COUNT ? contexts[ctx].bytes : 0;
+}
+
+enum ebpf_context ebpf_context_by_struct(const char *struct_name)
+{
+	for (int i = EBPF_CONTEXT_NONE + 1; struct_name && i < EBPF_CONTEXT_COUNT; i++)
+		if (!strcmp(struct_name, contexts[i].name))
+			return (enum ebpf_context)i;
+	return EBPF_CONTEXT_NONE;
+}
+
+const char *ebpf_context_struct(enum ebpf_context ctx)
+{
+	return (unsigned)ctx < EBPF_CONTEXT_COUNT ? contexts[ctx].name : "none";
+}
+
+enum ebpf_context ebpf_point_context(enum ebpf_point point, bool warp)
+{
+	if ((unsigned)point >= N_POINTS)
+		return EBPF_CONTEXT_NONE;
+	return (enum ebpf_context)(warp ? points[point].warp : points[point].thread);
+}
+
+const char *ebpf_point_name(enum ebpf_point point)
+{
+	return (unsigned)point < N_POINTS ? points[point].name : "none";
+}
+
+enum ebpf_point ebpf_point_by_name(const char *name, uint32_t len)
+{
+	for (int i = EBPF_POINT_NONE + 1; i < N_POINTS; i++)
+		if (strlen(points[i].name) == len && !memcmp(points[i].name, name, len))
+			return (enum ebpf_point)i;
+	return EBPF_POINT_NONE;
+}
+
+/* What follows the prefix, or NULL. */
+static const char *after(const char *s, const char *prefix)
+{
+	size_t n = strlen(prefix);
+	return strncmp(s, prefix, n) ? NULL : s + n;
+}
+
+int ebpf_section_parse(const char *section, enum ebpf_point *point, bool *warp,
+	const char **pattern)
+{
+	const char *s = section, *rest;
+	if ((rest = after(s, "raw_tp/")) || (rest = after(s, "raw_tracepoint/")))
+		s = rest;
+	bool per_warp = false;
+	if ((rest = after(s, "gpu/")))
+		s = rest;
+	else if ((rest = after(s, "gpu.warp/")))
+		s = rest, per_warp = true;
+	else
+		return -EINVAL;
+	size_t len = strcspn(s, "/");
+	enum ebpf_point p = ebpf_point_by_name(s, (uint32_t)len);
+	if (len > 64 || p == EBPF_POINT_NONE)
+		return -EINVAL;
+	*point = p;
+	*warp = per_warp;
+	/* Only the first slash separates: a kernel may be given as a regular expression between slashes. */
+	*pattern = s[len] == '/' && s[len + 1] ? s + len + 1 : NULL;
+	return 0;
+}

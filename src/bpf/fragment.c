@@ -1,0 +1,315 @@
+/* The text form of a fragment:
+ *
+ *	fragment 1
+ *	name count_loads
+ *	point load            one of the points, or none
+ *	warp 0
+ *	max_insns 123
+ *	local_bytes 0
+ *	fields site address   names of ebpf_fields[]
+ *	maps 0 3              ids
+ *	param 2 8             index and bytes, a line each, by rising index
+ *	func __egpu_f 120     name and length of the text that follows, then a newline
+ *	<120 bytes>
+ *	body 80
+ *	<80 bytes>
+ *	end
+ *
+ * It is read inside the target process, from shared memory: no number is used before it was compared with what is left.
+ */
+#include "bpf/fragment.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { MAX_NAME = 255, MAX_FUNCS = 1024 };
+
+static void put_number(struct buf *out, uint64_t n)
+{
+	char digits[20];
+	size_t at = sizeof(digits);
+	do
+		digits[--at] = (char)('0' + n % 10);
+	while (n /= 10);
+	buf_add(out, digits + at, sizeof(digits) - at);
+}
+
+static void put_line(struct buf *out, const char *word, uint64_t n)
+{
+	buf_puts(out, word);
+	buf_puts(out, " ");
+	put_number(out, n);
+	buf_puts(out, "\n");
+}
+
+static void put_text(struct buf *out, const char *text)
+{
+	buf_puts(out, text);
+	buf_puts(out, "\n");
+}
+
+void ebpf_fragment_print(const struct ebpf_fragment *f, struct buf *out)
+{
+	buf_puts(out, "fragment 1\nname ");
+	put_text(out, f->name);
+	buf_puts(out, "point ");
+	put_text(out, ebpf_point_name(f->point));
+	put_line(out, "warp", f->warp);
+	put_line(out, "max_insns", f->max_insns);
+	put_line(out, "local_bytes", f->local_bytes);
+	buf_puts(out, "fields");
+	for (int i = 0; i < EBPF_FIELD_COUNT; i++)
+		if (f->fields >> i & 1) {
+			buf_puts(out, " ");
+			buf_puts(out, ebpf_fields[i].name);
+		}
+	buf_puts(out, "\nmaps");
+	for (int i = 0; i < 64; i++)
+		if (f->maps >> i & 1) {
+			buf_puts(out, " ");
+			put_number(out, (uint64_t)i);
+		}
+	buf_puts(out, "\n");
+	for (uint32_t i = 0; i < f->n_params; i++) {
+		buf_puts(out, "param ");
+		put_number(out, f->params[i].index);
+		buf_puts(out, " ");
+		put_number(out, f->params[i].bytes);
+		buf_puts(out, "\n");
+	}
+	for (uint32_t i = 0; i < f->n_funcs; i++) {
+		buf_puts(out, "func ");
+		buf_puts(out, f->funcs[i].name);
+		buf_puts(out, " ");
+		put_number(out, strlen(f->funcs[i].text));
+		buf_puts(out, "\n");
+		put_text(out, f->funcs[i].text);
+	}
+	put_line(out, "body", strlen(f->body));
+	put_text(out, f->body);
+	buf_puts(out, "end\n");
+}
+
+struct reader {
+	const char *at, *end;
+	uint32_t line;
+	struct arena *arena;
+	struct diag *d;
+};
+
+static int bad(struct reader *r, const char *why)
+{
+	return diag_set_at(r->d, EINVAL, r->line, 0, "fragment: %s", why);
+}
+
+/* Takes `word` if the text continues with it. */
+static bool take(struct reader *r, const char *word)
+{
+	size_t n = strlen(word);
+	if ((size_t)(r->end - r->at) < n || memcmp(r->at, word, n))
+		return false;
+	r->at += n;
+	if (n && word[n - 1] == '\n')
+		r->line++;
+	return true;
+}
+
+static bool take_number(struct reader *r, uint64_t max, uint64_t *out)
+{
+	uint64_t n = 0;
+	const char *from = r->at;
+	for (; r->at < r->end && *r->at >= '0' && *r->at <= '9'; r->at++) {
+		uint64_t digit = (uint64_t)(*r->at - '0');
+		if (n > (max - digit) / 10 || digit > max)
+			return false;
+		n = n * 10 + digit;
+	}
+	*out = n;
+	return r->at > from;
+}
+
+/* The characters up to a blank or the end of the line; none of them a control character. */
+static bool take_word(struct reader *r, const char **word, size_t *len)
+{
+	const char *from = r->at;
+	while (r->at < r->end && *r->at > ' ' && *r->at < 0x7f)
+		r->at++;
+	*word = from;
+	*len = (size_t)(r->at - from);
+	return *len > 0 && *len <= MAX_NAME;
+}
+
+static int take_line_number(struct reader *r, const char *word, uint64_t max, uint64_t *out)
+{
+	if (!take(r, word) || !take(r, " ") || !take_number(r, max, out) || !take(r, "\n"))
+		return diag_set_at(r->d, EINVAL, r->line, 0, "fragment: no valid line '%s'", word);
+	return 0;
+}
+
+static int read_head(struct reader *r, struct ebpf_fragment *f)
+{
+	const char *word;
+	size_t len;
+	if (!take(r, "fragment 1\n"))
+		return bad(r, "not a fragment of version 1");
+	if (!take(r, "name ") || !take_word(r, &word, &len) || !take(r, "\n"))
+		return bad(r, "no valid name");
+	f->name = arena_strndup(r->arena, word, len);
+	if (!f->name)
+		return -ENOMEM;
+	if (!take(r, "point ") || !take_word(r, &word, &len) || !take(r, "\n"))
+		return bad(r, "no valid point");
+	f->point = ebpf_point_by_name(word, (uint32_t)len);
+	if (f->point == EBPF_POINT_NONE && (len != 4 || memcmp(word, "none", 4)))
+		return bad(r, "unknown point");
+	uint64_t warp, insns, local;
+	int err = take_line_number(r, "warp", 1, &warp);
+	if (!err)
+		err = take_line_number(r, "max_insns", UINT32_MAX, &insns);
+	if (!err)
+		err = take_line_number(r, "local_bytes", UINT32_MAX, &local);
+	if (err)
+		return err;
+	f->warp = warp;
+	f->max_insns = (uint32_t)insns;
+	f->local_bytes = (uint32_t)local;
+	return 0;
+}
+
+static int field_by_name(const char *name, size_t len)
+{
+	for (int i = 0; i < EBPF_FIELD_COUNT; i++)
+		if (strlen(ebpf_fields[i].name) == len && !memcmp(ebpf_fields[i].name, name, len))
+			return i;
+	return -1;
+}
+
+static int read_sets(struct reader *r, struct ebpf_fragment *f)
+{
+	enum ebpf_context ctx = ebpf_point_context(f->point, f->warp);
+	if (!take(r, "fields"))
+		return bad(r, "no fields");
+	while (take(r, " ")) {
+		const char *word;
+		size_t len;
+		int i = take_word(r, &word, &len) ? field_by_name(word, len) : -1;
+		if (i < 0 || !(ebpf_fields[i].contexts >> ctx & 1))
+			return bad(r, "a field that its point does not have");
+		f->fields |= 1ull << i;
+	}
+	if (!take(r, "\nmaps"))
+		return bad(r, "no maps");
+	while (take(r, " ")) {
+		uint64_t id;
+		if (!take_number(r, 63, &id))
+			return bad(r, "a map id that is not below 64");
+		f->maps |= 1ull << id;
+	}
+	if (!take(r, "\n"))
+		return bad(r, "text after the maps");
+	return 0;
+}
+
+static int read_params(struct reader *r, struct ebpf_fragment *f)
+{
+	enum ebpf_context ctx = ebpf_point_context(f->point, f->warp);
+	f->params = arena_array(r->arena, EBPF_PARAM_COUNT, sizeof(*f->params));
+	if (!f->params)
+		return -ENOMEM;
+	while (take(r, "param ")) {
+		uint64_t index, bytes;
+		if (ctx != EBPF_CONTEXT_ENTRY && ctx != EBPF_CONTEXT_EXIT)
+			return bad(r, "a parameter where the point has none");
+		if (!take_number(r, EBPF_PARAM_COUNT - 1, &index) || !take(r, " ") ||
+			!take_number(r, 8, &bytes) || !take(r, "\n"))
+			return bad(r, "no valid parameter");
+		if (!bytes || (bytes & (bytes - 1)))
+			return bad(r, "a parameter of other than 1, 2, 4 or 8 bytes");
+		if (f->n_params && index <= f->params[f->n_params - 1].index)
+			return bad(r, "parameters out of order");
+		f->params[f->n_params++] = (struct ebpf_fragment_param){ (uint32_t)index,
+			(uint32_t)bytes };
+	}
+	return 0;
+}
+
+/* `len` bytes and a newline, as a string of their own. */
+static int read_text(struct reader *r, const char **out)
+{
+	uint64_t len;
+	if (!take(r, " ") || !take_number(r, SIZE_MAX / 2, &len) || !take(r, "\n"))
+		return bad(r, "no valid length of a text");
+	if (len > (uint64_t)(r->end - r->at) || memchr(r->at, 0, len))
+		return bad(r, "a text that is cut short or holds a zero byte");
+	char *text = arena_strndup(r->arena, r->at, len);
+	if (!text)
+		return -ENOMEM;
+	for (uint64_t i = 0; i < len; i++)
+		r->line += text[i] == '\n';
+	r->at += len;
+	if (!take(r, "\n"))
+		return bad(r, "a text longer than its length says");
+	*out = text;
+	return 0;
+}
+
+/* Names of ours only: a function must not take the place of one of the kernel's. */
+static bool func_name_ok(const char *name, size_t len)
+{
+	if (len < 8 || memcmp(name, "__egpu_", 7))
+		return false;
+	for (size_t i = 0; i < len; i++)
+		if (!((name[i] >= 'a' && name[i] <= 'z') || (name[i] >= 'A' && name[i] <= 'Z') ||
+			    (name[i] >= '0' && name[i] <= '9') || name[i] == '_' || name[i] == '$'))
+			return false;
+	return true;
+}
+
+static int read_funcs(struct reader *r, struct ebpf_fragment *f)
+{
+	size_t cap = 0;
+	while (take(r, "func ")) {
+		const char *word;
+		size_t len;
+		if (f->n_funcs >= MAX_FUNCS)
+			return bad(r, "too many functions");
+		if (!take_word(r, &word, &len) || !func_name_ok(word, len))
+			return bad(r, "no valid function name");
+		f->funcs = arena_grow(r->arena, f->funcs, f->n_funcs, &cap, sizeof(*f->funcs));
+		if (!f->funcs)
+			return -ENOMEM;
+		struct ebpf_fragment_func *func = &f->funcs[f->n_funcs++];
+		func->name = arena_strndup(r->arena, word, len);
+		if (!func->name)
+			return -ENOMEM;
+		int err = read_text(r, &func->text);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int ebpf_fragment_parse(struct arena *arena, const char *text, size_t size,
+	struct ebpf_fragment *out, struct diag *d)
+{
+	struct reader r = { text, text + size, 1, arena, d };
+	struct ebpf_fragment f = { 0 };
+	int err = read_head(&r, &f);
+	if (!err)
+		err = read_sets(&r, &f);
+	if (!err)
+		err = read_params(&r, &f);
+	if (!err)
+		err = read_funcs(&r, &f);
+	if (!err && !take(&r, "body"))
+		err = bad(&r, "no body");
+	if (!err)
+		err = read_text(&r, &f.body);
+	if (!err && (!take(&r, "end\n") || r.at != r.end))
+		err = bad(&r, "text after the body");
+	if (err == -ENOMEM)
+		return diag_set(d, ENOMEM, "fragment: out of memory");
+	if (!err)
+		*out = f;
+	return err;
+}

@@ -1,0 +1,79 @@
+/* A fragment's text form: what is printed is read back, and nothing else is. */
+#include "bpf/fragment.h"
+#include "tap.h"
+
+#include <errno.h>
+
+static struct ebpf_fragment_param params[] = { { 0, 8 }, { 5, 2 } };
+static struct ebpf_fragment_func funcs[] = { { "__egpu_f", ".func __egpu_f {\n}\n" }, { "__egpu_g", "" } };
+static const struct ebpf_fragment sample = { "count", EBPF_POINT_ENTRY, false, 1 << EBPF_FIELD_SITE | 1 << EBPF_FIELD_SM,
+	1ull << 63 | 5, 1234, 16, params, 2, funcs, 2, "{\n\tret;\n}\n" };
+
+static void test_round_trip(void)
+{
+	struct buf a = { 0 }, b = { 0 };
+	struct diag d = { 0 };
+	struct arena *arena = arena_new();
+	struct ebpf_fragment f;
+	ebpf_fragment_print(&sample, &a);
+	is_int(ebpf_fragment_parse(arena, a.data, a.len, &f, &d), 0, "the text is read back");
+	ok(f.point == EBPF_POINT_ENTRY && f.fields == sample.fields && f.maps == sample.maps && f.n_params == 2 &&
+		f.params[1].index == 5 && f.params[1].bytes == 2 && f.n_funcs == 2 && f.max_insns == 1234 &&
+		f.local_bytes == 16 && !strcmp(f.body, sample.body) && !strcmp(f.funcs[0].text, funcs[0].text),
+		"with every part");
+	ebpf_fragment_print(&f, &b);
+	ok(a.len == b.len && !memcmp(a.data, b.data, a.len), "and printed the same");
+	int cut = 0;
+	for (size_t n = 0; n < a.len; n++)
+		cut += ebpf_fragment_parse(arena, a.data, n, &f, NULL) == -EINVAL;
+	is_int(cut, a.len, "no cut text is read");
+	uint32_t seed = 1;
+	for (int i = 0; i < 20000; i++) { /* crashes and reads past the end are for the sanitizers to see */
+		char *copy = malloc(a.len);
+		memcpy(copy, a.data, a.len);
+		for (int k = 0; k < 3; k++) {
+			seed = seed * 1664525 + 1013904223;
+			copy[(seed >> 8) % a.len] = "0123456789 \nfx\377"[seed >> 28];
+		}
+		ebpf_fragment_parse(arena, copy, a.len, &f, NULL);
+		free(copy);
+		if (i % 1000 == 0) {
+			arena_free(arena);
+			arena = arena_new();
+		}
+	}
+	arena_free(arena);
+	buf_free(&a);
+	buf_free(&b);
+}
+
+static void test_bad(const char *text, const char *why)
+{
+	struct arena *arena = arena_new();
+	struct ebpf_fragment f;
+	struct diag d = { 0 };
+	int err = ebpf_fragment_parse(arena, text, strlen(text), &f, &d);
+	is_int(err, -EINVAL, "refused: %s", why);
+	ok(strstr(d.text, why), "says why: %s", d.text);
+	arena_free(arena);
+}
+
+#define HEAD "fragment 1\nname a\npoint load\nwarp 0\nmax_insns 1\nlocal_bytes 0\n"
+
+int main(void)
+{
+	test_round_trip();
+	test_bad("fragment 2\n", "version 1");
+	test_bad("fragment 1\nname a\npoint lod\n", "unknown point");
+	test_bad("fragment 1\nname a\npoint load\nwarp 2\n", "'warp'");
+	test_bad("fragment 1\nname a\npoint load\nwarp 0\nmax_insns 99999999999999999999999\n", "'max_insns'");
+	test_bad(HEAD "fields mem_mask\n", "does not have");
+	test_bad(HEAD "fields\nmaps 64\n", "below 64");
+	test_bad(HEAD "fields\nmaps\nparam 0 8\n", "point has none");
+	test_bad(HEAD "fields\nmaps\nfunc main 0\n\nbody 0\n\nend\n", "function name");
+	test_bad(HEAD "fields\nmaps\nbody 18446744073709551615\n\nend\n", "length");
+	test_bad(HEAD "fields\nmaps\nbody 100\nx\nend\n", "cut short");
+	test_bad(HEAD "fields\nmaps\nbody 1\nxy\nend\n", "longer");
+	test_bad(HEAD "fields\nmaps\nbody 1\nx\nend\nmore", "after the body");
+	return tap_done();
+}
