@@ -66,7 +66,7 @@ const struct opcode *intern_opcode(struct parser *p, const char *s, size_t n)
 	return op;
 }
 
-bool names_declare(struct parser *p, const char *name, bool is_reg, uint32_t count)
+static bool declare(struct parser *p, struct decl decl)
 {
 	struct decl *d = arena_alloc(p->arena, sizeof(*d));
 	struct decl **slot = vec_push(&p->undo);
@@ -74,11 +74,21 @@ bool names_declare(struct parser *p, const char *name, bool is_reg, uint32_t cou
 	if (!d || !slot)
 		return fail_memory(p);
 	*slot = d;
-	d->name = name;
-	d->is_reg = is_reg;
-	d->count = count;
-	d->shadowed = table_gets(p->decls, name);
-	return table_puts(p->decls, name, d) ? fail_memory(p) : true;
+	*d = decl;
+	d->shadowed = table_gets(p->decls, d->name);
+	return table_puts(p->decls, d->name, d) ? fail_memory(p) : true;
+}
+
+bool names_declare_reg(struct parser *p, const struct ptx_reg *reg)
+{
+	return declare(p, (struct decl){ .name = reg->name, .reg = reg, .count = reg->count,
+				  .is_reg = true });
+}
+
+bool names_declare_var(struct parser *p, const struct ptx_var *var)
+{
+	return declare(p, (struct decl){ .name = var->name, .var = var,
+				  .is_reg = var->space == PTX_SPACE_REG });
 }
 
 void names_unwind(struct parser *p, size_t to)
@@ -96,7 +106,7 @@ void names_unwind(struct parser *p, size_t to)
 }
 
 /* %r<10> declares %r0..%r9; the prefix itself may end in digits, so every split is tried. */
-static bool in_range(const struct parser *p, const char *name)
+static const struct decl *in_range(const struct parser *p, const char *name)
 {
 	size_t n = strlen(name), digits = 0;
 	uint64_t index = 0, scale = 1;
@@ -112,18 +122,19 @@ static bool in_range(const struct parser *p, const char *name)
 			continue; /* a leading zero is no spelling of an index */
 		const struct decl *d = table_get(p->decls, name, n - digits);
 		if (d && d->is_reg && d->count > index)
-			return true;
+			return d;
 	}
-	return false;
+	return NULL;
 }
 
-bool names_is_reg(const struct parser *p, const char *name)
+bool names_is_reg(const struct parser *p, const char *name, const struct decl **decl)
 {
 	const struct decl *d = table_gets(p->decls, name);
 
-	if (d && !(d->is_reg && d->count))
+	if (!d || (d->is_reg && d->count))
+		d = in_range(p, name);
+	*decl = d;
+	if (d)
 		return d->is_reg;
-	if (name[0] == '%' || !strcmp(name, "_"))
-		return true;
-	return in_range(p, name);
+	return name[0] == '%' || !strcmp(name, "_");
 }

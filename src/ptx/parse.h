@@ -42,6 +42,8 @@ struct opcode {
 struct decl {
 	const char *name;
 	struct decl *shadowed;
+	const struct ptx_reg *reg; /* NULL: a variable, or a parameter in .reg space */
+	const struct ptx_var *var; /* NULL: a register */
 	uint32_t count; /* registers: %r<count>; 0: the plain name */
 	bool is_reg;
 };
@@ -92,9 +94,11 @@ struct ptx_span span_from(const struct parser *p, uint32_t begin); /* to the end
 const char *intern(struct parser *p, const char *s, size_t n); /* NULL: memory */
 const char *intern_tok(struct parser *p, struct tok t);
 const struct opcode *intern_opcode(struct parser *p, const char *s, size_t n);
-bool names_declare(struct parser *p, const char *name, bool is_reg, uint32_t count);
+bool names_declare_reg(struct parser *p, const struct ptx_reg *reg);
+bool names_declare_var(struct parser *p, const struct ptx_var *var);
 void names_unwind(struct parser *p, size_t to); /* drops declarations until `to` are left */
-bool names_is_reg(const struct parser *p, const char *name);
+/* Whether the name is a register where the parser stands; *decl: its declaration, if it has one. */
+bool names_is_reg(const struct parser *p, const char *name, const struct decl **decl);
 
 /* number.c */
 struct number {

@@ -110,7 +110,7 @@ static bool add_body_var(struct parser *p, struct ptx_var *var, struct ptx_span 
 	s->line = line;
 	s->span = part;
 	s->var = var;
-	return names_declare(p, var->name, false, 0);
+	return names_declare_var(p, var);
 }
 
 static bool parse_directive_stmt(struct parser *p)

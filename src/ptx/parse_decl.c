@@ -284,10 +284,8 @@ static bool parse_reg_name(struct parser *p, struct ptx_reg *reg)
 		if (!advance(p) || !expect_uint(p, &reg->count, "a number of registers") ||
 			!expect_punct(p, '>', "'>'"))
 			return false;
-		if (!reg->count)
-			return true; /* %r<0> declares nothing */
 	}
-	return names_declare(p, reg->name, true, reg->count);
+	return true;
 }
 
 bool parse_regs(struct parser *p, struct ptx_reg **regs, uint32_t *n)
@@ -319,6 +317,8 @@ bool parse_regs(struct parser *p, struct ptx_reg **regs, uint32_t *n)
 	*regs = vec_take(&list, 0, p->arena, &ok);
 	if (!ok)
 		fail_memory(p);
+	for (uint32_t i = 0; ok && i < *n; i++)
+		ok = names_declare_reg(p, &(*regs)[i]);
 out:
 	vec_free(&list);
 	return ok;
@@ -333,7 +333,7 @@ static bool parse_param(struct parser *p, struct ptx_var *var)
 	if (!parse_specifiers(p, var) || !parse_declarator(p, var))
 		return false;
 	var->span = span_from(p, begin);
-	return names_declare(p, var->name, var->space == PTX_SPACE_REG, 0);
+	return true;
 }
 
 /* A parenthesised list of parameters, if there is one. */
@@ -365,6 +365,8 @@ static bool parse_params(struct parser *p, struct ptx_var **params, uint32_t *n)
 	*params = vec_take(&list, 0, p->arena, &ok);
 	if (!ok)
 		fail_memory(p);
+	for (uint32_t i = 0; ok && i < *n; i++)
+		ok = names_declare_var(p, &(*params)[i]);
 out:
 	vec_free(&list);
 	return ok;
@@ -444,7 +446,11 @@ static bool parse_header(struct parser *p, struct ptx_func *f)
 	f->name = intern_tok(p, p->cur);
 	if (!f->name || !advance(p))
 		return false;
-	return parse_params(p, &f->params, &f->n_params) && parse_attrs(p, f);
+	uint32_t begin = at_punct(p, '(') ? p->cur.begin : p->prev_end;
+	if (!parse_params(p, &f->params, &f->n_params))
+		return false;
+	f->params_span = span_from(p, begin);
+	return parse_attrs(p, f);
 }
 
 bool parse_func(struct parser *p, const struct decl_prefix *prefix, struct ptx_func **out)

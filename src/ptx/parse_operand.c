@@ -73,7 +73,10 @@ static bool parse_name(struct parser *p, struct value *v)
 	v->op.name = intern_tok(p, p->cur);
 	if (!v->op.name)
 		return false;
-	v->op.kind = names_is_reg(p, v->op.name) ? PTX_OPERAND_REG : PTX_OPERAND_SYMBOL;
+	const struct decl *decl;
+	v->op.kind = names_is_reg(p, v->op.name, &decl) ? PTX_OPERAND_REG : PTX_OPERAND_SYMBOL;
+	v->op.reg = decl ? decl->reg : NULL;
+	v->op.var = decl ? decl->var : NULL;
 	if (!advance(p))
 		return false;
 	if (p->cur.kind == TOK_DOTTED && p->cur.begin == p->prev_end)
@@ -129,6 +132,8 @@ static bool parse_bracket(struct parser *p, struct ptx_operand *op)
 	op->kind = PTX_OPERAND_ADDRESS;
 	op->name = in->kind == PTX_OPERAND_INT ? NULL : in->name;
 	op->base_is_reg = in->kind == PTX_OPERAND_REG;
+	op->reg = in->reg;
+	op->var = in->var;
 	op->value = in->value;
 	op->sub = NULL;
 	op->n_sub = 0;
@@ -324,6 +329,7 @@ static void combine(struct value *l, const struct value *r, const char *op)
 		int64_t offset = fold(op, l->op.value, r->op.value, false);
 		l->op.kind = PTX_OPERAND_SYMBOL;
 		l->op.name = r->op.name;
+		l->op.var = r->op.var;
 		l->op.value = offset;
 	} else {
 		l->op.kind = PTX_OPERAND_OTHER;

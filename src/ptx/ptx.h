@@ -97,6 +97,11 @@ struct ptx_operand {
 	enum ptx_operand_kind kind;
 	struct ptx_span span;
 	const char *name; /* REG, SYMBOL, ADDRESS base */
+	/* What a register's or a symbol's name refers to in its scope: its .reg declaration (NULL for special
+	 * registers and parameters in .reg space), or the function's own variable or parameter (NULL:
+	 * something of the module, or a label). */
+	const struct ptx_reg *reg;
+	const struct ptx_var *var;
 	bool base_is_reg; /* ADDRESS: name is a register, not a symbol */
 	bool negated;	  /* !p or -r before a register; a literal's `value` has its sign already */
 	uint8_t bits;	  /* FLOAT: width of the pattern */
@@ -164,6 +169,7 @@ struct ptx_func {
 	uint32_t n_params, n_results;
 	struct ptx_attr *attrs;
 	uint32_t n_attrs;
+	struct ptx_span params_span; /* parameters with their parentheses; empty, behind the name, when none are written */
 	struct ptx_span body;	 /* from '{' to after '}', empty for a declaration */
 	struct ptx_stmt *stmts;	 /* between the outer braces, in order; nested scopes by OPEN/CLOSE */
 	uint32_t n_stmts;
