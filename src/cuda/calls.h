@@ -86,7 +86,7 @@
 	CALL(cuDeviceCanAccessPeer, , 4000, , SOFT, (int *can, CUdevice dev, CUdevice peer), (can, dev, peer)) \
 	CALL(cuDeviceGetP2PAttribute, , 8000, , SOFT, (int *value, CUdevice_P2PAttribute attr, CUdevice src, CUdevice dst), (value, attr, src, dst)) \
 	CALL(cuDeviceGetExecAffinitySupport, , 11040, , SOFT, (int *value, CUexecAffinityType type, CUdevice dev), (value, type, dev)) \
-	CALL(cuDevicePrimaryCtxRetain, , 7000, , BOTH, (CUcontext *ctx, CUdevice dev), (ctx, dev)) \
+	CALL(cuDevicePrimaryCtxRetain, , 7000, , SOFT, (CUcontext *ctx, CUdevice dev), (ctx, dev)) \
 	CALL(cuDevicePrimaryCtxRelease, , 7000, , BOTH, (CUdevice dev), (dev)) \
 	CALL(cuDevicePrimaryCtxRelease, _v2, 11000, , BOTH, (CUdevice dev), (dev)) \
 	CALL(cuDevicePrimaryCtxSetFlags, , 7000, , SOFT, (CUdevice dev, unsigned int flags), (dev, flags)) \
@@ -96,9 +96,9 @@
 	CALL(cuDevicePrimaryCtxReset, _v2, 11000, , BOTH, (CUdevice dev), (dev))
 
 #define CUDA_CALLS_CONTEXT(CALL) \
-	CALL(cuCtxCreate, _v2, 3020, , BOTH, (CUcontext *ctx, unsigned int flags, CUdevice dev), (ctx, flags, dev)) \
-	CALL(cuCtxCreate, _v3, 11040, , BOTH, (CUcontext *ctx, CUexecAffinityParam *affinity, int n, unsigned int flags, CUdevice dev), (ctx, affinity, n, flags, dev)) \
-	CALL(cuCtxCreate, _v4, 12050, , BOTH, (CUcontext *ctx, CUctxCreateParams *params, unsigned int flags, CUdevice dev), (ctx, params, flags, dev)) \
+	CALL(cuCtxCreate, _v2, 3020, , SOFT, (CUcontext *ctx, unsigned int flags, CUdevice dev), (ctx, flags, dev)) \
+	CALL(cuCtxCreate, _v3, 11040, , SOFT, (CUcontext *ctx, CUexecAffinityParam *affinity, int n, unsigned int flags, CUdevice dev), (ctx, affinity, n, flags, dev)) \
+	CALL(cuCtxCreate, _v4, 12050, , SOFT, (CUcontext *ctx, CUctxCreateParams *params, unsigned int flags, CUdevice dev), (ctx, params, flags, dev)) \
 	CALL(cuCtxDestroy, , 2000, , BOTH, (CUcontext ctx), (ctx)) \
 	CALL(cuCtxDestroy, _v2, 4000, , BOTH, (CUcontext ctx), (ctx)) \
 	CALL(cuCtxAttach, , 2000, , SOFT, (CUcontext *ctx, unsigned int flags), (ctx, flags)) \
@@ -137,7 +137,7 @@
 	CALL(cuModuleGetFunction, , 2000, , BOTH, (CUfunction *fn, CUmodule mod, const char *name), (fn, mod, name)) \
 	CALL(cuModuleGetFunctionCount, , 12040, , SOFT, (unsigned int *count, CUmodule mod), (count, mod)) \
 	CALL(cuModuleEnumerateFunctions, , 12040, , BOTH, (CUfunction *fns, unsigned int n, CUmodule mod), (fns, n, mod)) \
-	CALL(cuModuleGetGlobal, _v2, 3020, , BOTH, (CUdeviceptr *addr, size_t *bytes, CUmodule mod, const char *name), (addr, bytes, mod, name)) \
+	CALL(cuModuleGetGlobal, _v2, 3020, , SOFT, (CUdeviceptr *addr, size_t *bytes, CUmodule mod, const char *name), (addr, bytes, mod, name)) \
 	CALL(cuModuleGetTexRef, , 2000, , STUB, (CUtexref *tex, CUmodule mod, const char *name), (tex, mod, name)) \
 	CALL(cuModuleGetSurfRef, , 3000, , STUB, (CUsurfref *surf, CUmodule mod, const char *name), (surf, mod, name)) \
 	CALL(cuLinkCreate, _v2, 6050, , BOTH, (unsigned int n, CUjit_option *options, void **values, CUlinkState *state), (n, options, values, state)) \
@@ -145,22 +145,22 @@
 	CALL(cuLinkAddFile, _v2, 6050, , BOTH, (CUlinkState state, CUjitInputType type, const char *path, unsigned int n, CUjit_option *options, void **values), (state, type, path, n, options, values)) \
 	CALL(cuLinkComplete, , 5050, , BOTH, (CUlinkState state, void **cubin, size_t *bytes), (state, cubin, bytes)) \
 	CALL(cuLinkDestroy, , 5050, , BOTH, (CUlinkState state), (state)) \
-	CALL(cuFuncGetAttribute, , 2020, , BOTH, (int *value, CUfunction_attribute attr, CUfunction fn), (value, attr, fn)) \
+	CALL(cuFuncGetAttribute, , 2020, , SOFT, (int *value, CUfunction_attribute attr, CUfunction fn), (value, attr, fn)) \
 	CALL(cuFuncSetAttribute, , 9000, , BOTH, (CUfunction fn, CUfunction_attribute attr, int value), (fn, attr, value)) \
 	CALL(cuFuncSetCacheConfig, , 3000, , BOTH, (CUfunction fn, CUfunc_cache config), (fn, config)) \
 	CALL(cuFuncSetSharedMemConfig, , 4020, , BOTH, (CUfunction fn, CUsharedconfig config), (fn, config)) \
-	CALL(cuFuncGetModule, , 11000, , BOTH, (CUmodule *mod, CUfunction fn), (mod, fn)) \
+	CALL(cuFuncGetModule, , 11000, , SOFT, (CUmodule *mod, CUfunction fn), (mod, fn)) \
 	CALL(cuFuncGetName, , 12030, , SOFT, (const char **name, CUfunction fn), (name, fn)) \
 	CALL(cuFuncGetParamInfo, , 12040, , SOFT, (CUfunction fn, size_t index, size_t *offset, size_t *bytes), (fn, index, offset, bytes)) \
 	CALL(cuFuncIsLoaded, , 12040, , SOFT, (CUfunctionLoadingState *state, CUfunction fn), (state, fn)) \
-	CALL(cuFuncLoad, , 12040, , BOTH, (CUfunction fn), (fn)) \
-	CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, , 6050, , BOTH, (int *blocks, CUfunction fn, int threads, size_t shared), (blocks, fn, threads, shared)) \
-	CALL(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, , 7000, , BOTH, (int *blocks, CUfunction fn, int threads, size_t shared, unsigned int flags), (blocks, fn, threads, shared, flags)) \
-	CALL(cuOccupancyMaxPotentialBlockSize, , 6050, , BOTH, (int *grid, int *threads, CUfunction fn, CUoccupancyB2DSize shared_of, size_t shared, int limit), (grid, threads, fn, shared_of, shared, limit)) \
-	CALL(cuOccupancyMaxPotentialBlockSizeWithFlags, , 7000, , BOTH, (int *grid, int *threads, CUfunction fn, CUoccupancyB2DSize shared_of, size_t shared, int limit, unsigned int flags), (grid, threads, fn, shared_of, shared, limit, flags)) \
-	CALL(cuOccupancyAvailableDynamicSMemPerBlock, , 10020, , BOTH, (size_t *shared, CUfunction fn, int blocks, int threads), (shared, fn, blocks, threads)) \
-	CALL(cuOccupancyMaxPotentialClusterSize, , 11070, , BOTH, (int *blocks, CUfunction fn, const CUlaunchConfig *config), (blocks, fn, config)) \
-	CALL(cuOccupancyMaxActiveClusters, , 11070, , BOTH, (int *clusters, CUfunction fn, const CUlaunchConfig *config), (clusters, fn, config))
+	CALL(cuFuncLoad, , 12040, , SOFT, (CUfunction fn), (fn)) \
+	CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, , 6050, , SOFT, (int *blocks, CUfunction fn, int threads, size_t shared), (blocks, fn, threads, shared)) \
+	CALL(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, , 7000, , SOFT, (int *blocks, CUfunction fn, int threads, size_t shared, unsigned int flags), (blocks, fn, threads, shared, flags)) \
+	CALL(cuOccupancyMaxPotentialBlockSize, , 6050, , SOFT, (int *grid, int *threads, CUfunction fn, CUoccupancyB2DSize shared_of, size_t shared, int limit), (grid, threads, fn, shared_of, shared, limit)) \
+	CALL(cuOccupancyMaxPotentialBlockSizeWithFlags, , 7000, , SOFT, (int *grid, int *threads, CUfunction fn, CUoccupancyB2DSize shared_of, size_t shared, int limit, unsigned int flags), (grid, threads, fn, shared_of, shared, limit, flags)) \
+	CALL(cuOccupancyAvailableDynamicSMemPerBlock, , 10020, , SOFT, (size_t *shared, CUfunction fn, int blocks, int threads), (shared, fn, blocks, threads)) \
+	CALL(cuOccupancyMaxPotentialClusterSize, , 11070, , SOFT, (int *blocks, CUfunction fn, const CUlaunchConfig *config), (blocks, fn, config)) \
+	CALL(cuOccupancyMaxActiveClusters, , 11070, , SOFT, (int *clusters, CUfunction fn, const CUlaunchConfig *config), (clusters, fn, config))
 
 #define CUDA_CALLS_LIBRARY(CALL) \
 	CALL(cuLibraryLoadData, , 12000, , BOTH, (CUlibrary *lib, const void *code, CUjit_option *jit, void **jit_values, unsigned int n_jit, CUlibraryOption *options, void **values, unsigned int n), (lib, code, jit, jit_values, n_jit, options, values, n)) \
@@ -170,12 +170,12 @@
 	CALL(cuLibraryGetKernelCount, , 12040, , SOFT, (unsigned int *count, CUlibrary lib), (count, lib)) \
 	CALL(cuLibraryEnumerateKernels, , 12040, , BOTH, (CUkernel *kernels, unsigned int n, CUlibrary lib), (kernels, n, lib)) \
 	CALL(cuLibraryGetModule, , 12000, , BOTH, (CUmodule *mod, CUlibrary lib), (mod, lib)) \
-	CALL(cuLibraryGetGlobal, , 12000, , BOTH, (CUdeviceptr *addr, size_t *bytes, CUlibrary lib, const char *name), (addr, bytes, lib, name)) \
+	CALL(cuLibraryGetGlobal, , 12000, , SOFT, (CUdeviceptr *addr, size_t *bytes, CUlibrary lib, const char *name), (addr, bytes, lib, name)) \
 	CALL(cuLibraryGetManaged, , 12000, , SOFT, (CUdeviceptr *addr, size_t *bytes, CUlibrary lib, const char *name), (addr, bytes, lib, name)) \
 	CALL(cuLibraryGetUnifiedFunction, , 12000, , STUB, (void **fn, CUlibrary lib, const char *name), (fn, lib, name)) \
 	CALL(cuKernelGetFunction, , 12000, , BOTH, (CUfunction *fn, CUkernel kernel), (fn, kernel)) \
 	CALL(cuKernelGetLibrary, , 12050, , SOFT, (CUlibrary *lib, CUkernel kernel), (lib, kernel)) \
-	CALL(cuKernelGetAttribute, , 12000, , BOTH, (int *value, CUfunction_attribute attr, CUkernel kernel, CUdevice dev), (value, attr, kernel, dev)) \
+	CALL(cuKernelGetAttribute, , 12000, , SOFT, (int *value, CUfunction_attribute attr, CUkernel kernel, CUdevice dev), (value, attr, kernel, dev)) \
 	CALL(cuKernelSetAttribute, , 12000, , BOTH, (CUfunction_attribute attr, int value, CUkernel kernel, CUdevice dev), (attr, value, kernel, dev)) \
 	CALL(cuKernelSetCacheConfig, , 12000, , BOTH, (CUkernel kernel, CUfunc_cache config, CUdevice dev), (kernel, config, dev)) \
 	CALL(cuKernelGetName, , 12030, , SOFT, (const char **name, CUkernel kernel), (name, kernel)) \
@@ -185,7 +185,7 @@
 	CALL(cuMemGetInfo, _v2, 3020, , SOFT, (size_t *free_bytes, size_t *total), (free_bytes, total)) \
 	CALL(cuMemAlloc, _v2, 3020, , SOFT, (CUdeviceptr *addr, size_t bytes), (addr, bytes)) \
 	CALL(cuMemAllocPitch, _v2, 3020, , SOFT, (CUdeviceptr *addr, size_t *pitch, size_t width, size_t height, unsigned int element), (addr, pitch, width, height, element)) \
-	CALL(cuMemFree, _v2, 3020, , BOTH, (CUdeviceptr addr), (addr)) \
+	CALL(cuMemFree, _v2, 3020, , SOFT, (CUdeviceptr addr), (addr)) \
 	CALL(cuMemGetAddressRange, _v2, 3020, , SOFT, (CUdeviceptr *base, size_t *bytes, CUdeviceptr addr), (base, bytes, addr)) \
 	CALL(cuMemAllocHost, _v2, 3020, , SOFT, (void **host, size_t bytes), (host, bytes)) \
 	CALL(cuMemFreeHost, , 2000, , SOFT, (void *host), (host)) \
@@ -202,12 +202,12 @@
 	CALL(cuPointerGetAttribute, , 4000, , SOFT, (void *data, CUpointer_attribute attr, CUdeviceptr addr), (data, attr, addr)) \
 	CALL(cuPointerSetAttribute, , 6000, , SOFT, (const void *value, CUpointer_attribute attr, CUdeviceptr addr), (value, attr, addr)) \
 	CALL(cuPointerGetAttributes, , 7000, , SOFT, (unsigned int n, CUpointer_attribute *attrs, void **data, CUdeviceptr addr), (n, attrs, data, addr)) \
-	CALL(cuMemsetD8, _v2, 3020, _ptds, BOTH, (CUdeviceptr dst, unsigned char value, size_t n), (dst, value, n)) \
-	CALL(cuMemsetD16, _v2, 3020, _ptds, BOTH, (CUdeviceptr dst, unsigned short value, size_t n), (dst, value, n)) \
-	CALL(cuMemsetD32, _v2, 3020, _ptds, BOTH, (CUdeviceptr dst, unsigned int value, size_t n), (dst, value, n)) \
-	CALL(cuMemsetD2D8, _v2, 3020, _ptds, BOTH, (CUdeviceptr dst, size_t pitch, unsigned char value, size_t width, size_t height), (dst, pitch, value, width, height)) \
-	CALL(cuMemsetD2D16, _v2, 3020, _ptds, BOTH, (CUdeviceptr dst, size_t pitch, unsigned short value, size_t width, size_t height), (dst, pitch, value, width, height)) \
-	CALL(cuMemsetD2D32, _v2, 3020, _ptds, BOTH, (CUdeviceptr dst, size_t pitch, unsigned int value, size_t width, size_t height), (dst, pitch, value, width, height)) \
+	CALL(cuMemsetD8, _v2, 3020, _ptds, SOFT, (CUdeviceptr dst, unsigned char value, size_t n), (dst, value, n)) \
+	CALL(cuMemsetD16, _v2, 3020, _ptds, SOFT, (CUdeviceptr dst, unsigned short value, size_t n), (dst, value, n)) \
+	CALL(cuMemsetD32, _v2, 3020, _ptds, SOFT, (CUdeviceptr dst, unsigned int value, size_t n), (dst, value, n)) \
+	CALL(cuMemsetD2D8, _v2, 3020, _ptds, SOFT, (CUdeviceptr dst, size_t pitch, unsigned char value, size_t width, size_t height), (dst, pitch, value, width, height)) \
+	CALL(cuMemsetD2D16, _v2, 3020, _ptds, SOFT, (CUdeviceptr dst, size_t pitch, unsigned short value, size_t width, size_t height), (dst, pitch, value, width, height)) \
+	CALL(cuMemsetD2D32, _v2, 3020, _ptds, SOFT, (CUdeviceptr dst, size_t pitch, unsigned int value, size_t width, size_t height), (dst, pitch, value, width, height)) \
 	CALL(cuMemsetD8Async, , 3020, _ptsz, SOFT, (CUdeviceptr dst, unsigned char value, size_t n, CUstream stream), (dst, value, n, stream)) \
 	CALL(cuMemsetD16Async, , 3020, _ptsz, SOFT, (CUdeviceptr dst, unsigned short value, size_t n, CUstream stream), (dst, value, n, stream)) \
 	CALL(cuMemsetD32Async, , 3020, _ptsz, SOFT, (CUdeviceptr dst, unsigned int value, size_t n, CUstream stream), (dst, value, n, stream)) \
@@ -225,14 +225,14 @@
 	CALL(cuMemcpy2DUnaligned, _v2, 3020, _ptds, BOTH, (const CUDA_MEMCPY2D *copy), (copy)) \
 	CALL(cuMemcpy3D, _v2, 3020, _ptds, BOTH, (const CUDA_MEMCPY3D *copy), (copy)) \
 	CALL(cuMemcpy3DPeer, , 4000, _ptds, BOTH, (const CUDA_MEMCPY3D_PEER *copy), (copy)) \
-	CALL(cuMemcpyAsync, , 4000, _ptsz, BOTH, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream), (dst, src, bytes, stream)) \
-	CALL(cuMemcpyPeerAsync, , 4000, _ptsz, BOTH, (CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t bytes, CUstream stream), (dst, dst_ctx, src, src_ctx, bytes, stream)) \
-	CALL(cuMemcpyHtoDAsync, _v2, 3020, _ptsz, BOTH, (CUdeviceptr dst, const void *src, size_t bytes, CUstream stream), (dst, src, bytes, stream)) \
-	CALL(cuMemcpyDtoHAsync, _v2, 3020, _ptsz, BOTH, (void *dst, CUdeviceptr src, size_t bytes, CUstream stream), (dst, src, bytes, stream)) \
-	CALL(cuMemcpyDtoDAsync, _v2, 3020, _ptsz, BOTH, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream), (dst, src, bytes, stream)) \
-	CALL(cuMemcpy2DAsync, _v2, 3020, _ptsz, BOTH, (const CUDA_MEMCPY2D *copy, CUstream stream), (copy, stream)) \
-	CALL(cuMemcpy3DAsync, _v2, 3020, _ptsz, BOTH, (const CUDA_MEMCPY3D *copy, CUstream stream), (copy, stream)) \
-	CALL(cuMemcpy3DPeerAsync, , 4000, _ptsz, BOTH, (const CUDA_MEMCPY3D_PEER *copy, CUstream stream), (copy, stream))
+	CALL(cuMemcpyAsync, , 4000, _ptsz, SOFT, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream), (dst, src, bytes, stream)) \
+	CALL(cuMemcpyPeerAsync, , 4000, _ptsz, SOFT, (CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t bytes, CUstream stream), (dst, dst_ctx, src, src_ctx, bytes, stream)) \
+	CALL(cuMemcpyHtoDAsync, _v2, 3020, _ptsz, SOFT, (CUdeviceptr dst, const void *src, size_t bytes, CUstream stream), (dst, src, bytes, stream)) \
+	CALL(cuMemcpyDtoHAsync, _v2, 3020, _ptsz, SOFT, (void *dst, CUdeviceptr src, size_t bytes, CUstream stream), (dst, src, bytes, stream)) \
+	CALL(cuMemcpyDtoDAsync, _v2, 3020, _ptsz, SOFT, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream), (dst, src, bytes, stream)) \
+	CALL(cuMemcpy2DAsync, _v2, 3020, _ptsz, SOFT, (const CUDA_MEMCPY2D *copy, CUstream stream), (copy, stream)) \
+	CALL(cuMemcpy3DAsync, _v2, 3020, _ptsz, SOFT, (const CUDA_MEMCPY3D *copy, CUstream stream), (copy, stream)) \
+	CALL(cuMemcpy3DPeerAsync, , 4000, _ptsz, SOFT, (const CUDA_MEMCPY3D_PEER *copy, CUstream stream), (copy, stream))
 
 #define CUDA_CALLS_POOL(CALL) \
 	CALL(cuMemAllocAsync, , 11020, _ptsz, SOFT, (CUdeviceptr *addr, size_t bytes, CUstream stream), (addr, bytes, stream)) \
@@ -250,8 +250,8 @@
 	CALL(cuMemPoolGetAccess, , 11020, , SOFT, (CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location), (flags, pool, location))
 
 #define CUDA_CALLS_STREAM(CALL) \
-	CALL(cuStreamCreate, , 2000, , BOTH, (CUstream *stream, unsigned int flags), (stream, flags)) \
-	CALL(cuStreamCreateWithPriority, , 5050, , BOTH, (CUstream *stream, unsigned int flags, int priority), (stream, flags, priority)) \
+	CALL(cuStreamCreate, , 2000, , SOFT, (CUstream *stream, unsigned int flags), (stream, flags)) \
+	CALL(cuStreamCreateWithPriority, , 5050, , SOFT, (CUstream *stream, unsigned int flags, int priority), (stream, flags, priority)) \
 	CALL(cuStreamDestroy, , 2000, , BOTH, (CUstream stream), (stream)) \
 	CALL(cuStreamDestroy, _v2, 4000, , BOTH, (CUstream stream), (stream)) \
 	CALL(cuStreamGetPriority, , 5050, _ptsz, SOFT, (CUstream stream, int *priority), (stream, priority)) \
@@ -259,7 +259,7 @@
 	CALL(cuStreamGetId, , 12000, _ptsz, SOFT, (CUstream stream, unsigned long long *id), (stream, id)) \
 	CALL(cuStreamGetCtx, , 9020, _ptsz, SOFT, (CUstream stream, CUcontext *ctx), (stream, ctx)) \
 	CALL(cuStreamGetDevice, , 12080, _ptsz, SOFT, (CUstream stream, CUdevice *dev), (stream, dev)) \
-	CALL(cuStreamWaitEvent, , 3020, _ptsz, BOTH, (CUstream stream, CUevent event, unsigned int flags), (stream, event, flags)) \
+	CALL(cuStreamWaitEvent, , 3020, _ptsz, SOFT, (CUstream stream, CUevent event, unsigned int flags), (stream, event, flags)) \
 	CALL(cuStreamAddCallback, , 5000, _ptsz, BOTH, (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags), (stream, callback, data, flags)) \
 	CALL(cuStreamAttachMemAsync, , 6000, _ptsz, SOFT, (CUstream stream, CUdeviceptr addr, size_t bytes, unsigned int flags), (stream, addr, bytes, flags)) \
 	CALL(cuStreamQuery, , 2000, _ptsz, BOTH, (CUstream stream), (stream)) \
@@ -267,16 +267,16 @@
 	CALL(cuStreamCopyAttributes, , 11000, _ptsz, SOFT, (CUstream dst, CUstream src), (dst, src)) \
 	CALL(cuStreamGetAttribute, , 11000, _ptsz, SOFT, (CUstream stream, CUstreamAttrID attr, CUstreamAttrValue *value), (stream, attr, value)) \
 	CALL(cuStreamSetAttribute, , 11000, _ptsz, SOFT, (CUstream stream, CUstreamAttrID attr, const CUstreamAttrValue *value), (stream, attr, value)) \
-	CALL(cuStreamWaitValue32, , 8000, _ptsz, SOFT, (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags), (stream, addr, value, flags)) \
-	CALL(cuStreamWaitValue32, _v2, 11070, _ptsz, SOFT, (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags), (stream, addr, value, flags)) \
-	CALL(cuStreamWaitValue64, , 9000, _ptsz, SOFT, (CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags), (stream, addr, value, flags)) \
-	CALL(cuStreamWaitValue64, _v2, 11070, _ptsz, SOFT, (CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags), (stream, addr, value, flags)) \
+	CALL(cuStreamWaitValue32, , 8000, _ptsz, BOTH, (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags), (stream, addr, value, flags)) \
+	CALL(cuStreamWaitValue32, _v2, 11070, _ptsz, BOTH, (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags), (stream, addr, value, flags)) \
+	CALL(cuStreamWaitValue64, , 9000, _ptsz, BOTH, (CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags), (stream, addr, value, flags)) \
+	CALL(cuStreamWaitValue64, _v2, 11070, _ptsz, BOTH, (CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags), (stream, addr, value, flags)) \
 	CALL(cuStreamWriteValue32, , 8000, _ptsz, SOFT, (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags), (stream, addr, value, flags)) \
 	CALL(cuStreamWriteValue32, _v2, 11070, _ptsz, SOFT, (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags), (stream, addr, value, flags)) \
 	CALL(cuStreamWriteValue64, , 9000, _ptsz, SOFT, (CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags), (stream, addr, value, flags)) \
 	CALL(cuStreamWriteValue64, _v2, 11070, _ptsz, SOFT, (CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags), (stream, addr, value, flags)) \
-	CALL(cuStreamBatchMemOp, , 8000, _ptsz, SOFT, (CUstream stream, unsigned int n, CUstreamBatchMemOpParams *ops, unsigned int flags), (stream, n, ops, flags)) \
-	CALL(cuStreamBatchMemOp, _v2, 11070, _ptsz, SOFT, (CUstream stream, unsigned int n, CUstreamBatchMemOpParams *ops, unsigned int flags), (stream, n, ops, flags)) \
+	CALL(cuStreamBatchMemOp, , 8000, _ptsz, BOTH, (CUstream stream, unsigned int n, CUstreamBatchMemOpParams *ops, unsigned int flags), (stream, n, ops, flags)) \
+	CALL(cuStreamBatchMemOp, _v2, 11070, _ptsz, BOTH, (CUstream stream, unsigned int n, CUstreamBatchMemOpParams *ops, unsigned int flags), (stream, n, ops, flags)) \
 	CALL(cuThreadExchangeStreamCaptureMode, , 10010, , SOFT, (CUstreamCaptureMode *mode), (mode)) \
 	CALL(cuStreamBeginCapture, , 10000, _ptsz, HSTUB, (CUstream stream), (stream)) \
 	CALL(cuStreamBeginCapture, _v2, 10010, _ptsz, HSTUB, (CUstream stream, CUstreamCaptureMode mode), (stream, mode)) \
@@ -291,8 +291,8 @@
 
 #define CUDA_CALLS_EVENT(CALL) \
 	CALL(cuEventCreate, , 2000, , SOFT, (CUevent *event, unsigned int flags), (event, flags)) \
-	CALL(cuEventRecord, , 2000, _ptsz, BOTH, (CUevent event, CUstream stream), (event, stream)) \
-	CALL(cuEventRecordWithFlags, , 11010, _ptsz, BOTH, (CUevent event, CUstream stream, unsigned int flags), (event, stream, flags)) \
+	CALL(cuEventRecord, , 2000, _ptsz, SOFT, (CUevent event, CUstream stream), (event, stream)) \
+	CALL(cuEventRecordWithFlags, , 11010, _ptsz, SOFT, (CUevent event, CUstream stream, unsigned int flags), (event, stream, flags)) \
 	CALL(cuEventQuery, , 2000, , BOTH, (CUevent event), (event)) \
 	CALL(cuEventSynchronize, , 2000, , BOTH, (CUevent event), (event)) \
 	CALL(cuEventDestroy, , 2000, , SOFT, (CUevent event), (event)) \
@@ -306,51 +306,51 @@
 	CALL(cuLaunchCooperativeKernel, , 9000, _ptsz, BOTH, (CUfunction fn, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream, void **params), (fn, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, params)) \
 	CALL(cuLaunchCooperativeKernelMultiDevice, , 9000, , HSTUB, (CUDA_LAUNCH_PARAMS *launches, unsigned int n, unsigned int flags), (launches, n, flags)) \
 	CALL(cuLaunchHostFunc, , 10000, _ptsz, BOTH, (CUstream stream, CUhostFn fn, void *data), (stream, fn, data)) \
-	CALL(cuFuncSetBlockShape, , 2000, , BOTH, (CUfunction fn, int x, int y, int z), (fn, x, y, z)) \
-	CALL(cuFuncSetSharedSize, , 2000, , BOTH, (CUfunction fn, unsigned int bytes), (fn, bytes)) \
-	CALL(cuParamSetSize, , 2000, , BOTH, (CUfunction fn, unsigned int bytes), (fn, bytes)) \
-	CALL(cuParamSeti, , 2000, , BOTH, (CUfunction fn, int offset, unsigned int value), (fn, offset, value)) \
-	CALL(cuParamSetf, , 2000, , BOTH, (CUfunction fn, int offset, float value), (fn, offset, value)) \
-	CALL(cuParamSetv, , 2000, , BOTH, (CUfunction fn, int offset, void *data, unsigned int bytes), (fn, offset, data, bytes)) \
+	CALL(cuFuncSetBlockShape, , 2000, , SOFT, (CUfunction fn, int x, int y, int z), (fn, x, y, z)) \
+	CALL(cuFuncSetSharedSize, , 2000, , SOFT, (CUfunction fn, unsigned int bytes), (fn, bytes)) \
+	CALL(cuParamSetSize, , 2000, , SOFT, (CUfunction fn, unsigned int bytes), (fn, bytes)) \
+	CALL(cuParamSeti, , 2000, , SOFT, (CUfunction fn, int offset, unsigned int value), (fn, offset, value)) \
+	CALL(cuParamSetf, , 2000, , SOFT, (CUfunction fn, int offset, float value), (fn, offset, value)) \
+	CALL(cuParamSetv, , 2000, , SOFT, (CUfunction fn, int offset, void *data, unsigned int bytes), (fn, offset, data, bytes)) \
 	CALL(cuLaunch, , 2000, , BOTH, (CUfunction fn), (fn)) \
 	CALL(cuLaunchGrid, , 2000, , BOTH, (CUfunction fn, int width, int height), (fn, width, height)) \
 	CALL(cuLaunchGridAsync, , 2000, , BOTH, (CUfunction fn, int width, int height, CUstream stream), (fn, width, height, stream))
 
 #define CUDA_CALLS_GRAPH(CALL) \
 	CALL(cuGraphCreate, , 10000, , STUB, (CUgraph *graph, unsigned int flags), (graph, flags)) \
-	CALL(cuGraphDestroy, , 10000, , HSTUB, (CUgraph graph), (graph)) \
-	CALL(cuGraphClone, , 10000, , HSTUB, (CUgraph *clone, CUgraph original), (clone, original)) \
-	CALL(cuGraphAddKernelNode, , 10000, , HSTUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_KERNEL_NODE_PARAMS_v1 *params), (node, graph, deps, n, params)) \
-	CALL(cuGraphAddKernelNode, _v2, 12000, , HSTUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_KERNEL_NODE_PARAMS *params), (node, graph, deps, n, params)) \
-	CALL(cuGraphKernelNodeGetParams, , 10000, , HSTUB, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *params), (node, params)) \
-	CALL(cuGraphKernelNodeGetParams, _v2, 12000, , HSTUB, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params), (node, params)) \
-	CALL(cuGraphKernelNodeSetParams, , 10000, , HSTUB, (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params), (node, params)) \
-	CALL(cuGraphKernelNodeSetParams, _v2, 12000, , HSTUB, (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params), (node, params)) \
-	CALL(cuGraphKernelNodeSetAttribute, , 11000, , HSTUB, (CUgraphNode node, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue *value), (node, attr, value)) \
+	CALL(cuGraphDestroy, , 10000, , STUB, (CUgraph graph), (graph)) \
+	CALL(cuGraphClone, , 10000, , STUB, (CUgraph *clone, CUgraph original), (clone, original)) \
+	CALL(cuGraphAddKernelNode, , 10000, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_KERNEL_NODE_PARAMS_v1 *params), (node, graph, deps, n, params)) \
+	CALL(cuGraphAddKernelNode, _v2, 12000, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_KERNEL_NODE_PARAMS *params), (node, graph, deps, n, params)) \
+	CALL(cuGraphKernelNodeGetParams, , 10000, , STUB, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *params), (node, params)) \
+	CALL(cuGraphKernelNodeGetParams, _v2, 12000, , STUB, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params), (node, params)) \
+	CALL(cuGraphKernelNodeSetParams, , 10000, , STUB, (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params), (node, params)) \
+	CALL(cuGraphKernelNodeSetParams, _v2, 12000, , STUB, (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params), (node, params)) \
+	CALL(cuGraphKernelNodeSetAttribute, , 11000, , STUB, (CUgraphNode node, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue *value), (node, attr, value)) \
 	CALL(cuGraphKernelNodeGetAttribute, , 11000, , STUB, (CUgraphNode node, CUkernelNodeAttrID attr, CUkernelNodeAttrValue *value), (node, attr, value)) \
 	CALL(cuGraphKernelNodeCopyAttributes, , 11000, , STUB, (CUgraphNode dst, CUgraphNode src), (dst, src)) \
 	CALL(cuGraphAddMemcpyNode, , 10000, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMCPY3D *copy, CUcontext ctx), (node, graph, deps, n, copy, ctx)) \
 	CALL(cuGraphAddChildGraphNode, , 10000, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraph child), (node, graph, deps, n, child)) \
 	CALL(cuGraphAddEmptyNode, , 10000, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n), (node, graph, deps, n)) \
-	CALL(cuGraphAddNode, , 12020, , HSTUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraphNodeParams *params), (node, graph, deps, n, params)) \
-	CALL(cuGraphAddNode, _v2, 12030, , HSTUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *params), (node, graph, deps, edges, n, params)) \
-	CALL(cuGraphNodeSetParams, , 12020, , HSTUB, (CUgraphNode node, CUgraphNodeParams *params), (node, params)) \
+	CALL(cuGraphAddNode, , 12020, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraphNodeParams *params), (node, graph, deps, n, params)) \
+	CALL(cuGraphAddNode, _v2, 12030, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *params), (node, graph, deps, edges, n, params)) \
+	CALL(cuGraphNodeSetParams, , 12020, , STUB, (CUgraphNode node, CUgraphNodeParams *params), (node, params)) \
 	CALL(cuGraphAddDependencies, , 10000, , STUB, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n), (graph, from, to, n)) \
 	CALL(cuGraphAddDependencies, _v2, 12030, , STUB, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t n), (graph, from, to, edges, n)) \
 	CALL(cuGraphGetNodes, , 10000, , STUB, (CUgraph graph, CUgraphNode *nodes, size_t *n), (graph, nodes, n)) \
 	CALL(cuGraphGetRootNodes, , 10000, , STUB, (CUgraph graph, CUgraphNode *nodes, size_t *n), (graph, nodes, n)) \
-	CALL(cuGraphDestroyNode, , 10000, , HSTUB, (CUgraphNode node), (node)) \
-	CALL(cuGraphInstantiate, , 10000, , HSTUB, (CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log, size_t log_bytes), (exec, graph, bad_node, log, log_bytes)) \
-	CALL(cuGraphInstantiate, _v2, 11000, , HSTUB, (CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log, size_t log_bytes), (exec, graph, bad_node, log, log_bytes)) \
-	CALL(cuGraphInstantiateWithFlags, , 11040, , HSTUB, (CUgraphExec *exec, CUgraph graph, unsigned long long flags), (exec, graph, flags)) \
-	CALL(cuGraphInstantiateWithParams, , 12000, _ptsz, HSTUB, (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params), (exec, graph, params)) \
-	CALL(cuGraphExecKernelNodeSetParams, , 10010, , HSTUB, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params), (exec, node, params)) \
-	CALL(cuGraphExecKernelNodeSetParams, _v2, 12000, , HSTUB, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params), (exec, node, params)) \
-	CALL(cuGraphExecNodeSetParams, , 12020, , HSTUB, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params), (exec, node, params)) \
-	CALL(cuGraphExecUpdate, , 10020, , HSTUB, (CUgraphExec exec, CUgraph graph, CUgraphNode *bad_node, CUgraphExecUpdateResult *result), (exec, graph, bad_node, result)) \
-	CALL(cuGraphExecUpdate, _v2, 12000, , HSTUB, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *result), (exec, graph, result)) \
-	CALL(cuGraphExecDestroy, , 10000, , HSTUB, (CUgraphExec exec), (exec)) \
-	CALL(cuGraphUpload, , 11010, _ptsz, HSTUB, (CUgraphExec exec, CUstream stream), (exec, stream)) \
+	CALL(cuGraphDestroyNode, , 10000, , STUB, (CUgraphNode node), (node)) \
+	CALL(cuGraphInstantiate, , 10000, , STUB, (CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log, size_t log_bytes), (exec, graph, bad_node, log, log_bytes)) \
+	CALL(cuGraphInstantiate, _v2, 11000, , STUB, (CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log, size_t log_bytes), (exec, graph, bad_node, log, log_bytes)) \
+	CALL(cuGraphInstantiateWithFlags, , 11040, , STUB, (CUgraphExec *exec, CUgraph graph, unsigned long long flags), (exec, graph, flags)) \
+	CALL(cuGraphInstantiateWithParams, , 12000, _ptsz, STUB, (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params), (exec, graph, params)) \
+	CALL(cuGraphExecKernelNodeSetParams, , 10010, , STUB, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params), (exec, node, params)) \
+	CALL(cuGraphExecKernelNodeSetParams, _v2, 12000, , STUB, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params), (exec, node, params)) \
+	CALL(cuGraphExecNodeSetParams, , 12020, , STUB, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params), (exec, node, params)) \
+	CALL(cuGraphExecUpdate, , 10020, , STUB, (CUgraphExec exec, CUgraph graph, CUgraphNode *bad_node, CUgraphExecUpdateResult *result), (exec, graph, bad_node, result)) \
+	CALL(cuGraphExecUpdate, _v2, 12000, , STUB, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *result), (exec, graph, result)) \
+	CALL(cuGraphExecDestroy, , 10000, , STUB, (CUgraphExec exec), (exec)) \
+	CALL(cuGraphUpload, , 11010, _ptsz, STUB, (CUgraphExec exec, CUstream stream), (exec, stream)) \
 	CALL(cuGraphLaunch, , 10000, _ptsz, HSTUB, (CUgraphExec exec, CUstream stream), (exec, stream))
 /* clang-format on */
 
