@@ -5,10 +5,15 @@
  *	egpu-UID-PID-STARTTIME/        loader's pid and its start time (/proc/PID/stat field 22), so that a dead loader is recognised
  *	    session                    struct session_file below, mapped shared by loader, agents, readers
  *	    prog-ID.frag               a checked fragment as text (bpf/fragment.h)
- *	    map-ID                     the host's own image (map/layout.h): initial values, host writes
+ *	    map-ID                     the host's own image: initial values, host writes. Its data first, at offset 0, so that mapping the
+ *	                               file gives what mapping an array of bpf(2) gives; its struct map_image at the next multiple of 4096
  *	    map-ID.PID.N               a device instance: struct map_instance page, then the image as last synchronised
  *	    ring-ID                    RINGBUF only: what agents drained, for consumers (struct map_ring)
  *	    libegpu-driver.so.1        symlink to the real driver or to softgpu (found through LD_LIBRARY_PATH)
+ *
+ * EGPU_DIR, when set to an absolute path, replaces /dev/shm; /tmp serves where /dev/shm is unusable. A process's second session has -1,
+ * -2, ... behind its name. Loader, agents and readers hold a shared flock(2) on `session` as long as they have it mapped, which
+ * protects it from session_gc across pid namespaces too.
  *
  * Nothing in it is trusted: every index, offset and size read from it is checked at use.
  * Each field names its writer. Files are 0600; the directory is removed by its loader, or by the next
@@ -51,6 +56,7 @@ struct session_map { /* writer: loader, before the link that uses it */
 	char name[16];
 	uint32_t internal; /* 1: made by egpu itself (trace output) */
 	uint32_t btf_id, btf_key_type_id, btf_value_type_id; /* BTF object saved as btf-ID in the directory; 0: none */
+	uint32_t instances; /* writer: agents, atomic: instance files ever made; host writes are refused from the first on */
 };
 
 struct session_prog { /* writer: loader */
@@ -136,6 +142,7 @@ struct map_instance {
 	uint64_t sync_ns;    /* CLOCK_MONOTONIC of the last one */
 	uint32_t device;     /* ordinal */
 	uint32_t ended;	     /* 1: the context is gone; the image is final */
+	uint64_t base_offset; /* maps that the host can map: where in this file the host's data as of its creation is; 0: it cannot change */
 };
 
 /* ring-ID: consumer page, producer page, data; positions and records as BPF_MAP_TYPE_RINGBUF has them, so that
@@ -193,10 +200,20 @@ int session_add_sites(struct session *s, uint32_t n, uint32_t *first);
 int map_instance_create(struct session *s, uint32_t map, uint32_t n_replicas, uint32_t device, struct map_instance **out,
 	struct map_image **image, size_t *image_bytes, struct diag *d);
 void map_instance_close(struct map_instance *inst);
+/* Around every write to the image: readers wait until the end, or take what is there when the writer is dead. */
+void map_instance_begin(struct map_instance *inst);
+void map_instance_end(struct map_instance *inst, uint64_t sync_ns);
 /* Appends committed records of a device ring's copy to ring-ID. `image` is the copied image (header + data); records from
  * *consumed on that are committed are taken, *consumed advances past them. The number taken, or -EAGAIN when ring-ID is full or its
- * lock is held. */
+ * lock is held. A zero header is a reservation whose header has not arrived: the agent zeroes what was taken on the device before it
+ * advances `consumed` there. */
 int map_ring_drain(struct session *s, uint32_t map, const struct map_image *image, uint64_t *consumed);
+
+/* The position up to which every record from `consumed` on is committed in this copy. A copy made while a kernel runs can hold a
+ * commit newer than its payload: copy once, ask here, copy again, set produced of the second copy to the answer, drain that. */
+uint64_t map_ring_committed(const struct map_image *image, uint64_t consumed);
+/* At the end of a context: counts the records from `consumed` on, which nobody will take, as lost. */
+void map_ring_give_up(struct session *s, uint32_t map, const struct map_image *image, uint64_t consumed);
 
 /* -- names -- */
 /* Whether a kernel (mangled name, and its demangled form or NULL) matches: literal equality with base, qualified or mangled name

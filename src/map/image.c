@@ -1,0 +1,320 @@
+/* Map images: their sizes, the host's own, and the instances of devices. */
+#include "map/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "map/map.h"
+
+enum { MAX_KEY_BYTES = 512, MAX_VALUE_BYTES = 256 << 20, MAX_REPLICAS = 65536, MIN_RING_BYTES = 4096 };
+
+static const uint64_t MAX_IMAGE_BYTES = 64ull << 30;
+
+/* Every factor is bounded before it is multiplied, so that nothing wraps. */
+static uint64_t map_data_bytes(uint32_t type, uint32_t key_size, uint32_t value_size, uint32_t max_entries, uint32_t n_replicas)
+{
+	if (type == BPF_MAP_TYPE_RINGBUF)
+		return !key_size && !value_size && n_replicas == 1 && max_entries >= MIN_RING_BYTES &&
+				       !(max_entries & (max_entries - 1)) ?
+			       max_entries :
+			       0;
+	if (!value_size || value_size > MAX_VALUE_BYTES || !max_entries || !n_replicas || n_replicas > MAX_REPLICAS)
+		return 0;
+	if (type == BPF_MAP_TYPE_HASH)
+		return key_size && key_size <= MAX_KEY_BYTES && n_replicas == 1 ?
+			       map_hash_slots(max_entries) * map_hash_slot_bytes(key_size, value_size) :
+			       0;
+	if (key_size != 4)
+		return 0;
+	if (type == BPF_MAP_TYPE_ARRAY)
+		return n_replicas == 1 ? max_entries * map_stride(value_size) : 0;
+	if (type != BPF_MAP_TYPE_PERCPU_ARRAY)
+		return 0;
+	uint64_t one = map_replica_bytes(max_entries, value_size);
+	return one <= MAX_IMAGE_BYTES / n_replicas ? one * n_replicas : 0;
+}
+
+uint64_t map_image_bytes(uint32_t type, uint32_t key_size, uint32_t value_size, uint32_t max_entries, uint32_t n_replicas)
+{
+	uint64_t data = map_data_bytes(type, key_size, value_size, max_entries, n_replicas);
+	return data && data <= MAX_IMAGE_BYTES - MAP_IMAGE_HEADER ? MAP_IMAGE_HEADER + data : 0;
+}
+
+void map_image_init(struct map_image *image, uint32_t type, uint32_t key_size, uint32_t value_size, uint32_t max_entries,
+	uint32_t n_replicas)
+{
+	image->magic = MAP_IMAGE_MAGIC;
+	image->type = type;
+	image->key_size = key_size;
+	image->value_size = value_size;
+	image->max_entries = max_entries;
+	image->n_replicas = n_replicas;
+	uint64_t bytes = map_image_bytes(type, key_size, value_size, max_entries, n_replicas);
+	image->data_bytes = bytes ? bytes - MAP_IMAGE_HEADER : 0;
+}
+
+bool map_image_fits(const struct map_image *image, const struct session_map *row, uint64_t bytes)
+{
+	return image->magic == MAP_IMAGE_MAGIC && image->type == row->type && image->key_size == row->key_size &&
+	       image->value_size == row->value_size && image->max_entries == row->max_entries && bytes > MAP_IMAGE_HEADER &&
+	       image->data_bytes == bytes - MAP_IMAGE_HEADER &&
+	       map_image_bytes(row->type, row->key_size, row->value_size, row->max_entries, image->n_replicas) == bytes;
+}
+
+/* -- the host's own image -- */
+
+uint64_t map_base_bytes(const struct session_map *row)
+{
+	uint32_t n = row->type == BPF_MAP_TYPE_PERCPU_ARRAY ? map_possible_cpus() : 1;
+	return map_image_bytes(row->type, row->key_size, row->value_size, row->max_entries, n);
+}
+
+uint64_t map_base_header_at(uint64_t image_bytes)
+{
+	return map_round_up(image_bytes - MAP_IMAGE_HEADER, SESSION_PAGE);
+}
+
+int session_map_row(const struct session *s, uint32_t map, struct session_map *row)
+{
+	if (map >= EBPF_MAX_MAPS || !__atomic_load_n(&s->file->maps[map].used, __ATOMIC_ACQUIRE))
+		return -ENOENT;
+	*row = s->file->maps[map];
+	row->name[sizeof(row->name) - 1] = '\0';
+	return map_base_bytes(row) ? 0 : -EINVAL;
+}
+
+static bool session_map_is_mappable(const struct session_map *row)
+{
+	return row->type == BPF_MAP_TYPE_ARRAY && (row->flags & BPF_F_MMAPABLE);
+}
+
+static int map_base_create(struct session *s, uint32_t id, const struct session_map *row, const struct ebpf_map *def)
+{
+	char path[SESSION_FILE_PATH_BYTES];
+	uint64_t bytes = map_base_bytes(row), header_at = map_base_header_at(bytes);
+	int err = session_file_path(s, path, "map-%u", id);
+	if (err)
+		return err;
+	int fd = file_create(path, header_at + MAP_IMAGE_HEADER, session_map_is_mappable(row));
+	if (fd < 0)
+		return fd;
+	struct map_image head = { 0 };
+	map_image_init(&head, row->type, row->key_size, row->value_size, row->max_entries,
+		row->type == BPF_MAP_TYPE_PERCPU_ARRAY ? map_possible_cpus() : 1);
+	err = file_write_at(fd, &head, sizeof(head), header_at);
+	if (!err && def->values && row->type == BPF_MAP_TYPE_ARRAY)
+		err = file_write_at(fd, def->values, bytes - MAP_IMAGE_HEADER, 0);
+	close(fd);
+	if (err)
+		unlink(path);
+	return err;
+}
+
+static int map_ring_create(struct session *s, uint32_t id, const struct session_map *row)
+{
+	char path[SESSION_FILE_PATH_BYTES];
+	int err = session_file_path(s, path, "ring-%u", id);
+	int fd = err ? err : file_create(path, sizeof(struct map_ring) + row->max_entries, true);
+	if (fd < 0)
+		return fd;
+	close(fd);
+	return 0;
+}
+
+/* What is wrong with a map's shape, in words. */
+static int map_refuse(const struct ebpf_map *def, struct diag *d)
+{
+	const char *name = def->name && def->name[0] ? def->name : "(no name)";
+	switch (def->type) {
+	case BPF_MAP_TYPE_RINGBUF:
+		return diag_set(d, EINVAL, "map %s: a ring buffer has no key and no value, and max_entries is its size in bytes, a power "
+					   "of two of at least %d", name, MIN_RING_BYTES);
+	case BPF_MAP_TYPE_ARRAY:
+	case BPF_MAP_TYPE_PERCPU_ARRAY:
+	case BPF_MAP_TYPE_HASH:
+		return diag_set(d, EINVAL, "map %s: key of %u bytes, value of %u bytes, %u entries is not possible (array keys have 4 bytes, "
+					   "hash keys at most %d; the whole map at most 64 GiB)",
+			name, def->key_size, def->value_size, def->max_entries, MAX_KEY_BYTES);
+	default:
+		return diag_set(d, EINVAL, "map %s: type %u is not supported; use ARRAY, HASH, PERCPU_ARRAY or RINGBUF", name, def->type);
+	}
+}
+
+int session_add_map(struct session *s, const struct ebpf_map *def, uint32_t *id, struct diag *d)
+{
+	uint32_t i = 0;
+	while (i < EBPF_MAX_MAPS && s->file->maps[i].used)
+		i++;
+	if (i == EBPF_MAX_MAPS)
+		return diag_set(d, ENOSPC, "too many maps: a session holds %d", EBPF_MAX_MAPS);
+	struct session_map row = {
+		.type = def->type,
+		.key_size = def->key_size,
+		.value_size = def->value_size,
+		.max_entries = def->max_entries,
+		.flags = def->flags,
+	};
+	snprintf(row.name, sizeof(row.name), "%s", def->name ? def->name : "");
+	if (!map_base_bytes(&row))
+		return map_refuse(def, d);
+	int err = map_base_create(s, i, &row, def);
+	if (!err && row.type == BPF_MAP_TYPE_RINGBUF)
+		err = map_ring_create(s, i, &row);
+	if (err)
+		return diag_set(d, -err, "cannot make map %s in %s: %s", row.name, s->path, strerror(-err));
+	s->file->maps[i] = row;
+	__atomic_store_n(&s->file->maps[i].used, 1, __ATOMIC_RELEASE);
+	*id = i;
+	return 0;
+}
+
+int map_base_copy(int fd, void *to, uint64_t data_bytes)
+{
+	uint64_t at = 0;
+	while (at < data_bytes) {
+		off_t data = lseek(fd, (off_t)at, SEEK_DATA), hole = -1;
+		if (data >= 0)
+			hole = lseek(fd, data, SEEK_HOLE);
+		else if (errno == ENXIO)
+			return 0; /* only holes from here on */
+		if (data < 0 || hole <= data) { /* the file system does not tell */
+			data = (off_t)at;
+			hole = (off_t)data_bytes;
+		}
+		if ((uint64_t)data >= data_bytes)
+			return 0;
+		if ((uint64_t)hole > data_bytes)
+			hole = (off_t)data_bytes;
+		int err = file_read_at(fd, (char *)to + data, (size_t)(hole - data), (uint64_t)data);
+		if (err)
+			return err;
+		at = (uint64_t)hole;
+	}
+	return 0;
+}
+
+/* -- instances: made by agents -- */
+
+/* A private page before the mapping remembers its size, which the shared page may not be asked for. */
+static void *map_instance_map(int fd, size_t bytes)
+{
+	size_t guard = (size_t)sysconf(_SC_PAGESIZE);
+	char *p = mmap(NULL, guard + bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return NULL;
+	if (mmap(p + guard, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+		munmap(p, guard + bytes);
+		return NULL;
+	}
+	*(size_t *)(void *)p = bytes;
+	return p + guard;
+}
+
+void map_instance_close(struct map_instance *inst)
+{
+	if (!inst)
+		return;
+	size_t guard = (size_t)sysconf(_SC_PAGESIZE);
+	char *p = (char *)inst - guard;
+	munmap(p, guard + *(size_t *)(void *)p);
+}
+
+static int map_instance_file(struct session *s, uint32_t map, uint64_t bytes, char path[SESSION_FILE_PATH_BYTES])
+{
+	for (int n = 0; n < SESSION_MAX_INSTANCES; n++) {
+		int err = session_file_path(s, path, "map-%u.%d.%d", map, (int)getpid(), n);
+		int fd = err ? err : file_create(path, bytes, true);
+		if (fd != -EEXIST)
+			return fd;
+	}
+	return -ENOSPC;
+}
+
+/* Under the lock of map-ID, so that no host write slips between the copy and the count that forbids it. A host that
+ * was stopped inside its own write must not stop the target: then the copy goes ahead. */
+static int map_instance_fill(struct session *s, uint32_t map, const struct session_map *row, struct map_instance *inst)
+{
+	char path[SESSION_FILE_PATH_BYTES];
+	uint64_t size, base = map_base_bytes(row), data = base - MAP_IMAGE_HEADER;
+	int err = session_file_path(s, path, "map-%u", map);
+	int fd = err ? err : file_open(path, O_RDWR, s->owner, &size);
+	if (fd < 0)
+		return fd;
+	int locked = file_lock(fd, false, SESSION_LOCK_MS);
+	__atomic_fetch_add(&s->file->maps[map].instances, 1, __ATOMIC_ACQ_REL);
+	struct map_image *image = (struct map_image *)((char *)inst + SESSION_PAGE), head;
+	if (row->type == BPF_MAP_TYPE_ARRAY || row->type == BPF_MAP_TYPE_HASH)
+		err = size < map_base_header_at(base) + MAP_IMAGE_HEADER ? -EINVAL : map_base_copy(fd, image + 1, data);
+	if (!err && row->type == BPF_MAP_TYPE_HASH) {
+		err = file_read_at(fd, &head, sizeof(head), map_base_header_at(base));
+		if (!err)
+			image->live = head.live;
+	}
+	if (!err && inst->base_offset)
+		memcpy((char *)inst + inst->base_offset, image + 1, data);
+	if (!locked)
+		file_unlock(fd);
+	close(fd);
+	return err;
+}
+
+int map_instance_create(struct session *s, uint32_t map, uint32_t n_replicas, uint32_t device, struct map_instance **out,
+	struct map_image **image, size_t *image_bytes, struct diag *d)
+{
+	struct session_map row;
+	char path[SESSION_FILE_PATH_BYTES];
+	int err = session_map_row(s, map, &row);
+	if (err)
+		return diag_set(d, -err, "no map %u in the session", map);
+	if (row.type != BPF_MAP_TYPE_PERCPU_ARRAY)
+		n_replicas = 1;
+	uint64_t bytes = map_image_bytes(row.type, row.key_size, row.value_size, row.max_entries, n_replicas);
+	if (!bytes)
+		return diag_set(d, EINVAL, "map %s with %u replicas is too large", row.name, n_replicas);
+	uint64_t base_offset = session_map_is_mappable(&row) ? map_round_up(SESSION_PAGE + bytes, SESSION_PAGE) : 0;
+	uint64_t total = base_offset ? base_offset + bytes - MAP_IMAGE_HEADER : SESSION_PAGE + bytes;
+	int fd = map_instance_file(s, map, total, path);
+	if (fd < 0)
+		return diag_set(d, -fd, "cannot make a device instance of map %s in %s: %s", row.name, s->path, strerror(-fd));
+	struct map_instance *inst = map_instance_map(fd, (size_t)total);
+	err = inst ? 0 : -ENOMEM;
+	close(fd);
+	if (!err) {
+		inst->map = map;
+		inst->pid = (uint32_t)getpid();
+		inst->image_bytes = bytes;
+		inst->device = device;
+		inst->base_offset = base_offset;
+		*image = (struct map_image *)((char *)inst + SESSION_PAGE);
+		map_image_init(*image, row.type, row.key_size, row.value_size, row.max_entries, n_replicas);
+		err = map_instance_fill(s, map, &row, inst);
+	}
+	if (err) {
+		map_instance_close(inst);
+		unlink(path);
+		return diag_set(d, -err, "cannot make a device instance of map %s in %s: %s", row.name, s->path, strerror(-err));
+	}
+	__atomic_store_n(&inst->magic, SESSION_MAGIC, __ATOMIC_RELEASE);
+	*out = inst;
+	*image_bytes = (size_t)bytes;
+	return 0;
+}
+
+/* Odd before the first changed byte, even after the last; pairs with the reader's check before and after its copy. */
+void map_instance_begin(struct map_instance *inst)
+{
+	uint64_t g = __atomic_load_n(&inst->generation, __ATOMIC_RELAXED);
+	__atomic_store_n(&inst->generation, g | 1, __ATOMIC_RELAXED);
+	__sync_synchronize();
+}
+
+void map_instance_end(struct map_instance *inst, uint64_t sync_ns)
+{
+	__atomic_store_n(&inst->sync_ns, sync_ns, __ATOMIC_RELAXED);
+	uint64_t g = __atomic_load_n(&inst->generation, __ATOMIC_RELAXED);
+	__atomic_store_n(&inst->generation, (g | 1) + 1, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,818 @@
+/* Reading: the host's image and the devices' instances become one map.
+ *
+ * Files are read with pread, never through a mapping: a session file can be cut short by whoever owns it, and holes stay holes.
+ * Instances are read in windows that are kept as long as the instance's generation stands still, so that a dump
+ * costs one small read an entry.
+ */
+#include "map/map.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "map/internal.h"
+
+enum { WINDOW_BYTES = 65536, READ_TRIES = 2000 /* milliseconds, about */ };
+
+struct source {
+	int fd;
+	uint64_t data_at, data_bytes; /* where the image's data is in the file */
+	uint64_t header_at;
+	uint64_t base_at; /* instance: the host's data when it was made; 0: as it is now */
+	uint32_t n_replicas;
+	bool instance;
+	uint32_t pid, n; /* instance: of its name */
+	/* window */
+	uint64_t generation;
+	uint8_t *window;
+	uint64_t from, len, cap;
+};
+
+struct map {
+	struct session *s;
+	uint32_t id;
+	struct session_map row;
+	struct source base;
+	struct source *instances;
+	size_t n_instances, cap_instances;
+	uint32_t scanned; /* row.instances at the last complete scan */
+	uint32_t cpus;
+	size_t stride;
+	uint8_t *sum, *one, *was; /* stride bytes each */
+	uint8_t *key;		  /* one slot: header and key */
+};
+
+/* -- sources -- */
+
+/* A process number may have been given to another process since: the agents' table knows the start time. */
+static bool source_writer_alive(const struct map *m, const struct source *src)
+{
+	for (int i = 0; i < SESSION_MAX_AGENTS; i++) {
+		const struct session_agent *a = &m->s->file->agents[i];
+		if (__atomic_load_n(&a->pid, __ATOMIC_ACQUIRE) == src->pid)
+			return process_alive((pid_t)src->pid, __atomic_load_n(&a->start_time, __ATOMIC_RELAXED));
+	}
+	return process_alive((pid_t)src->pid, 0);
+}
+
+/* Waits until no copy is under way. -EAGAIN after READ_TRIES. */
+static int source_generation(struct map *m, struct source *src, uint64_t *out)
+{
+	for (int i = 0; i < READ_TRIES; i++) {
+		struct map_instance head;
+		int err = file_read_at(src->fd, &head, sizeof(head), 0);
+		if (err)
+			return err;
+		*out = head.generation;
+		if (!(head.generation & 1))
+			return 0;
+		if (head.ended || ((i & 15) == 15 && !source_writer_alive(m, src))) {
+			return 0; /* torn, and final */
+		}
+		file_sleep_ms(i < 10 ? 0 : 1);
+	}
+	return -EAGAIN;
+}
+
+/* Brings [offset, offset + n) of the data into the window. */
+static int source_fill(struct map *m, struct source *src, uint64_t offset, uint64_t n)
+{
+	uint64_t want = n > WINDOW_BYTES ? n : WINDOW_BYTES, left = src->data_bytes - offset;
+	if (want > left)
+		want = left;
+	if (src->cap < want) {
+		free(src->window);
+		src->window = malloc((size_t)want);
+		src->cap = src->window ? want : 0;
+		src->len = 0;
+		if (!src->window)
+			return -ENOMEM;
+	}
+	for (int i = 0; i < READ_TRIES; i++) {
+		uint64_t before, after;
+		int err = source_generation(m, src, &before);
+		src->len = 0;
+		if (!err)
+			err = file_read_at(src->fd, src->window, (size_t)want, src->data_at + offset);
+		if (!err)
+			err = source_generation(m, src, &after);
+		if (err)
+			return err;
+		if (before == after) {
+			src->generation = before;
+			src->from = offset;
+			src->len = want;
+			return 0;
+		}
+	}
+	return -EAGAIN;
+}
+
+/* Starts an operation: what was kept of an older generation is dropped. */
+static int source_begin(struct map *m, struct source *src)
+{
+	uint64_t now;
+	int err = source_generation(m, src, &now);
+	if (!err && now != src->generation)
+		src->len = 0;
+	return err;
+}
+
+static int source_read(struct map *m, struct source *src, uint64_t offset, void *to, uint64_t n)
+{
+	if (offset > src->data_bytes || n > src->data_bytes - offset)
+		return -EINVAL;
+	if (!src->instance)
+		return file_read_at(src->fd, to, (size_t)n, src->data_at + offset);
+	if (!src->len || offset < src->from || offset + n > src->from + src->len) {
+		int err = source_fill(m, src, offset, n);
+		if (err)
+			return err;
+	}
+	memcpy(to, src->window + (offset - src->from), (size_t)n);
+	return 0;
+}
+
+static void source_close(struct source *src)
+{
+	if (src->fd >= 0)
+		close(src->fd);
+	free(src->window);
+}
+
+/* Checks the file's two headers against the map's row and each other. */
+static int instance_check(const struct map *m, struct source *src, uint64_t size)
+{
+	struct map_instance inst;
+	struct map_image image;
+	if (file_read_at(src->fd, &inst, sizeof(inst), 0) || file_read_at(src->fd, &image, sizeof(image), SESSION_PAGE))
+		return -EINVAL;
+	if (inst.magic != SESSION_MAGIC)
+		return source_writer_alive(m, src) ? -EAGAIN : -EINVAL;
+	if (inst.map != m->id || !map_image_fits(&image, &m->row, inst.image_bytes) || size < SESSION_PAGE + inst.image_bytes)
+		return -EINVAL;
+	uint64_t data = inst.image_bytes - MAP_IMAGE_HEADER;
+	if (inst.base_offset && (m->row.type != BPF_MAP_TYPE_ARRAY || inst.base_offset > size || data > size - inst.base_offset))
+		return -EINVAL;
+	src->data_bytes = data;
+	src->data_at = SESSION_PAGE + MAP_IMAGE_HEADER;
+	src->header_at = SESSION_PAGE;
+	src->base_at = inst.base_offset;
+	src->n_replicas = image.n_replicas;
+	return 0;
+}
+
+static int instance_open(struct map *m, uint32_t pid, uint32_t n)
+{
+	char path[SESSION_FILE_PATH_BYTES];
+	uint64_t size;
+	struct source src = { .instance = true, .pid = pid, .n = n, .generation = UINT64_MAX };
+	if (m->n_instances >= SESSION_MAX_INSTANCES)
+		return -E2BIG;
+	int err = session_file_path(m->s, path, "map-%u.%u.%u", m->id, pid, n);
+	src.fd = err ? err : file_open(path, O_RDONLY, m->s->owner, &size);
+	if (src.fd < 0)
+		return src.fd;
+	err = instance_check(m, &src, size);
+	if (!err && m->n_instances == m->cap_instances) {
+		size_t more = m->cap_instances ? m->cap_instances * 2 : 8;
+		struct source *p = realloc(m->instances, more * sizeof(*p));
+		err = p ? 0 : -ENOMEM;
+		if (p) {
+			m->instances = p;
+			m->cap_instances = more;
+		}
+	}
+	if (err) {
+		source_close(&src);
+		return err;
+	}
+	m->instances[m->n_instances++] = src;
+	return 0;
+}
+
+static bool instance_name(const char *name, uint32_t map, uint32_t *pid, uint32_t *n)
+{
+	uint64_t id, p, i;
+	if (strncmp(name, "map-", 4))
+		return false;
+	name += 4;
+	if (!parse_u64(&name, &id) || *name++ != '.' || !parse_u64(&name, &p) || *name++ != '.' || !parse_u64(&name, &i) || *name)
+		return false;
+	*pid = (uint32_t)p;
+	*n = (uint32_t)i;
+	return id == map && p && p <= INT32_MAX && i < SESSION_MAX_INSTANCES;
+}
+
+static bool instance_known(const struct map *m, uint32_t pid, uint32_t n)
+{
+	for (size_t i = 0; i < m->n_instances; i++)
+		if (m->instances[i].pid == pid && m->instances[i].n == n)
+			return true;
+	return false;
+}
+
+static int by_pid(const void *a, const void *b)
+{
+	const struct source *x = a, *y = b;
+	if (x->pid != y->pid)
+		return x->pid < y->pid ? -1 : 1;
+	return x->n < y->n ? -1 : x->n > y->n;
+}
+
+/* Looks for instances that appeared since the last scan; the directory is read only when agents made some. */
+static int map_scan(struct map *m)
+{
+	uint32_t made = __atomic_load_n(&m->s->file->maps[m->id].instances, __ATOMIC_ACQUIRE);
+	if (made == m->scanned)
+		return 0;
+	DIR *list = opendir(m->s->path);
+	if (!list)
+		return -errno;
+	bool complete = true;
+	int err = 0;
+	for (struct dirent *e; !err && (e = readdir(list));) {
+		uint32_t pid, n;
+		if (!instance_name(e->d_name, m->id, &pid, &n) || instance_known(m, pid, n))
+			continue;
+		int one = instance_open(m, pid, n);
+		if (one == -EAGAIN)
+			complete = false; /* being made at this moment: nothing has been counted in it */
+		else if (one == -EMFILE || one == -ENFILE || one == -ENOMEM || one == -E2BIG)
+			err = one;
+	}
+	closedir(list);
+	if (m->n_instances)
+		qsort(m->instances, m->n_instances, sizeof(*m->instances), by_pid);
+	if (!err && complete)
+		m->scanned = made;
+	return err;
+}
+
+static int map_begin(struct map *m)
+{
+	int err = map_scan(m);
+	for (size_t i = 0; i < m->n_instances && !err; i++)
+		err = source_begin(m, &m->instances[i]);
+	return err;
+}
+
+/* -- opening -- */
+
+static int base_open(struct map *m)
+{
+	char path[SESSION_FILE_PATH_BYTES];
+	uint64_t size;
+	int err = session_file_path(m->s, path, "map-%u", m->id);
+	int fd = err ? err : file_open(path, O_RDWR, m->s->owner, &size);
+	if (fd < 0)
+		return fd;
+	m->base.fd = fd;
+	/* The number of CPUs it was made for may not be this machine's, so the header's size comes from its own place. */
+	struct map_image head = { 0 };
+	uint64_t bytes = size > MAP_IMAGE_HEADER ? size - MAP_IMAGE_HEADER : 0;
+	if (file_read_at(fd, &head, sizeof(head), bytes))
+		return -EINVAL;
+	if (!map_image_fits(&head, &m->row, head.data_bytes + MAP_IMAGE_HEADER) ||
+		map_base_header_at(head.data_bytes + MAP_IMAGE_HEADER) != bytes)
+		return -EINVAL;
+	m->base.header_at = bytes;
+	m->base.data_bytes = head.data_bytes;
+	m->base.n_replicas = head.n_replicas;
+	return 0;
+}
+
+int map_open(struct session *s, uint32_t id, struct map **out, struct diag *d)
+{
+	struct map *m = calloc(1, sizeof(*m));
+	if (!m)
+		return diag_set(d, ENOMEM, "out of memory");
+	m->s = s;
+	m->id = id;
+	m->base.fd = -1;
+	m->cpus = map_possible_cpus();
+	int err = session_map_row(s, id, &m->row);
+	if (!err)
+		err = base_open(m);
+	if (!err) {
+		m->stride = (size_t)map_stride(m->row.value_size ? m->row.value_size : 8);
+		m->sum = calloc(3, m->stride);
+		m->key = calloc(1, 8 + (size_t)map_round_up(m->row.key_size, 8) + m->stride);
+		err = m->sum && m->key ? 0 : -ENOMEM;
+	}
+	if (err) {
+		map_close(m);
+		return diag_set(d, -err, "cannot open map %u: %s", id,
+			err == -ENOENT ? "there is no such map in the session" :
+			err == -EINVAL ? "its file is damaged" :
+					 strerror(-err));
+	}
+	m->one = m->sum + m->stride;
+	m->was = m->one + m->stride;
+	*out = m;
+	return 0;
+}
+
+void map_close(struct map *m)
+{
+	if (!m)
+		return;
+	source_close(&m->base);
+	for (size_t i = 0; i < m->n_instances; i++)
+		source_close(&m->instances[i]);
+	free(m->instances);
+	free(m->sum);
+	free(m->key);
+	free(m);
+}
+
+const struct session_map *map_info(const struct map *m)
+{
+	return &m->row;
+}
+
+size_t map_value_bytes(const struct map *m)
+{
+	return m->row.type == BPF_MAP_TYPE_PERCPU_ARRAY ? m->stride * m->cpus : m->row.value_size;
+}
+
+/* -- words -- */
+
+/* to += from - minus, word by word; minus NULL: zero. */
+static void words_add(uint8_t *to, const uint8_t *from, const uint8_t *minus, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i += 8) {
+		uint64_t a, b, c = 0;
+		memcpy(&a, to + i, 8);
+		memcpy(&b, from + i, 8);
+		if (minus)
+			memcpy(&c, minus + i, 8);
+		a += b - c;
+		memcpy(to + i, &a, 8);
+	}
+}
+
+/* -- arrays -- */
+
+static int array_index(const struct map *m, const void *key, uint32_t *index)
+{
+	memcpy(index, key, sizeof(*index));
+	return *index < m->row.max_entries ? 0 : -ENOENT;
+}
+
+static int array_lookup(struct map *m, const void *key, void *value)
+{
+	uint32_t index;
+	int err = array_index(m, key, &index);
+	uint64_t at = (uint64_t)index * m->stride;
+	if (!err)
+		err = source_read(m, &m->base, at, m->was, m->stride);
+	if (err)
+		return err;
+	memcpy(m->sum, m->was, m->stride);
+	for (size_t i = 0; i < m->n_instances; i++) {
+		struct source *src = &m->instances[i];
+		err = source_read(m, src, at, m->one, m->stride);
+		if (!err && src->base_at)
+			err = file_read_at(src->fd, m->was, m->stride, src->base_at + at);
+		if (err)
+			return err;
+		words_add(m->sum, m->one, m->was, m->stride);
+	}
+	memcpy(value, m->sum, m->row.value_size);
+	return 0;
+}
+
+/* Adds each replica of a source to the slot of its CPU. */
+static int percpu_fold(struct map *m, struct source *src, uint32_t index, uint8_t *slots)
+{
+	uint64_t replica = map_replica_bytes(m->row.max_entries, m->row.value_size);
+	for (uint32_t r = 0; r < src->n_replicas; r++) {
+		int err = source_read(m, src, r * replica + (uint64_t)index * m->stride, m->one, m->stride);
+		if (err)
+			return err;
+		words_add(slots + (size_t)(r % m->cpus) * m->stride, m->one, NULL, m->stride);
+	}
+	return 0;
+}
+
+static int percpu_lookup(struct map *m, const void *key, void *value)
+{
+	uint32_t index;
+	int err = array_index(m, key, &index);
+	if (err)
+		return err;
+	memset(value, 0, map_value_bytes(m));
+	err = percpu_fold(m, &m->base, index, value);
+	for (size_t i = 0; i < m->n_instances && !err; i++)
+		err = percpu_fold(m, &m->instances[i], index, value);
+	return err;
+}
+
+int map_lookup_sum(struct map *m, const void *key, void *value)
+{
+	if (m->row.type != BPF_MAP_TYPE_PERCPU_ARRAY)
+		return map_lookup(m, key, value);
+	uint8_t *slots = malloc(map_value_bytes(m));
+	int err = slots ? map_lookup(m, key, slots) : -ENOMEM;
+	if (!err) {
+		memset(m->sum, 0, m->stride);
+		for (uint32_t c = 0; c < m->cpus; c++)
+			words_add(m->sum, slots + (size_t)c * m->stride, NULL, m->stride);
+		memcpy(value, m->sum, m->row.value_size);
+	}
+	free(slots);
+	return err;
+}
+
+/* -- hash maps -- */
+
+/* A slot's state and key; m->key holds both. */
+static int hash_slot(struct map *m, struct source *src, uint64_t slot, uint32_t *state)
+{
+	uint64_t bytes = map_hash_slot_bytes(m->row.key_size, m->row.value_size);
+	int err = source_read(m, src, slot * bytes, m->key, 8 + map_round_up(m->row.key_size, 8));
+	memcpy(state, m->key, sizeof(*state));
+	return err;
+}
+
+/* The slot that holds the key (LIVE or DEAD), or -ENOENT with the first empty one, if any, in *slot. */
+static int hash_find(struct map *m, struct source *src, const void *key, uint64_t *slot, uint32_t *state)
+{
+	uint64_t n = map_hash_slots(m->row.max_entries), at = map_hash_key(key, m->row.key_size) & (n - 1);
+	for (uint64_t i = 0; i < n; i++, at = (at + 1) & (n - 1)) {
+		int err = hash_slot(m, src, at, state);
+		*slot = at;
+		if (err)
+			return err;
+		if (*state == MAP_SLOT_EMPTY)
+			return -ENOENT;
+		if ((*state == MAP_SLOT_LIVE || *state == MAP_SLOT_DEAD) && !memcmp(m->key + 8, key, m->row.key_size))
+			return 0;
+	}
+	*slot = UINT64_MAX;
+	return -ENOENT;
+}
+
+static int hash_is_live(struct map *m, struct source *src, const void *key, uint64_t *slot, bool *live)
+{
+	uint32_t state;
+	int err = hash_find(m, src, key, slot, &state);
+	*live = !err && state == MAP_SLOT_LIVE;
+	return err == -ENOENT ? 0 : err;
+}
+
+static int hash_value(struct map *m, struct source *src, uint64_t slot, uint8_t *to)
+{
+	uint64_t bytes = map_hash_slot_bytes(m->row.key_size, m->row.value_size);
+	return source_read(m, src, slot * bytes + 8 + map_round_up(m->row.key_size, 8), to, m->stride);
+}
+
+/* A key exists when some instance has it; without instances, when the host's image has it. An instance that deleted it
+ * counts for nothing. */
+static int hash_lookup(struct map *m, const void *key, void *value)
+{
+	uint64_t slot;
+	bool live, exists;
+	int err = hash_is_live(m, &m->base, key, &slot, &live);
+	memset(m->was, 0, m->stride);
+	if (!err && live)
+		err = hash_value(m, &m->base, slot, m->was);
+	memcpy(m->sum, m->was, m->stride);
+	exists = live && !m->n_instances;
+	for (size_t i = 0; i < m->n_instances && !err; i++) {
+		err = hash_is_live(m, &m->instances[i], key, &slot, &live);
+		if (err || !live)
+			continue;
+		exists = true;
+		err = hash_value(m, &m->instances[i], slot, m->one);
+		words_add(m->sum, m->one, m->was, m->stride);
+	}
+	if (err)
+		return err;
+	if (!exists)
+		return -ENOENT;
+	if (value)
+		memcpy(value, m->sum, m->row.value_size);
+	return 0;
+}
+
+/* Source 0 is the host's image, the instances follow. */
+static struct source *hash_source(struct map *m, size_t i)
+{
+	return i ? &m->instances[i - 1] : &m->base;
+}
+
+/* Whether a source before `before` has the key live: then it was visited there. */
+static int hash_seen(struct map *m, size_t before, const void *key, bool *seen)
+{
+	*seen = false;
+	for (size_t i = 0; i < before; i++) {
+		uint64_t slot;
+		int err = hash_is_live(m, hash_source(m, i), key, &slot, seen);
+		if (err || *seen)
+			return err;
+	}
+	return 0;
+}
+
+/* Whether the live key of source i is to be visited there. */
+static int hash_visits(struct map *m, size_t i, const void *key, bool *yes)
+{
+	int err;
+	*yes = false;
+	if (!i) {
+		err = hash_lookup(m, key, NULL); /* the devices may have deleted it */
+		*yes = !err;
+		return err == -ENOENT ? 0 : err;
+	}
+	bool seen;
+	err = hash_seen(m, i, key, &seen);
+	*yes = !err && !seen;
+	return err;
+}
+
+static int hash_first_from(struct map *m, size_t i, uint64_t slot, void *next)
+{
+	uint64_t n = map_hash_slots(m->row.max_entries);
+	uint8_t key[512];
+	for (; i <= m->n_instances; i++, slot = 0)
+		for (; slot < n; slot++) {
+			uint32_t state;
+			bool yes;
+			int err = hash_slot(m, hash_source(m, i), slot, &state);
+			if (err)
+				return err;
+			if (state != MAP_SLOT_LIVE)
+				continue;
+			memcpy(key, m->key + 8, m->row.key_size);
+			err = hash_visits(m, i, key, &yes);
+			if (err)
+				return err;
+			if (yes) {
+				memcpy(next, key, m->row.key_size);
+				return 0;
+			}
+		}
+	return -ENOENT;
+}
+
+static int hash_next_key(struct map *m, const void *key, void *next)
+{
+	if (!key)
+		return hash_first_from(m, 0, 0, next);
+	/* A key never moves, so the walk goes on behind the slot where it was visited: in the first source that has it
+	 * live. A key deleted meanwhile still has its slot; the last source that knows it is where it was visited last. */
+	size_t from = SIZE_MAX;
+	uint64_t from_slot = 0;
+	for (size_t i = 0; i <= m->n_instances; i++) {
+		uint64_t slot;
+		uint32_t state;
+		int err = hash_find(m, hash_source(m, i), key, &slot, &state);
+		if (err && err != -ENOENT)
+			return err;
+		if (err)
+			continue;
+		from = i;
+		from_slot = slot + 1;
+		if (state == MAP_SLOT_LIVE)
+			break;
+	}
+	return from == SIZE_MAX ? hash_first_from(m, 0, 0, next) : hash_first_from(m, from, from_slot, next);
+}
+
+/* -- host writes: under the lock of map-ID, and only before any device has a copy -- */
+
+static int base_lock(struct map *m)
+{
+	int err = file_lock(m->base.fd, true, 10000);
+	if (!err && __atomic_load_n(&m->s->file->maps[m->id].instances, __ATOMIC_ACQUIRE)) {
+		file_unlock(m->base.fd);
+		err = -EBUSY;
+	}
+	return err;
+}
+
+static int array_update(struct map *m, const void *key, const void *value, uint64_t flags)
+{
+	uint32_t index;
+	if (flags == BPF_NOEXIST)
+		return -EEXIST;
+	if (array_index(m, key, &index))
+		return -E2BIG;
+	if (m->row.type == BPF_MAP_TYPE_ARRAY)
+		return file_write_at(m->base.fd, value, m->row.value_size, (uint64_t)index * m->stride);
+	uint64_t replica = map_replica_bytes(m->row.max_entries, m->row.value_size);
+	const uint8_t *slots = value;
+	for (uint32_t r = 0; r < m->base.n_replicas; r++) {
+		memset(m->one, 0, m->stride);
+		if (r < m->cpus)
+			memcpy(m->one, slots + (size_t)r * m->stride, m->row.value_size);
+		int err = file_write_at(m->base.fd, m->one, m->stride, r * replica + (uint64_t)index * m->stride);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int hash_live_add(struct map *m, int n)
+{
+	uint64_t live, at = m->base.header_at + offsetof(struct map_image, live);
+	int err = file_read_at(m->base.fd, &live, sizeof(live), at);
+	if (err)
+		return err;
+	if (n > 0 && live >= m->row.max_entries)
+		return -E2BIG;
+	live += (uint64_t)(int64_t)n;
+	return file_write_at(m->base.fd, &live, sizeof(live), at);
+}
+
+static int hash_write_value(struct map *m, uint64_t slot, const void *value)
+{
+	uint64_t bytes = map_hash_slot_bytes(m->row.key_size, m->row.value_size);
+	return file_write_at(m->base.fd, value, m->row.value_size, slot * bytes + 8 + map_round_up(m->row.key_size, 8));
+}
+
+/* The state goes last, so that a reader never finds a live slot without its value. */
+static int hash_write_slot(struct map *m, uint64_t slot, const void *key, const void *value)
+{
+	uint64_t at = slot * map_hash_slot_bytes(m->row.key_size, m->row.value_size);
+	uint32_t live = MAP_SLOT_LIVE, hash = map_hash_key(key, m->row.key_size);
+	int err = file_write_at(m->base.fd, &hash, sizeof(hash), at + 4);
+	if (!err)
+		err = file_write_at(m->base.fd, key, m->row.key_size, at + 8);
+	if (!err)
+		err = hash_write_value(m, slot, value);
+	return err ? err : file_write_at(m->base.fd, &live, sizeof(live), at);
+}
+
+static int hash_update(struct map *m, const void *key, const void *value, uint64_t flags)
+{
+	uint64_t slot;
+	uint32_t state;
+	int err = hash_find(m, &m->base, key, &slot, &state);
+	if (err && err != -ENOENT)
+		return err;
+	bool live = !err && state == MAP_SLOT_LIVE;
+	if (live && flags == BPF_NOEXIST)
+		return -EEXIST;
+	if (!live && flags == BPF_EXIST)
+		return -ENOENT;
+	if (live)
+		return hash_write_value(m, slot, value);
+	if (slot == UINT64_MAX)
+		return -E2BIG;
+	err = hash_live_add(m, 1);
+	return err ? err : hash_write_slot(m, slot, key, value);
+}
+
+static int hash_delete(struct map *m, const void *key)
+{
+	uint64_t slot;
+	uint32_t state, dead = MAP_SLOT_DEAD;
+	int err = hash_find(m, &m->base, key, &slot, &state);
+	if (err)
+		return err;
+	if (state != MAP_SLOT_LIVE)
+		return -ENOENT;
+	err = file_write_at(m->base.fd, &dead, sizeof(dead), slot * map_hash_slot_bytes(m->row.key_size, m->row.value_size));
+	return err ? err : hash_live_add(m, -1);
+}
+
+/* -- bpf(2) -- */
+
+int map_lookup(struct map *m, const void *key, void *value)
+{
+	int err = m->row.type == BPF_MAP_TYPE_RINGBUF ? -EOPNOTSUPP : map_begin(m);
+	if (err)
+		return err;
+	switch (m->row.type) {
+	case BPF_MAP_TYPE_ARRAY:
+		return array_lookup(m, key, value);
+	case BPF_MAP_TYPE_PERCPU_ARRAY:
+		return percpu_lookup(m, key, value);
+	default:
+		return hash_lookup(m, key, value);
+	}
+}
+
+int map_update(struct map *m, const void *key, const void *value, uint64_t flags)
+{
+	if (m->row.type == BPF_MAP_TYPE_RINGBUF)
+		return -EOPNOTSUPP;
+	if (flags > BPF_EXIST)
+		return -EINVAL;
+	int err = base_lock(m);
+	if (err)
+		return err;
+	err = m->row.type == BPF_MAP_TYPE_HASH ? hash_update(m, key, value, flags) : array_update(m, key, value, flags);
+	file_unlock(m->base.fd);
+	return err;
+}
+
+int map_delete(struct map *m, const void *key)
+{
+	if (m->row.type != BPF_MAP_TYPE_HASH)
+		return m->row.type == BPF_MAP_TYPE_RINGBUF ? -EOPNOTSUPP : -EINVAL;
+	int err = base_lock(m);
+	if (err)
+		return err;
+	err = hash_delete(m, key);
+	file_unlock(m->base.fd);
+	return err;
+}
+
+int map_next_key(struct map *m, const void *key, void *next)
+{
+	if (m->row.type == BPF_MAP_TYPE_RINGBUF)
+		return -EOPNOTSUPP;
+	if (m->row.type == BPF_MAP_TYPE_HASH) {
+		int err = map_begin(m);
+		return err ? err : hash_next_key(m, key, next);
+	}
+	uint32_t index, first = 0;
+	if (key)
+		memcpy(&index, key, sizeof(index));
+	if (key && index == m->row.max_entries - 1)
+		return -ENOENT;
+	if (key && index < m->row.max_entries)
+		first = index + 1;
+	memcpy(next, &first, sizeof(first));
+	return 0;
+}
+
+uint64_t map_lost(struct map *m)
+{
+	uint64_t n = 0;
+	int err;
+	map_scan(m);
+	for (size_t i = 0; i < m->n_instances; i++) {
+		uint64_t lost = 0;
+		if (!file_read_at(m->instances[i].fd, &lost, sizeof(lost), m->instances[i].header_at + offsetof(struct map_image, lost)))
+			n += lost;
+	}
+	const struct ring_mapping *r = m->row.type == BPF_MAP_TYPE_RINGBUF ? map_ring_get(m->s, m->id, &err) : NULL;
+	return r ? n + __atomic_load_n(&r->ring->lost, __ATOMIC_RELAXED) : n;
+}
+
+/* -- ring consumers -- */
+
+/* The record's payload, in one piece: records in ring-ID may go around its end. */
+static const uint8_t *ring_payload(const struct ring_mapping *r, uint64_t pos, uint32_t bytes, uint8_t **copy)
+{
+	const uint8_t *data = (const uint8_t *)(r->ring + 1);
+	uint64_t at = pos & (r->max_entries - 1), first = r->max_entries - at;
+	if (bytes <= first)
+		return data + at;
+	if (!*copy)
+		*copy = malloc(r->max_entries);
+	if (*copy) {
+		memcpy(*copy, data + at, first);
+		memcpy(*copy + first, data, bytes - first);
+	}
+	return *copy;
+}
+
+int map_ring_consume(struct map *m, int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg)
+{
+	int err, n = 0, stop = 0;
+	const struct ring_mapping *r = m->row.type == BPF_MAP_TYPE_RINGBUF ? map_ring_get(m->s, m->id, &err) : NULL;
+	if (!r)
+		return m->row.type == BPF_MAP_TYPE_RINGBUF ? err : -EOPNOTSUPP;
+	uint8_t *copy = NULL;
+	uint64_t pos = __atomic_load_n(&r->ring->consumer, __ATOMIC_RELAXED);
+	uint64_t end = __atomic_load_n(&r->ring->producer, __ATOMIC_ACQUIRE);
+	while (!stop && pos != end && n < INT32_MAX) {
+		uint32_t head;
+		uint64_t left = end - pos;
+		if (left > r->max_entries || (pos & 7)) {
+			pos = end; /* the positions were overwritten: begin anew */
+			break;
+		}
+		memcpy(&head, (const uint8_t *)(r->ring + 1) + (pos & (r->max_entries - 1)), sizeof(head));
+		uint32_t bytes = head & ~(MAP_RING_BUSY | MAP_RING_DISCARD);
+		uint64_t record = MAP_RING_HEADER + map_round_up(bytes, 8);
+		if (record > left) {
+			pos = end;
+			break;
+		}
+		const uint8_t *data = ring_payload(r, pos + MAP_RING_HEADER, bytes, &copy);
+		if (!data) {
+			n = n ? n : -ENOMEM;
+			break;
+		}
+		pos += record;
+		if (!(head & MAP_RING_DISCARD)) {
+			stop = fn(arg, data, bytes);
+			n++;
+		}
+		/* Frees the room; pairs with the producer's acquire. */
+		__atomic_store_n(&r->ring->consumer, pos, __ATOMIC_RELEASE);
+	}
+	__atomic_store_n(&r->ring->consumer, pos, __ATOMIC_RELEASE);
+	free(copy);
+	return n;
+}
