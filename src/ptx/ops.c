@@ -87,7 +87,8 @@ static void copy_access(const struct ptx_insn *insn, struct ptx_access *out)
 	if (strcmp(insn->mods[1], "ca") && strcmp(insn->mods[1], "cg"))
 		return;
 	const struct ptx_operand *size = &insn->operands[2];
-	if (size->kind != PTX_OPERAND_INT || size->value < 1 || size->value > 16)
+	if (size->kind != PTX_OPERAND_INT ||
+		(size->value != 4 && size->value != 8 && size->value != 16))
 		return;
 	*out = (struct ptx_access){ .op = PTX_ACCESS_LOAD, .space = PTX_SPACE_GLOBAL,
 		.bytes = (uint32_t)size->value, .vector = 1, .type = { 'b', 8, "b8" },

@@ -1,0 +1,323 @@
+/* splice.c - requires sites and bound symbols; leaves edits that put the fragments at their sites.
+ *
+ * At a site:
+ *	{
+ *		declarations
+ *		@!guard bra $egpu_end;      where the instruction has a guard
+ *		inputs
+ *		{ fragment }
+ *		@%egpu_xe bra $egpu_w;      where one elected lane runs the fragment
+ *		{ fragment }
+ *	$egpu_w:
+ *	$egpu_end:
+ *	}
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "instrument/variant.h"
+
+struct splicer {
+	struct variant *v;
+	const struct instrument_request *req;
+	struct instrument_result *out;
+	bool *takes_launch; /* per place: reads the launch id itself */
+	bool launch_in_calls;
+};
+
+static bool fits_point(const struct ebpf_fragment *f, enum ebpf_point point)
+{
+	bool is_mem = point == EBPF_POINT_LOAD || point == EBPF_POINT_STORE ||
+		point == EBPF_POINT_ATOMIC;
+
+	return f->point == point || (f->point == EBPF_POINT_MEM && is_mem);
+}
+
+/* A called function does not see the kernel's parameters. */
+static bool runs_at(const struct splicer *s, const struct ebpf_fragment *f, uint32_t site)
+{
+	return fits_point(f, s->v->sites[site].point) &&
+		(s->v->spots[site].place->is_kernel || !f->n_params);
+}
+
+static bool check_param(const struct splicer *s, const struct ebpf_fragment *f,
+	const struct ebpf_fragment_param *p)
+{
+	const struct ptx_func *k = s->v->kernel;
+
+	s->v->err = -EINVAL;
+	if (p->index >= k->n_params) {
+		diag_set(s->v->d, EINVAL, "%s reads parameter %u, but '%s' has %u", f->name,
+			p->index, k->name, k->n_params);
+		return false;
+	}
+	if (k->params[p->index].size_bytes != p->bytes) {
+		diag_set(s->v->d, EINVAL,
+			"%s reads parameter %u as %u bytes, but that of '%s' has %llu", f->name,
+			p->index, p->bytes, k->name,
+			(unsigned long long)k->params[p->index].size_bytes);
+		return false;
+	}
+	s->v->err = 0;
+	return true;
+}
+
+static bool check_fragments(const struct splicer *s)
+{
+	for (uint32_t i = 0; i < s->req->n_fragments; i++) {
+		const struct ebpf_fragment *f = s->req->fragments[i];
+		for (uint32_t k = 0; k < f->n_params; k++) {
+			if (!check_param(s, f, &f->params[k]))
+				return false;
+		}
+	}
+	return true;
+}
+
+/* -- one site -- */
+
+struct merged {
+	uint64_t fields;
+	uint32_t n, local_bytes;
+	bool warp;
+};
+
+static struct merged merge(const struct splicer *s, uint32_t site)
+{
+	struct merged m = { 0 };
+
+	for (uint32_t i = 0; i < s->req->n_fragments; i++) {
+		const struct ebpf_fragment *f = s->req->fragments[i];
+		if (!runs_at(s, f, site))
+			continue;
+		m.n++;
+		m.fields |= f->fields;
+		m.warp |= f->warp;
+		m.local_bytes += f->local_bytes;
+	}
+	return m;
+}
+
+/* Parameters that fragments read here, each once. */
+static void emit_params(const struct splicer *s, uint32_t site, struct buf *b)
+{
+	uint64_t done = 0;
+
+	for (uint32_t i = 0; i < s->req->n_fragments; i++) {
+		const struct ebpf_fragment *f = s->req->fragments[i];
+		for (uint32_t k = 0; runs_at(s, f, site) && k < f->n_params; k++) {
+			const struct ebpf_fragment_param *p = &f->params[k];
+			if (done >> (p->index & 63) & 1)
+				continue;
+			done |= UINT64_C(1) << (p->index & 63);
+			buf_printf(b, "\t.reg .b64 %%egpu_param%u;\n", p->index);
+			buf_printf(b, "\tld.param.u%u %%egpu_param%u, [%s];\n", p->bytes * 8,
+				p->index, s->v->kernel->params[p->index].name);
+		}
+	}
+}
+
+static void emit_fragments(const struct splicer *s, uint32_t site, struct buf *b)
+{
+	for (uint32_t i = 0; i < s->req->n_fragments; i++) {
+		const struct ebpf_fragment *f = s->req->fragments[i];
+		if (!runs_at(s, f, site))
+			continue;
+		if (f->warp)
+			buf_printf(b, "\t@%%egpu_xe bra $egpu_w%u_%u;\n", site, i);
+		buf_puts(b, f->body);
+		buf_puts(b, "\n");
+		if (f->warp)
+			buf_printf(b, "$egpu_w%u_%u:\n", site, i);
+	}
+}
+
+static const struct ptx_insn *guarded(const struct spot *spot)
+{
+	const struct ptx_insn *insn =
+		spot->stmt == NO_STMT ? NULL : spot->place->func->stmts[spot->stmt].insn;
+
+	return insn && insn->pred ? insn : NULL;
+}
+
+static char *site_text(const struct splicer *s, uint32_t site, const struct merged *m)
+{
+	const struct spot *spot = &s->v->spots[site];
+	const struct ptx_insn *guard = guarded(spot);
+	struct inputs in = { .v = s->v, .fields = m->fields, .warp = m->warp,
+		.site = s->req->first_site + site, .kernel_id = s->req->kernel_id, .spot = spot,
+		.ordinal = site };
+	struct buf b = { 0 };
+	char *text = NULL;
+
+	buf_printf(&b, "{ // egpu site %u\n", in.site);
+	emit_declarations(&in, &b);
+	if (guard)
+		buf_printf(&b, "\t@%s%s bra $egpu_end%u;\n", guard->pred_negated ? "" : "!",
+			guard->pred, site);
+	emit_inputs(&in, &b);
+	emit_params(s, site, &b);
+	emit_fragments(s, site, &b);
+	if (guard)
+		buf_printf(&b, "$egpu_end%u:\n", site);
+	buf_puts(&b, "}\n\t");
+	if (!b.failed)
+		text = arena_strdup(s->v->arena, b.data);
+	buf_free(&b);
+	return text;
+}
+
+static bool splice_site(struct splicer *s, uint32_t site)
+{
+	struct variant *v = s->v;
+	struct merged m = merge(s, site);
+	uint64_t launch = UINT64_C(1) << EBPF_FIELD_LAUNCH;
+
+	if (!m.n || v->sites[site].skipped)
+		return true;
+	char *text = site_text(s, site, &m);
+	if (!text)
+		return no_memory(v);
+	ptx_edit_insert(&v->edits, v->spots[site].at, text);
+	v->spots[site].probed = true;
+	s->out->n_probed++;
+	s->out->local_bytes_added += m.local_bytes;
+	if (m.fields & launch) {
+		s->out->launch_param = true;
+		s->launch_in_calls |= !v->spots[site].place->is_kernel;
+	}
+	return true;
+}
+
+/* -- the launch id -- */
+
+/* ", .param .u64 name" behind the last parameter. */
+static void add_param(struct variant *v, const struct ptx_func *f)
+{
+	const char *separator = f->n_params ? ",\n\t" : "";
+	bool written = f->params_span.end > f->params_span.begin;
+	uint32_t at = written ? f->params_span.end - 1 : f->params_span.end;
+
+	ptx_edit_insert(&v->edits, at,
+		arena_printf(v->arena, "%s%s.param .u64 " LAUNCH_PARAM "%s", written ? "" : "(",
+			separator, written ? "" : ")"));
+}
+
+static void pass_launch(struct variant *v, const struct ptx_func *f, uint32_t stmt)
+{
+	const struct ptx_insn *insn = f->stmts[stmt].insn;
+	const struct ptx_operand *target = call_target(insn);
+	const struct ptx_operand *args = target + 1;
+	const char *arg = "%egpu_call";
+
+	ptx_edit_insert(&v->edits, insert_point(v, f, stmt),
+		"ld.param.u64 %egpu_call, [" LAUNCH_PARAM "];\n\t");
+	if (args < insn->operands + insn->n_operands && args->kind == PTX_OPERAND_GROUP)
+		ptx_edit_insert(&v->edits, args->span.end - 1,
+			arena_printf(v->arena, "%s%s", args->n_sub ? ", " : "", arg));
+	else
+		ptx_edit_insert(&v->edits, target->span.end,
+			arena_printf(v->arena, ", (%s)", arg));
+}
+
+/* Whether the callee is one of the variant's own functions, under its name or an alias. */
+static bool is_own(const struct variant *v, const char *name)
+{
+	for (uint32_t i = 0; i < v->n_places; i++) {
+		if (!strcmp(v->places[i].func->name, name))
+			return true;
+	}
+	const char *stands_for = table_gets(v->functions, name);
+	return stands_for && strcmp(stands_for, name) != 0;
+}
+
+static void thread_launch(struct variant *v, const struct place *place)
+{
+	const struct ptx_func *f = place->func;
+	bool any = false;
+
+	if (!place->is_kernel)
+		add_param(v, f);
+	for (uint32_t i = 0; i < f->n_stmts; i++) {
+		const struct ptx_insn *insn = f->stmts[i].insn;
+		if (!insn || !is_call(insn) || !is_own(v, call_target(insn)->name))
+			continue;
+		pass_launch(v, f, i);
+		any = true;
+	}
+	if (any)
+		ptx_edit_insert(&v->edits, f->body.begin + 1, "\n\t.reg .b64 %egpu_call;\n");
+}
+
+/* Called functions take the launch id as one more, last parameter; so must their declarations. */
+static void thread_launch_everywhere(struct variant *v)
+{
+	for (uint32_t i = 0; i < v->n_places; i++)
+		thread_launch(v, &v->places[i]);
+	for (uint32_t i = 0; i < v->m->n_items; i++) {
+		const struct ptx_func *f = v->m->items[i].func;
+		if (v->m->items[i].kind == PTX_ITEM_FUNC && f->is_decl &&
+			table_gets(v->functions, f->name) && is_own(v, f->name))
+			add_param(v, f);
+	}
+}
+
+static bool add_launch_param(struct splicer *s)
+{
+	struct variant *v = s->v;
+	uint32_t limit = v->target.version >= 801 && v->target.sm >= 70 ? 32764 : 4352;
+	uint64_t offset = 0;
+
+	for (uint32_t i = 0; i < v->kernel->n_params; i++) {
+		const struct ptx_var *p = &v->kernel->params[i];
+		offset = (offset + p->align_bytes - 1) / p->align_bytes * p->align_bytes;
+		offset += p->size_bytes;
+	}
+	offset = (offset + 7) / 8 * 8;
+	s->out->launch_param_offset = (uint32_t)offset;
+	if (!s->out->launch_param)
+		return true;
+	if (offset + 8 > limit)
+		return refuse(v, v->kernel->params[0].line,
+			"its parameters leave no room for the launch id (%llu of %u bytes)",
+			(unsigned long long)offset, limit);
+	add_param(v, v->kernel);
+	if (s->launch_in_calls)
+		thread_launch_everywhere(v);
+	return true;
+}
+
+/* -- all sites -- */
+
+static bool check_products(struct splicer *s)
+{
+	struct variant *v = s->v;
+	uint32_t site = 0;
+
+	for (uint32_t i = 0; i < v->n_places; i++) {
+		const struct place *place = &v->places[i];
+		bool *probed = arena_array(v->arena, place->func->n_stmts, sizeof(bool));
+		if (!probed)
+			return no_memory(v);
+		for (; site < v->n_sites && v->spots[site].place == place; site++) {
+			if (v->spots[site].probed && v->spots[site].stmt != NO_STMT)
+				probed[v->spots[site].stmt] = true;
+		}
+		if (!splits_product(v, place, probed, &s->out->last_bit_may_differ))
+			return false;
+	}
+	return true;
+}
+
+bool splice(struct variant *v, const struct instrument_request *req, struct instrument_result *out)
+{
+	struct splicer s = { .v = v, .req = req, .out = out };
+
+	if (!check_fragments(&s))
+		return false;
+	for (uint32_t i = 0; i < v->n_sites; i++) {
+		if (!splice_site(&s, i))
+			return false;
+	}
+	return add_launch_param(&s) && check_products(&s);
+}

@@ -1,0 +1,143 @@
+/* variant.h - what the instrumenter's passes share. Private to src/instrument.
+ *
+ * collect.c  functions of the variant and the module's symbols they use
+ * private.c  which symbols may be copied instead of bound
+ * bind.c     uses of .global and .const symbols become addresses from __egpu_table
+ * site.c     the places where probes can run, and why some are left alone
+ * inputs.c   context fields as PTX
+ * splice.c   fragments at their sites
+ * float.c    products that a probe parts from their sum
+ * target.c   what .version and .target allow
+ * instrument.c  the passes in order, and the variant's text
+ *
+ * Passes record edits against the module's text; nothing is rewritten in place. A pass returns
+ * false after it has left a diagnostic in d and -errno in err.
+ */
+#ifndef EGPU_INSTRUMENT_VARIANT_H
+#define EGPU_INSTRUMENT_VARIANT_H
+
+#include "base/table.h"
+#include "instrument/instrument.h"
+#include "ptx/edit.h"
+
+#define TABLE_NAME "__egpu_table"
+#define LAUNCH_PARAM "__egpu_launch"
+
+enum fate {
+	FATE_KEEP, /* .shared, .local: declared again */
+	FATE_BIND, /* .global, .const: the original's, through the table */
+	FATE_COPY, /* private data that nothing writes */
+};
+
+struct symbol {
+	const struct ptx_var *var;
+	enum fate fate;
+	uint32_t entry; /* BIND: index among the bound */
+};
+
+/* A function with a body that the variant contains. */
+struct place {
+	const struct ptx_item *item;
+	const struct ptx_func *func;
+	bool is_kernel;
+	uint32_t n_bound; /* registers %egpu_s<n> for symbol addresses */
+};
+
+enum { NO_STMT = UINT32_MAX };
+
+/* A site with what the splice needs beside the public part. */
+struct spot {
+	const struct place *place;
+	uint32_t stmt; /* index in the function; NO_STMT: its start or its end */
+	uint32_t at;   /* offset where probes go */
+	struct ptx_access access;
+	bool probed;
+};
+
+struct target {
+	uint32_t version; /* 100 * major + minor */
+	uint32_t sm;
+	bool activemask, match, clusters, shared_cluster;
+};
+
+struct variant {
+	struct arena *arena;
+	const struct ptx_module *m;
+	struct diag *d;
+	int err;
+	const char *const *unbound;
+	uint32_t n_unbound;
+	struct target target;
+
+	const struct ptx_func *kernel;
+	struct place *places; /* in text order */
+	uint32_t n_places;
+	struct table *functions; /* name -> what it stands for: an alias's target, else itself */
+	struct table *symbols;	 /* name -> struct symbol */
+	struct symbol **symbol_list;
+	size_t n_symbols, symbols_cap;
+	uint32_t n_bound;	/* symbols of FATE_BIND */
+	bool const_bound;	/* so .const addresses are global ones everywhere in the variant */
+	struct table *bound_regs; /* &operand -> number of its register + 1 */
+
+	struct instrument_site *sites;
+	struct spot *spots; /* parallel to sites */
+	uint32_t n_sites;
+
+	struct ptx_edits edits;
+};
+
+/* target.c */
+bool target_init(struct variant *v);
+void emit_active_mask(const struct target *t, struct buf *b, const char *reg);
+/* Counts the different values of 64-bit register `key` over the lanes of %egpu_xm into `out`. `label` is
+ * unique in the function. Uses %egpu_xt1-4, %egpu_xp1. */
+void emit_count_distinct(const struct target *t, struct buf *b, const char *key, const char *out,
+	const char *label);
+
+/* collect.c */
+bool collect(struct variant *v);
+bool refuse(struct variant *v, uint32_t line, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+bool no_memory(struct variant *v);
+struct symbol *variant_symbol(const struct variant *v, const struct ptx_operand *op);
+/* The called function's operand, NULL when the call has none. */
+const struct ptx_operand *call_target(const struct ptx_insn *insn);
+bool is_call(const struct ptx_insn *insn);
+/* Whether operands name labels: bra, brx. */
+bool is_branch(const struct ptx_insn *insn);
+
+/* private.c */
+bool private_copyable(struct variant *v, const struct ptx_var *var);
+
+/* bind.c */
+bool bind(struct variant *v);
+/* The register number that holds the symbol's address for this operand, or -1. */
+int64_t bound_reg(const struct variant *v, const struct ptx_operand *op);
+/* Where text that belongs before a statement goes: before the pragmas that speak of it. */
+uint32_t insert_point(const struct variant *v, const struct ptx_func *f, uint32_t stmt);
+
+/* site.c */
+bool find_sites(struct variant *v);
+
+/* inputs.c */
+struct inputs {
+	const struct variant *v;
+	uint64_t fields;
+	bool warp;	 /* an elected lane runs some fragment */
+	uint32_t site, kernel_id;
+	const struct spot *spot;
+	uint32_t ordinal; /* for label names */
+};
+/* Declarations and computations, for lanes that pass the site; leaves %egpu_xe true in the lanes
+ * that are not elected when warp. */
+void emit_declarations(const struct inputs *in, struct buf *b);
+void emit_inputs(const struct inputs *in, struct buf *b);
+
+/* splice.c */
+bool splice(struct variant *v, const struct instrument_request *req, struct instrument_result *out);
+
+/* float.c */
+bool splits_product(struct variant *v, const struct place *place, const bool *probed, bool *out);
+
+#endif
