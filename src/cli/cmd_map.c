@@ -1,0 +1,199 @@
+/* cmd_map.c - `egpu map`: the maps of a session that runs, or whose target has ended while its loader lives. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/dump.h"
+#include "cli/grid.h"
+#include "cli/near.h"
+#include "cli/typed.h"
+
+enum { MAX_SESSIONS = 256 };
+
+struct opts {
+	const char *session; /* pid of the loader, or the directory */
+	bool json, per_cpu, zeros;
+};
+
+static const struct opt options[] = {
+	{ 0, "session", OPT_STRING, offsetof(struct opts, session), "PID",
+		"loader whose session is meant (default: the newest)" },
+	{ 0, "json", OPT_FLAG, offsetof(struct opts, json), NULL, "print JSON" },
+	{ 'v', NULL, OPT_FLAG, offsetof(struct opts, per_cpu), NULL, "per-CPU maps: every slot, not only the sum" },
+	{ 'z', "zeros", OPT_FLAG, offsetof(struct opts, zeros), NULL, "arrays: also elements that are all zero" },
+	{ 0 },
+};
+
+static bool is_session_of(const char *dir, const char *want)
+{
+	/* .../egpu-UID-PID-STARTTIME */
+	char pid[32];
+	const char *base = strrchr(dir, '/');
+	snprintf(pid, sizeof(pid), "-%s-", want);
+	return !strcmp(dir, want) || (base && strstr(base, pid) > strchr(base, '-'));
+}
+
+static struct session *open_session(const char *want)
+{
+	char (*dirs)[256] = calloc(MAX_SESSIONS, sizeof(*dirs));
+	struct session *s = NULL;
+	struct diag d = { 0 };
+	int n = dirs ? session_list(dirs, MAX_SESSIONS) : 0, at = 0;
+	while (want && at < n && at < MAX_SESSIONS && !is_session_of(dirs[at], want))
+		at++;
+	if (n <= 0)
+		say("no session is open: maps live while `egpu run` does, so use `egpu map` beside it");
+	else if (at >= n)
+		say("no session of loader %s; there are %d others", want, n);
+	else if (session_open(dirs[at], &s, &d))
+		say_diag(dirs[at], &d);
+	free(dirs);
+	return s;
+}
+
+static int list(struct session *s, struct dump *d)
+{
+	static const char *const heads[] = { ">ID", "<NAME", "<TYPE", ">KEY", ">VALUE", ">ENTRIES", NULL };
+	struct grid *g = grid_new(heads);
+	struct buf out = { 0 };
+	for (uint32_t id = 0; id < EBPF_MAX_MAPS; id++) {
+		const struct session_map *r = &session_data(s)->maps[id];
+		const char *name = dump_map_name(d, id);
+		if (!name)
+			continue;
+		grid_cell(g, "%u", id);
+		grid_cell(g, "%s", name);
+		grid_cell(g, "%s", dump_type_name(r->type));
+		grid_cell(g, "%u", r->key_size);
+		grid_cell(g, "%u", r->value_size);
+		grid_cell(g, "%u", r->max_entries);
+	}
+	grid_print(g, "", &out);
+	fputs(out.data ? out.data : "", stdout);
+	buf_free(&out);
+	grid_free(g);
+	return 0;
+}
+
+static int find_map(struct dump *d, const char *want)
+{
+	const char *names[EBPF_MAX_MAPS], *best[3];
+	size_t n = 0;
+	for (uint32_t id = 0; id < EBPF_MAX_MAPS; id++) {
+		const char *name = dump_map_name(d, id);
+		if (name && !strcmp(name, want))
+			return (int)id;
+		if (name)
+			names[n++] = name;
+	}
+	size_t near = near_any(want, names, n, best, 3);
+	say("no map '%s' in this session%s%s%s%s", want, near ? "; nearest: " : " (it has none)", near ? best[0] : "",
+		near > 1 ? ", " : "", near > 1 ? best[1] : "");
+	return -1;
+}
+
+static int dump_map(struct dump *d, uint32_t id, const struct opts *o)
+{
+	struct dump_options how = { o->per_cpu, o->zeros };
+	struct buf out = { 0 };
+	struct diag diag = { 0 };
+	struct json j;
+	json_init(&j, &out, JSON_PRETTY);
+	int err = o->json ? dump_one_json(d, id, &how, &j, &diag) : dump_one_text(d, id, &how, &out, &diag);
+	fputs(out.data ? out.data : "", stdout);
+	if (o->json)
+		puts("");
+	buf_free(&out);
+	return err ? say_diag(dump_map_name(d, id), &diag) : 0;
+}
+
+/* A number (decimal or 0x) as little-endian bytes, or hex:BYTES of exactly the key's size. */
+static int parse_key(const char *text, uint32_t key_size, uint8_t *key)
+{
+	char *end;
+	if (!strncmp(text, "hex:", 4)) {
+		const char *p = text + 4;
+		if (strlen(p) != 2 * (size_t)key_size || strspn(p, "0123456789abcdefABCDEF") != strlen(p))
+			return -EINVAL;
+		for (uint32_t i = 0; i < key_size; i++) {
+			char byte[3] = { p[2 * i], p[2 * i + 1], 0 };
+			key[i] = (uint8_t)strtoul(byte, NULL, 16);
+		}
+		return 0;
+	}
+	errno = 0;
+	uint64_t v = *text == '-' ? (uint64_t)strtoll(text, &end, 0) : strtoull(text, &end, 0);
+	if (errno || !*text || *end || key_size > 8)
+		return -EINVAL;
+	for (uint32_t i = 0; i < key_size; i++)
+		key[i] = (uint8_t)(v >> (8 * i));
+	bool fits = key_size == 8 || !(v >> (8 * key_size)) ||
+		    (*text == '-' && (int64_t)v >= -(1ll << (8 * key_size - 1)));
+	return fits ? 0 : -ERANGE;
+}
+
+static int get(struct session *s, struct dump *d, uint32_t id, const char *text)
+{
+	uint32_t key_size = session_data(s)->maps[id].key_size;
+	struct buf out = { 0 };
+	struct diag diag = { 0 };
+	uint8_t *key = calloc(1, key_size + 8);
+	int status = 0;
+	if (!key)
+		return say_fail("out of memory");
+	if (parse_key(text, key_size, key))
+		status = say_fail("key '%s' does not fit: give a number of %u bytes, or hex: and %u hex digits in memory "
+				  "order",
+			text, key_size, 2 * key_size);
+	else if (dump_value_text(d, id, key, &out, &diag))
+		status = say_diag(dump_map_name(d, id), &diag);
+	fputs(out.data ? out.data : "", stdout);
+	buf_free(&out);
+	free(key);
+	return status;
+}
+
+static int act(const struct opts *o, const struct opt_rest *rest, struct session *s, struct dump *d)
+{
+	const char *what = rest->args[0];
+	bool is_list = !strcmp(what, "list"), is_dump = !strcmp(what, "dump"), is_get = !strcmp(what, "get");
+	if (is_list && rest->n_args == 1)
+		return list(s, d);
+	if (!(is_dump && rest->n_args == 2) && !(is_get && rest->n_args == 3))
+		return say_fail("usage: egpu %s", cmd_map.synopsis);
+	int id = find_map(d, rest->args[1]);
+	if (id < 0)
+		return EGPU_FAILED;
+	return is_dump ? dump_map(d, (uint32_t)id, o) : get(s, d, (uint32_t)id, rest->args[2]);
+}
+
+static int run(const void *opts, const struct opt_rest *rest)
+{
+	const struct opts *o = opts;
+	struct session *s = open_session(o->session);
+	if (!s)
+		return EGPU_FAILED;
+	struct dump *d = dump_new(s);
+	int status = d ? act(o, rest, s, d) : say_fail("out of memory");
+	dump_free(d);
+	session_close(s);
+	return status;
+}
+
+const struct command cmd_map = {
+	.name = "map",
+	.synopsis = "map [--session PID] list | dump NAME | get NAME KEY",
+	.summary = "reads the maps of a run, also while its kernels run",
+	.help = "While `egpu run counts.bpf.o -- ./program` runs in another terminal:\n"
+		"  egpu map list\n"
+		"  egpu map dump counts\n"
+		"  egpu map get counts 3            key as a number\n"
+		"  egpu map get pairs hex:0100000002000000   key as bytes in memory order\n"
+		"Ring buffers have no keys; the run that owns them consumes their records.\n",
+	.opts = options,
+	.opts_bytes = sizeof(struct opts),
+	.run = run,
+	.min_args = 1,
+	.max_args = 3,
+};

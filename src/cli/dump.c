@@ -1,0 +1,457 @@
+/* dump.c - see dump.h. One walk over a map's elements serves text and JSON. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/dump.h"
+#include "cli/typed.h"
+
+enum {
+	RECORDS_KEPT = 64, /* of one ring, for the dump */
+	RECORD_BYTES_KEPT = 256,
+	MAX_BTF = 64 << 20,
+	SMALL_ARRAY = 4096,
+};
+
+struct record {
+	uint32_t bytes, kept;
+	uint8_t data[RECORD_BYTES_KEPT];
+};
+
+struct dump_map {
+	struct map *map;
+	struct btf *btf;
+	bool opened, btf_read;
+	char name[64];
+	uint64_t records, record_bytes;
+	struct record *kept;
+	uint32_t n_kept;
+};
+
+struct dump {
+	struct session *session;
+	struct dump_map maps[EBPF_MAX_MAPS];
+};
+
+struct dump *dump_new(struct session *s)
+{
+	struct dump *d = calloc(1, sizeof(*d));
+	if (d)
+		d->session = s;
+	return d;
+}
+
+void dump_free(struct dump *d)
+{
+	for (uint32_t i = 0; d && i < EBPF_MAX_MAPS; i++) {
+		map_close(d->maps[i].map);
+		btf__free(d->maps[i].btf);
+		free(d->maps[i].kept);
+	}
+	free(d);
+}
+
+static const struct session_map *row(struct dump *d, uint32_t id)
+{
+	return id < EBPF_MAX_MAPS ? &session_data(d->session)->maps[id] : NULL;
+}
+
+static struct map *opened(struct dump *d, uint32_t id, struct diag *diag)
+{
+	struct dump_map *m = &d->maps[id];
+	if (!m->opened)
+		map_open(d->session, id, &m->map, diag);
+	m->opened = m->map != NULL;
+	return m->map;
+}
+
+static struct btf *read_btf(struct dump *d, uint32_t btf_id)
+{
+	char path[512], *data;
+	size_t size;
+	snprintf(path, sizeof(path), "%s/btf-%u", session_path(d->session), btf_id);
+	if (!btf_id || read_file(path, MAX_BTF, &data, &size, NULL))
+		return NULL;
+	struct btf *btf = btf__new(data, (uint32_t)size);
+	free(data);
+	return btf;
+}
+
+const struct btf *dump_btf(struct dump *d, uint32_t id, uint32_t *key_type, uint32_t *value_type)
+{
+	const struct session_map *r = row(d, id);
+	struct dump_map *m = &d->maps[id];
+	if (!m->btf_read)
+		m->btf = read_btf(d, r->btf_id);
+	m->btf_read = true;
+	*key_type = r->btf_key_type_id;
+	*value_type = r->btf_value_type_id;
+	return m->btf;
+}
+
+/* libbpf's own maps for globals are called "<object>.bss"; the section says it better. */
+const char *dump_map_name(struct dump *d, uint32_t id)
+{
+	const struct session_map *r = row(d, id);
+	if (!r || !r->used || r->internal)
+		return NULL;
+	uint32_t key_type, value_type;
+	const struct btf *btf = dump_btf(d, id, &key_type, &value_type);
+	const char *section = typed_section_name(btf, value_type);
+	struct dump_map *m = &d->maps[id];
+	snprintf(m->name, sizeof(m->name), "%.*s", (int)sizeof(r->name), r->name);
+	if (section && *section)
+		snprintf(m->name, sizeof(m->name), "%s", section);
+	return strstr(m->name, ".rodata") || strstr(m->name, ".kconfig") ? NULL : m->name;
+}
+
+const char *dump_type_name(uint32_t type)
+{
+	switch (type) {
+	case BPF_MAP_TYPE_HASH:
+		return "hash";
+	case BPF_MAP_TYPE_ARRAY:
+		return "array";
+	case BPF_MAP_TYPE_PERCPU_ARRAY:
+		return "per-CPU array";
+	case BPF_MAP_TYPE_RINGBUF:
+		return "ring buffer";
+	default:
+		return "map of unknown type";
+	}
+}
+
+static bool is_per_cpu(uint32_t type)
+{
+	return type == BPF_MAP_TYPE_PERCPU_ARRAY || type == BPF_MAP_TYPE_PERCPU_HASH;
+}
+
+static bool all_zero(const uint8_t *p, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (p[i])
+			return false;
+	return true;
+}
+
+/* -- the walk ---------------------------------------------------------------- */
+
+struct element {
+	const struct session_map *row;
+	const struct btf *btf;
+	uint32_t key_type, value_type;
+	const uint8_t *key, *value; /* value: value_size bytes, summed */
+	const uint8_t *slots;	    /* per-CPU with slots asked for: n_slots values at map_stride apart; else NULL */
+	uint32_t n_slots;
+};
+
+/* Calls fn for every element; returns how many were left out for being all zero, or -errno. */
+static int64_t walk(struct dump *d, uint32_t id, const struct dump_options *o,
+	void (*fn)(const struct element *e, void *arg), void *arg, struct diag *diag)
+{
+	struct map *map = opened(d, id, diag);
+	if (!map)
+		return diag && diag->err ? -diag->err : -EINVAL;
+	struct element e = { .row = map_info(map) };
+	e.btf = dump_btf(d, id, &e.key_type, &e.value_type);
+	size_t key_size = e.row->key_size, value_bytes = map_value_bytes(map);
+	uint8_t *key = calloc(2, key_size + 8), *next = key ? key + key_size + 8 : NULL;
+	uint8_t *value = calloc(1, value_bytes + 8), *slots = calloc(1, value_bytes + 8);
+	int64_t left_out = 0;
+	if (!key || !value || !slots) {
+		left_out = diag_set(diag, ENOMEM, "out of memory");
+		goto out;
+	}
+	bool per_cpu = is_per_cpu(e.row->type), is_hash = e.row->type == BPF_MAP_TYPE_HASH;
+	/* A hash map that shrinks and grows while it is read may show a key again: never more than there can be. */
+	for (uint64_t i = 0; i < e.row->max_entries && !map_next_key(map, i ? key : NULL, next); i++) {
+		memcpy(key, next, key_size);
+		if (per_cpu ? map_lookup_sum(map, key, value) : map_lookup(map, key, value))
+			continue; /* deleted meanwhile */
+		if (!o->zeros && !is_hash && all_zero(value, e.row->value_size)) {
+			left_out++;
+			continue;
+		}
+		e.key = key;
+		e.value = value;
+		e.slots = per_cpu && o->per_cpu && !map_lookup(map, key, slots) ? slots : NULL;
+		e.n_slots = map_possible_cpus();
+		fn(&e, arg);
+	}
+out:
+	free(key);
+	free(value);
+	free(slots);
+	return left_out;
+}
+
+/* -- text -------------------------------------------------------------------- */
+
+static void text_key(const struct element *e, struct buf *out)
+{
+	struct json j;
+	json_init(&j, out, JSON_TEXT);
+	typed_value(&j, e->btf, e->key_type, e->key, e->row->key_size);
+}
+
+static void text_value(const struct element *e, const uint8_t *value, struct buf *out)
+{
+	struct json j;
+	json_init(&j, out, JSON_TEXT);
+	typed_value(&j, e->btf, e->value_type, value, e->row->value_size);
+}
+
+static void text_section(const struct element *e, struct buf *out)
+{
+	struct typed_var v;
+	for (uint32_t i = 0; typed_section_var(e->btf, e->value_type, i, &v); i++) {
+		struct json j;
+		json_init(&j, out, JSON_TEXT);
+		buf_printf(out, "  %s = ", v.name);
+		if (v.offset <= e->row->value_size && v.size <= e->row->value_size - v.offset)
+			typed_value(&j, e->btf, v.type, e->value + v.offset, v.size);
+		buf_puts(out, "\n");
+	}
+}
+
+static void text_element(const struct element *e, void *arg)
+{
+	struct buf *out = arg;
+	if (typed_section_name(e->btf, e->value_type)) {
+		text_section(e, out);
+		return;
+	}
+	buf_puts(out, "  ");
+	text_key(e, out);
+	buf_puts(out, " = ");
+	text_value(e, e->value, out);
+	buf_puts(out, "\n");
+	for (uint32_t i = 0; e->slots && i < e->n_slots; i++) {
+		const uint8_t *slot = e->slots + i * map_stride(e->row->value_size);
+		if (all_zero(slot, e->row->value_size))
+			continue;
+		buf_printf(out, "    cpu %u: ", i);
+		text_value(e, slot, out);
+		buf_puts(out, "\n");
+	}
+}
+
+static void text_ring(struct dump *d, uint32_t id, struct buf *out)
+{
+	const struct dump_map *m = &d->maps[id];
+	buf_printf(out, "  %lu records, %lu bytes\n", (unsigned long)m->records, (unsigned long)m->record_bytes);
+	for (uint32_t i = 0; i < m->n_kept; i++) {
+		buf_puts(out, "  ");
+		for (uint32_t k = 0; k < m->kept[i].kept; k++)
+			buf_printf(out, "%02x%s", m->kept[i].data[k], k % 8 == 7 ? " " : "");
+		buf_puts(out, m->kept[i].kept < m->kept[i].bytes ? "..\n" : "\n");
+	}
+	if (m->records > m->n_kept)
+		buf_printf(out, "  (%lu more not shown)\n", (unsigned long)(m->records - m->n_kept));
+}
+
+int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, struct buf *out, struct diag *diag)
+{
+	const char *name = dump_map_name(d, id);
+	struct map *map = name ? opened(d, id, diag) : NULL;
+	if (!map)
+		return diag_set(diag, ENOENT, "no such map");
+	const struct session_map *r = map_info(map);
+	uint32_t key_type, value_type;
+	const struct btf *btf = dump_btf(d, id, &key_type, &value_type);
+	if (typed_section_name(btf, value_type))
+		buf_printf(out, "globals in %s\n", name);
+	else
+		buf_printf(out, "map %s: %s, %s%u %s\n", name, dump_type_name(r->type),
+			r->type == BPF_MAP_TYPE_HASH ? "at most " : "", r->max_entries,
+			r->type == BPF_MAP_TYPE_RINGBUF ? "bytes" : "entries");
+	int64_t left_out = 0;
+	struct dump_options all = { o->per_cpu, o->zeros || typed_section_name(btf, value_type) };
+	if (r->type == BPF_MAP_TYPE_RINGBUF)
+		text_ring(d, id, out);
+	else
+		left_out = walk(d, id, &all, text_element, out, diag);
+	if (left_out > 0)
+		buf_printf(out, "  (%ld entries that are all zero left out)\n", (long)left_out);
+	uint64_t lost = map_lost(map);
+	if (lost)
+		buf_printf(out, "  %lu %s: make max_entries larger\n", (unsigned long)lost,
+			r->type == BPF_MAP_TYPE_RINGBUF ? "records lost because the ring was full" :
+							  "insertions refused because the map was full");
+	return left_out < 0 ? (int)left_out : 0;
+}
+
+void dump_text(struct dump *d, const struct dump_options *o, struct buf *out)
+{
+	for (uint32_t id = 0; id < EBPF_MAX_MAPS; id++) {
+		struct diag diag = { 0 };
+		const char *name = dump_map_name(d, id);
+		if (name && dump_one_text(d, id, o, out, &diag))
+			buf_printf(out, "map %s: cannot be read: %s\n", name, diag.text);
+	}
+}
+
+int dump_value_text(struct dump *d, uint32_t id, const void *key, struct buf *out, struct diag *diag)
+{
+	struct map *map = opened(d, id, diag);
+	if (!map)
+		return diag_set(diag, ENOENT, "no such map");
+	struct element e = { .row = map_info(map), .key = key };
+	e.btf = dump_btf(d, id, &e.key_type, &e.value_type);
+	uint8_t *value = calloc(1, map_value_bytes(map) + 8);
+	if (!value)
+		return diag_set(diag, ENOMEM, "out of memory");
+	int err = is_per_cpu(e.row->type) ? map_lookup_sum(map, key, value) : map_lookup(map, key, value);
+	e.value = value;
+	if (err)
+		diag_set(diag, -err, "%s", err == -ENOENT ? "the map has no such key" : strerror(-err));
+	else if (typed_section_name(e.btf, e.value_type))
+		text_section(&e, out);
+	else
+		text_value(&e, value, out);
+	if (!err)
+		buf_puts(out, "\n");
+	free(value);
+	return err;
+}
+
+/* -- JSON -------------------------------------------------------------------- */
+
+static void json_section(const struct element *e, struct json *j)
+{
+	struct typed_var v;
+	for (uint32_t i = 0; typed_section_var(e->btf, e->value_type, i, &v); i++) {
+		json_key(j, v.name);
+		if (v.offset <= e->row->value_size && v.size <= e->row->value_size - v.offset)
+			typed_value(j, e->btf, v.type, e->value + v.offset, v.size);
+		else
+			json_null(j);
+	}
+}
+
+static void json_element(const struct element *e, void *arg)
+{
+	struct json *j = arg;
+	if (typed_section_name(e->btf, e->value_type)) {
+		json_section(e, j);
+		return;
+	}
+	json_object(j);
+	json_key(j, "key");
+	typed_value(j, e->btf, e->key_type, e->key, e->row->key_size);
+	json_key(j, "value");
+	typed_value(j, e->btf, e->value_type, e->value, e->row->value_size);
+	if (e->slots) {
+		json_key(j, "cpus");
+		json_array(j);
+		for (uint32_t i = 0; i < e->n_slots; i++)
+			typed_value(j, e->btf, e->value_type, e->slots + i * map_stride(e->row->value_size),
+				e->row->value_size);
+		json_array_end(j);
+	}
+	json_object_end(j);
+}
+
+static void json_ring(struct dump *d, uint32_t id, struct json *j)
+{
+	const struct dump_map *m = &d->maps[id];
+	json_put_u64(j, "records", m->records);
+	json_put_u64(j, "record_bytes", m->record_bytes);
+	json_key(j, "first_records");
+	json_array(j);
+	for (uint32_t i = 0; i < m->n_kept; i++) {
+		struct buf hex = { 0 };
+		for (uint32_t k = 0; k < m->kept[i].kept; k++)
+			buf_printf(&hex, "%02x", m->kept[i].data[k]);
+		json_string(j, hex.data ? hex.data : "");
+		buf_free(&hex);
+	}
+	json_array_end(j);
+}
+
+int dump_one_json(struct dump *d, uint32_t id, const struct dump_options *o, struct json *j, struct diag *diag)
+{
+	struct map *map = dump_map_name(d, id) ? opened(d, id, diag) : NULL;
+	if (!map)
+		return diag_set(diag, ENOENT, "no such map");
+	const struct session_map *r = map_info(map);
+	uint32_t key_type, value_type;
+	const struct btf *btf = dump_btf(d, id, &key_type, &value_type);
+	bool section = typed_section_name(btf, value_type);
+	/* Small arrays are given in full, so that a script finds each index. */
+	struct dump_options all = { o->per_cpu, o->zeros || section || r->max_entries <= SMALL_ARRAY };
+	int64_t left_out = 0;
+	json_object(j);
+	json_put_string(j, "type", section ? "globals" : dump_type_name(r->type));
+	json_put_u64(j, "max_entries", r->max_entries);
+	json_put_u64(j, "lost", map_lost(map));
+	if (r->type == BPF_MAP_TYPE_RINGBUF) {
+		json_ring(d, id, j);
+	} else {
+		json_key(j, section ? "variables" : "entries");
+		section ? json_object(j) : json_array(j);
+		left_out = walk(d, id, &all, json_element, j, diag);
+		section ? json_object_end(j) : json_array_end(j);
+		json_put_u64(j, "zero_entries_left_out", left_out > 0 ? (uint64_t)left_out : 0);
+	}
+	json_object_end(j);
+	return left_out < 0 ? (int)left_out : 0;
+}
+
+void dump_json(struct dump *d, const struct dump_options *o, struct json *j)
+{
+	json_object(j);
+	for (uint32_t id = 0; id < EBPF_MAX_MAPS; id++) {
+		const char *name = dump_map_name(d, id);
+		if (!name || !opened(d, id, NULL))
+			continue;
+		json_key(j, name);
+		dump_one_json(d, id, o, j, NULL);
+	}
+	json_object_end(j);
+}
+
+/* -- losses and rings -------------------------------------------------------- */
+
+static int keep_record(void *arg, const void *data, uint32_t bytes)
+{
+	struct dump_map *m = arg;
+	m->records++;
+	m->record_bytes += bytes;
+	if (!m->kept)
+		m->kept = calloc(RECORDS_KEPT, sizeof(*m->kept));
+	if (!m->kept || m->n_kept == RECORDS_KEPT)
+		return 0;
+	struct record *r = &m->kept[m->n_kept++];
+	r->bytes = bytes;
+	r->kept = bytes < RECORD_BYTES_KEPT ? bytes : RECORD_BYTES_KEPT;
+	memcpy(r->data, data, r->kept);
+	return 0;
+}
+
+void dump_drain_rings(struct dump *d)
+{
+	for (uint32_t id = 0; id < EBPF_MAX_MAPS; id++)
+		if (row(d, id)->type == BPF_MAP_TYPE_RINGBUF && dump_map_name(d, id) && opened(d, id, NULL))
+			map_ring_consume(d->maps[id].map, keep_record, &d->maps[id]);
+}
+
+static uint64_t lost(struct dump *d, bool rings)
+{
+	uint64_t n = 0;
+	for (uint32_t id = 0; id < EBPF_MAX_MAPS; id++)
+		if (dump_map_name(d, id) && (row(d, id)->type == BPF_MAP_TYPE_RINGBUF) == rings && opened(d, id, NULL))
+			n += map_lost(d->maps[id].map);
+	return n;
+}
+
+uint64_t dump_records_lost(struct dump *d)
+{
+	return lost(d, true);
+}
+
+uint64_t dump_insertions_refused(struct dump *d)
+{
+	return lost(d, false);
+}

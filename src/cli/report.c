@@ -1,0 +1,258 @@
+/* report.c - see report.h. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/names.h"
+#include "cli/near.h"
+#include "cli/report.h"
+#include "tools/tool.h"
+
+enum { LISTED_KERNELS = 20, NEAREST = 5 };
+
+static const char *plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
+static void list_unprobed(const struct snapshot *snap, struct buf *text)
+{
+	uint32_t listed = 0, more = 0, unselected = 0;
+	for (uint32_t i = 0; i < snap->n_kernels; i++) {
+		const struct snap_kernel *k = &snap->kernels[i];
+		if (k->state == SESSION_KERNEL_SEEN)
+			unselected++;
+		if (k->state != SESSION_KERNEL_REFUSED && k->state != SESSION_KERNEL_PENDING)
+			continue;
+		if (listed == LISTED_KERNELS) {
+			more++;
+			continue;
+		}
+		listed++;
+		buf_printf(text, "  %s: %s: %s\n", snap_state_name(k->state), k->demangled,
+			*k->reason ? k->reason : "no reason given");
+	}
+	if (more)
+		buf_printf(text, "  and %u more (all in --json)\n", more);
+	if (unselected)
+		buf_printf(text, "  %u other kernel%s not selected by any pattern\n", unselected, plural(unselected));
+}
+
+static void list_differing(const struct snapshot *snap, struct buf *text)
+{
+	for (uint32_t i = 0; i < snap->n_kernels; i++)
+		if (snap->kernels[i].last_bit_may_differ && snap->kernels[i].state == SESSION_KERNEL_INSTRUMENTED)
+			buf_printf(text, "  last bit of floating-point results may differ: %s\n",
+				snap->kernels[i].demangled);
+}
+
+static bool is_off(const struct session *s)
+{
+	return __atomic_load_n(&session_data((struct session *)s)->off, __ATOMIC_RELAXED);
+}
+
+static bool agent_came(const struct session *s)
+{
+	const struct session_file *f = session_data((struct session *)s);
+	for (int i = 0; i < SESSION_MAX_AGENTS; i++)
+		if (f->agents[i].pid)
+			return true;
+	return false;
+}
+
+void report_coverage_text(const struct run_report *r, struct buf *text)
+{
+	const struct snapshot *snap = r->snap;
+	buf_printf(text,
+		"coverage: %u of %u kernel%s probed, %" PRIu64 " of %" PRIu64 " launch%s instrumented, %" PRIu64
+		" record%s lost, %" PRIu64 " hash insertion%s refused\n",
+		snap->n_probed, snap->n_kernels, plural(snap->n_kernels), snap->launches_instrumented, snap->launches,
+		snap->launches == 1 ? "" : "es", dump_records_lost(r->dump), plural(dump_records_lost(r->dump)),
+		dump_insertions_refused(r->dump), plural(dump_insertions_refused(r->dump)));
+	list_unprobed(snap, text);
+	list_differing(snap, text);
+	if (snap->kernels_lost || snap->sites_lost)
+		buf_printf(text, "  not recorded: %u kernels and %u sites did not fit the session's tables\n",
+			snap->kernels_lost, snap->sites_lost);
+	if (is_off(r->session))
+		buf_puts(text, "  probes were switched off during the run\n");
+	if (snap->launches)
+		return;
+	if (snap->n_kernels)
+		buf_puts(text, "  the command launched no kernel\n");
+	else if (agent_came(r->session))
+		buf_puts(text, "  the command launched no kernel: it loaded no GPU code through the CUDA driver\n");
+	else
+		buf_puts(text, "  the command launched no kernel: it did not use the CUDA driver (or it is statically linked "
+			       "or setuid, which keeps LD_PRELOAD out)\n");
+}
+
+/* -- patterns that matched nothing ------------------------------------------- */
+
+static bool pattern_matches(const struct snapshot *snap, const char *pattern)
+{
+	if (!*pattern || !strcmp(pattern, "*"))
+		return snap->n_kernels > 0;
+	for (uint32_t i = 0; i < snap->n_kernels; i++)
+		if (session_match(pattern, snap->kernels[i].name, snap->kernels[i].demangled) > 0)
+			return true;
+	return false;
+}
+
+static void nearest(const struct snapshot *snap, const char *pattern, struct buf *text)
+{
+	const char **names = calloc(snap->n_kernels + 1, sizeof(*names)), *best[NEAREST];
+	size_t n = 0;
+	for (uint32_t i = 0; names && i < snap->n_kernels; i++) {
+		const char *base = name_base(snap->arena, snap->kernels[i].name);
+		bool known = false;
+		for (size_t k = 0; k < n && !known; k++)
+			known = !strcmp(names[k], base);
+		if (!known)
+			names[n++] = base;
+	}
+	n = names ? near_any(pattern, names, n, best, NEAREST) : 0;
+	for (size_t i = 0; i < n; i++)
+		buf_printf(text, "%s%s", i ? ", " : "; nearest: ", best[i]);
+	free(names);
+}
+
+int report_unmatched(const struct session *s, const struct snapshot *snap, struct buf *text)
+{
+	const struct session_file *f = session_data((struct session *)s);
+	int unmatched = 0;
+	for (int i = 0; i < SESSION_MAX_LINKS; i++) {
+		const struct session_link *l = &f->links[i];
+		char pattern[SESSION_PATTERN_BYTES];
+		snprintf(pattern, sizeof(pattern), "%.*s", SESSION_PATTERN_BYTES - 1, l->pattern);
+		if (l->state == SESSION_LINK_FREE || pattern_matches(snap, pattern))
+			continue;
+		unmatched++;
+		if (!snap->n_kernels)
+			continue; /* coverage says that nothing was launched */
+		buf_printf(text, "kernel pattern '%s' matched none of the %u kernel%s seen", pattern, snap->n_kernels,
+			plural(snap->n_kernels));
+		nearest(snap, pattern, text);
+		buf_puts(text, "\n");
+	}
+	return unmatched;
+}
+
+/* -- JSON -------------------------------------------------------------------- */
+
+static void json_kernel(const struct snap_kernel *k, struct json *j)
+{
+	json_object(j);
+	json_put_string(j, "name", k->name);
+	json_put_string(j, "demangled", k->demangled);
+	json_put_string(j, "state", snap_state_name(k->state));
+	json_put_string(j, "reason", *k->reason ? k->reason : NULL);
+	json_put_string(j, "source", *k->source ? k->source : NULL);
+	json_put_u64(j, "launches", k->launches);
+	json_put_u64(j, "launches_instrumented", k->launches_instrumented);
+	json_put_u64(j, "registers_before", k->regs_before);
+	json_put_u64(j, "registers_after", k->regs_after);
+	json_put_u64(j, "local_bytes_before", k->local_before);
+	json_put_u64(j, "local_bytes_after", k->local_after);
+	json_put_bool(j, "last_bit_may_differ", k->last_bit_may_differ);
+	json_put_u64(j, "sites", k->n_sites);
+	json_put_u64(j, "pid", k->pid);
+	json_object_end(j);
+}
+
+void report_kernels_json(const struct snapshot *snap, struct json *j)
+{
+	json_array(j);
+	for (uint32_t i = 0; i < snap->n_kernels; i++)
+		json_kernel(&snap->kernels[i], j);
+	json_array_end(j);
+}
+
+static void json_site(const struct snapshot *snap, const struct snap_site *s, struct json *j)
+{
+	json_object(j);
+	json_put_u64(j, "id", s->id);
+	json_put_string(j, "kernel", snap->kernels[s->kernel].demangled);
+	json_put_string(j, "function", s->function);
+	json_put_string(j, "point", ebpf_point_name(s->point));
+	json_put_u64(j, "ptx_line", s->ptx_line);
+	json_put_string(j, "file", *s->file ? s->file : NULL);
+	json_key(j, "line");
+	s->line ? json_u64(j, s->line) : json_null(j);
+	json_put_string(j, "opcode", s->opcode);
+	json_put_string(j, "space", snap_space_name(s->space));
+	json_put_u64(j, "bytes", s->bytes);
+	json_put_string(j, "skipped", *s->skipped ? s->skipped : NULL);
+	json_object_end(j);
+}
+
+static void json_coverage(const struct run_report *r, struct json *j)
+{
+	const struct snapshot *snap = r->snap;
+	uint32_t by_state[4] = { 0 };
+	for (uint32_t i = 0; i < snap->n_kernels; i++)
+		if ((unsigned)snap->kernels[i].state < 4)
+			by_state[snap->kernels[i].state]++;
+	json_object(j);
+	json_put_u64(j, "kernels_seen", snap->n_kernels);
+	json_put_u64(j, "kernels_probed", by_state[SESSION_KERNEL_INSTRUMENTED]);
+	json_put_u64(j, "kernels_refused", by_state[SESSION_KERNEL_REFUSED]);
+	json_put_u64(j, "kernels_pending", by_state[SESSION_KERNEL_PENDING]);
+	json_put_u64(j, "kernels_not_selected", by_state[SESSION_KERNEL_SEEN]);
+	json_put_u64(j, "launches", snap->launches);
+	json_put_u64(j, "launches_instrumented", snap->launches_instrumented);
+	json_put_u64(j, "records_lost", dump_records_lost(r->dump));
+	json_put_u64(j, "insertions_refused", dump_insertions_refused(r->dump));
+	json_put_u64(j, "kernels_not_recorded", snap->kernels_lost);
+	json_put_u64(j, "sites_not_recorded", snap->sites_lost);
+	json_object_end(j);
+}
+
+static void json_head(const struct run_report *r, struct json *j)
+{
+	json_put_string(j, "egpu", EGPU_VERSION);
+	json_put_string(j, "probe", r->probe);
+	json_key(j, "command");
+	json_array(j);
+	for (char **c = r->command; *c; c++)
+		json_string(j, *c);
+	json_array_end(j);
+	json_key(j, "exit");
+	json_i64(j, r->exit_status);
+	json_key(j, "coverage");
+	json_coverage(r, j);
+	json_key(j, "kernels");
+	report_kernels_json(r->snap, j);
+	json_key(j, "sites");
+	json_array(j);
+	for (uint32_t i = 0; i < r->snap->n_sites; i++)
+		json_site(r->snap, &r->snap->sites[i], j);
+	json_array_end(j);
+}
+
+int report_make(const struct run_report *r, struct buf *text, struct json *json, struct diag *d)
+{
+	struct dump_options o = { .per_cpu = r->per_cpu };
+	int err = 0;
+	report_coverage_text(r, text);
+	json_object(json);
+	json_head(r, json);
+	json_key(json, "maps");
+	if (r->tool) {
+		/* A tool's maps are its own business: its section says what is in them. */
+		json_object(json);
+		json_object_end(json);
+		json_key(json, "tool");
+		size_t before = json->out->len;
+		err = r->tool->report(r->session, r->snap, text, json, d);
+		if (err && json->out->len == before)
+			json_null(json);
+	} else {
+		dump_text(r->dump, &o, text);
+		dump_json(r->dump, &o, json);
+	}
+	json_object_end(json);
+	buf_puts(json->out, "\n");
+	return err;
+}

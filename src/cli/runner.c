@@ -1,0 +1,102 @@
+/* runner.c - see runner.h. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/driver.h"
+#include "cli/paths.h"
+#include "cli/runner.h"
+#include "cli/target.h"
+
+#define REAL_DRIVER "libcuda.so.1"
+#define ALIAS "libegpu-driver.so.1"
+
+static int no_driver(const struct driver_info *i)
+{
+	if (!i->loads)
+		return say_fail("no CUDA driver on this machine (%s); --softgpu runs the program on the CPU instead", i->error);
+	return say_fail("the CUDA driver %s does not work here (%s); --softgpu runs the program on the CPU instead", i->path,
+		i->error);
+}
+
+static int choose_driver(struct runner *r, const struct driver_choice *c)
+{
+	struct driver_info info;
+	struct diag d = { 0 };
+	if (c->gpu && c->softgpu.given)
+		return say_fail("--gpu and --softgpu exclude each other: give one of them");
+	if (c->softgpu.given) {
+		r->softgpu = true;
+		if (path_find(PATH_SOFTGPU, r->driver, &d))
+			return say_diag("--softgpu", &d);
+		/* What the option does not say, the environment may: EGPU_SOFTGPU=sm_80,sms=4. */
+		if (c->softgpu.value && setenv("EGPU_SOFTGPU", c->softgpu.value, 1))
+			return say_fail("out of memory");
+		driver_probe(r->driver, &info);
+		return driver_usable(&info) ? 0 : say_fail("--softgpu%s%s: %s", c->softgpu.value ? "=" : "",
+							 c->softgpu.value ? c->softgpu.value : "", info.error);
+	}
+	driver_probe(REAL_DRIVER, &info);
+	if (!driver_usable(&info))
+		return no_driver(&info);
+	snprintf(r->driver, sizeof(r->driver), "%s", info.path);
+	return 0;
+}
+
+static int link_in_session(struct runner *r, const char *to, const char *name)
+{
+	char at[PATH_MAX];
+	snprintf(at, sizeof(at), "%s/%s", session_path(r->session), name);
+	return symlink(to, at) ? say_fail("%s: %s", at, strerror(errno)) : 0;
+}
+
+/* LD_PRELOAD splits at blanks and colons: a path that has one goes through a link in the session. */
+static int place_agent(struct runner *r)
+{
+	struct diag d = { 0 };
+	char path[PATH_MAX];
+	if (path_find(PATH_AGENT, path, &d))
+		return say_diag("agent", &d);
+	if (!strpbrk(path, ": \t\n")) {
+		memcpy(r->agent, path, sizeof(path));
+		return 0;
+	}
+	snprintf(r->agent, sizeof(r->agent), "%s/libegpu-agent.so", session_path(r->session));
+	return link_in_session(r, path, "libegpu-agent.so");
+}
+
+int runner_open(struct runner *r, const struct driver_choice *choice)
+{
+	struct diag d = { 0 };
+	memset(r, 0, sizeof(*r));
+	session_gc();
+	int status = choose_driver(r, choice);
+	if (status)
+		return status;
+	if (session_create(&r->session, &d))
+		return say_diag("session", &d);
+	status = place_agent(r);
+	if (!status)
+		status = link_in_session(r, r->driver, ALIAS);
+	if (status)
+		runner_close(r);
+	return status;
+}
+
+void runner_close(struct runner *r)
+{
+	session_destroy(r->session);
+	r->session = NULL;
+}
+
+int runner_run(struct runner *r, char **command, void (*tick)(void *), void *arg, bool *started, struct target **target)
+{
+	struct diag d = { 0 };
+	struct target_env env = { .session = session_path(r->session), .preload = r->agent };
+	*started = false;
+	if (target_start(command, &env, target, &d))
+		return say_diag(command[0], &d);
+	*started = true;
+	return target_wait(*target, tick, arg);
+}

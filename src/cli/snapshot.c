@@ -1,0 +1,126 @@
+/* snapshot.c - see snapshot.h. */
+#include <string.h>
+
+#include "cli/names.h"
+#include "cli/snapshot.h"
+#include "egpu/probe.bpf.h"
+
+static uint32_t clamp(uint32_t n, uint32_t max)
+{
+	return n < max ? n : max;
+}
+
+static const char *copy(struct arena *a, const struct session *s, session_string at)
+{
+	const char *text = arena_strdup(a, session_text(s, at));
+	return text ? text : "";
+}
+
+/* Several sites of one row, or rows that another process wrote wrongly, are left out rather than believed. */
+static void take_sites(struct snapshot *snap, const struct session *s, const struct session_file *f, uint32_t row,
+	size_t *cap)
+{
+	struct snap_kernel *k = &snap->kernels[row];
+	uint32_t first = f->kernels[k->id].first_site, n = f->kernels[k->id].n_sites;
+	uint32_t total = clamp(__atomic_load_n(&f->n_sites, __ATOMIC_ACQUIRE), SESSION_MAX_SITES);
+	k->first_site = snap->n_sites;
+	k->n_sites = 0;
+	if (first > total || n > total - first)
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct session_site *from = &f->sites[first + i];
+		if (from->kernel != k->id)
+			continue;
+		struct snap_site *sites = arena_grow(snap->arena, snap->sites, snap->n_sites, cap, sizeof(*sites));
+		if (!sites)
+			return;
+		snap->sites = sites;
+		sites[snap->n_sites++] = (struct snap_site){
+			.id = first + i,
+			.kernel = row,
+			.point = (enum ebpf_point)from->point,
+			.ptx_line = from->ptx_line,
+			.line = from->line,
+			.column = from->column,
+			.file = copy(snap->arena, s, from->file),
+			.opcode = copy(snap->arena, s, from->opcode),
+			.function = copy(snap->arena, s, from->function),
+			.skipped = copy(snap->arena, s, from->skipped),
+			.space = from->space,
+			.bytes = from->bytes,
+		};
+		k->n_sites++;
+	}
+}
+
+static void take_kernel(struct snapshot *snap, const struct session *s, uint32_t id, size_t *cap)
+{
+	const struct session_file *f = session_data((struct session *)s);
+	const struct session_kernel *from = &f->kernels[id];
+	struct snap_kernel *k = &snap->kernels[snap->n_kernels];
+	/* Pairs with the agent's release store: what the state says about is complete. */
+	k->state = (enum session_kernel_state)__atomic_load_n(&from->state, __ATOMIC_ACQUIRE);
+	k->id = id;
+	k->pid = from->pid;
+	k->image_hash = from->image_hash;
+	k->name = copy(snap->arena, s, from->name);
+	k->demangled = name_demangle(snap->arena, k->name);
+	k->reason = copy(snap->arena, s, from->reason);
+	k->source = copy(snap->arena, s, from->source);
+	k->launches = __atomic_load_n(&from->launches, __ATOMIC_RELAXED);
+	k->launches_instrumented = __atomic_load_n(&from->launches_instrumented, __ATOMIC_RELAXED);
+	k->regs_before = from->regs_before;
+	k->regs_after = from->regs_after;
+	k->local_before = from->local_before;
+	k->local_after = from->local_after;
+	k->last_bit_may_differ = from->last_bit_may_differ;
+	k->links = __atomic_load_n(&from->links, __ATOMIC_RELAXED);
+	if (!*k->name)
+		return; /* claimed by an agent that died before it wrote the row */
+	snap->n_kernels++;
+	snap->launches += k->launches;
+	snap->launches_instrumented += k->launches_instrumented;
+	snap->n_probed += k->state == SESSION_KERNEL_INSTRUMENTED;
+	take_sites(snap, s, f, snap->n_kernels - 1, cap);
+}
+
+struct snapshot *snapshot_take(const struct session *s)
+{
+	const struct session_file *f = session_data((struct session *)s);
+	struct arena *a = arena_new();
+	struct snapshot *snap = a ? arena_alloc(a, sizeof(*snap)) : NULL;
+	uint32_t n = clamp(__atomic_load_n(&f->n_kernels, __ATOMIC_ACQUIRE), SESSION_MAX_KERNELS);
+	size_t cap = 0;
+	if (!snap || !(snap->kernels = arena_array(a, n ? n : 1, sizeof(*snap->kernels)))) {
+		arena_free(a);
+		return NULL;
+	}
+	snap->arena = a;
+	snap->kernels_lost = f->kernels_lost;
+	snap->sites_lost = f->sites_lost;
+	for (uint32_t i = 0; i < n; i++)
+		take_kernel(snap, s, i, &cap);
+	return snap;
+}
+
+void snapshot_free(struct snapshot *snap)
+{
+	if (snap)
+		arena_free(snap->arena);
+}
+
+const char *snap_state_name(enum session_kernel_state state)
+{
+	static const char *const names[] = { [SESSION_KERNEL_SEEN] = "not selected",
+		[SESSION_KERNEL_PENDING] = "pending", [SESSION_KERNEL_INSTRUMENTED] = "instrumented",
+		[SESSION_KERNEL_REFUSED] = "refused" };
+	return (unsigned)state < sizeof(names) / sizeof(*names) ? names[state] : "unknown";
+}
+
+const char *snap_space_name(uint32_t space)
+{
+	static const char *const names[] = { "generic", [EGPU_SPACE_GLOBAL] = "global",
+		[EGPU_SPACE_SHARED] = "shared", [EGPU_SPACE_LOCAL] = "local", [EGPU_SPACE_CONST] = "const",
+		[EGPU_SPACE_PARAM] = "param", [EGPU_SPACE_SHARED_CLUSTER] = "shared::cluster" };
+	return space < sizeof(names) / sizeof(*names) ? names[space] : "unknown";
+}

@@ -1,0 +1,56 @@
+/* snapshot.h - what the agents of a session saw: kernels and sites, copied out of shared memory and checked.
+ *
+ * Reports, tools and tests of patterns work on this copy, which no longer changes. Everything lives in `arena`.
+ */
+#ifndef EGPU_CLI_SNAPSHOT_H
+#define EGPU_CLI_SNAPSHOT_H
+
+#include "base/arena.h"
+#include "map/session.h"
+
+struct snap_kernel {
+	uint32_t id;
+	enum session_kernel_state state;
+	uint32_t pid;
+	uint64_t image_hash;
+	const char *name;	/* mangled */
+	const char *demangled;	/* the same when it is not mangled */
+	const char *reason;	/* REFUSED, PENDING; "" otherwise */
+	const char *source;	/* where its PTX is; "" when not known */
+	uint32_t first_site, n_sites; /* rows of sites[] below */
+	uint64_t launches, launches_instrumented;
+	uint32_t regs_before, regs_after, local_before, local_after;
+	bool last_bit_may_differ;
+	uint64_t links;
+};
+
+struct snap_site {
+	uint32_t id; /* what probes see as ctx->site */
+	uint32_t kernel; /* row of kernels[] */
+	enum ebpf_point point;
+	uint32_t ptx_line, line, column; /* line 0: no source line known */
+	const char *file, *opcode, *function; /* file "" without */
+	const char *skipped; /* why no probe runs here; "" when one does */
+	uint32_t space;	 /* enum egpu_space; 0: generic */
+	uint32_t bytes;	 /* of one lane's access */
+};
+
+struct snapshot {
+	struct arena *arena;
+	struct snap_kernel *kernels;
+	uint32_t n_kernels;
+	struct snap_site *sites; /* by kernel, then in text order */
+	uint32_t n_sites;
+	uint32_t kernels_lost, sites_lost; /* did not fit the session's tables */
+	uint64_t launches, launches_instrumented;
+	uint32_t n_probed; /* kernels whose variant ran or is ready */
+};
+
+/* NULL when memory is out. */
+struct snapshot *snapshot_take(const struct session *s);
+void snapshot_free(struct snapshot *snap);
+
+const char *snap_state_name(enum session_kernel_state state);
+const char *snap_space_name(uint32_t space);
+
+#endif
