@@ -168,9 +168,9 @@ typedef struct CUuserObject_st *CUuserObject;
 typedef uint32_t cuuint32_t;
 typedef uint64_t cuuint64_t;
 
-typedef void(CUDAAPI *CUhostFn)(void *data);
-typedef void(CUDAAPI *CUstreamCallback)(CUstream stream, CUresult status, void *data);
-typedef size_t(CUDAAPI *CUoccupancyB2DSize)(int block_size);
+typedef void (*CUhostFn)(void *data);
+typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void *data);
+typedef size_t (*CUoccupancyB2DSize)(int block_size);
 
 /* -- devices ----------------------------------------------------------------- */
 

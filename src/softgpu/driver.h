@@ -1,0 +1,352 @@
+/* driver.h - what the files of softgpu's driver API share.
+ *
+ * The shared library libcuda.so.1: driver_init.c (start, look-ups), driver_device.c, driver_context.c,
+ * driver_memory.c, driver_pool.c, driver_copy.c, driver_stream.c (the engine), driver_queue.c (calls
+ * that enqueue), driver_event.c, driver_module.c, driver_function.c, driver_library.c, driver_link.c,
+ * driver_launch.c, driver_error.c, driver_stub.c.
+ *
+ * One lock (drv.lock) guards every object here. It is never held while a kernel runs, a copy moves
+ * bytes, PTX is compiled or the application's code is called. Waiting is on drv.progress, which is
+ * broadcast whenever a stream operation ends.
+ *
+ * Handles that a program holds are addresses of the structs below, but nothing is read through one
+ * before drv_find has found it in drv.handles: a stale or invented handle is an error code.
+ *
+ * Life of an object: its handle is removed first (no new use), then its users are waited for, then it
+ * is freed. Streams and event marks are counted as well, since operations outlive handles.
+ */
+#ifndef EGPU_SOFTGPU_DRIVER_H
+#define EGPU_SOFTGPU_DRIVER_H
+
+#define EGPU_CUDA_NO_ALIASES
+#define CUDAAPI __attribute__((visibility("default")))
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/diag.h"
+#include "base/table.h"
+#include "cuda/calls.h"
+#include "egpu/cuda.h"
+#include "softgpu/softgpu.h"
+
+#define DRV_VERSION 13000
+
+enum drv_kind {
+	DRV_CONTEXT = 1,
+	DRV_STREAM,
+	DRV_EVENT,
+	DRV_MODULE,
+	DRV_FUNCTION,
+	DRV_LIBRARY,
+	DRV_KERNEL,
+	DRV_LINK,
+	DRV_POOL,
+};
+
+/* First member of everything that has a handle. */
+struct drv_object {
+	enum drv_kind kind;
+};
+
+struct drv_ticket;
+
+/* -- contexts ---------------------------------------------------------------- */
+
+#define DRV_N_LIMITS CU_LIMIT_MAX
+
+struct CUctx_st {
+	struct drv_object object;
+	struct CUctx_st *next; /* in drv.contexts */
+	uint64_t id;
+	unsigned int flags;
+	unsigned int uses; /* cuCtxAttach, or retains of the primary one */
+	unsigned int refs; /* being in the list, each stream, each waiter */
+	bool primary;
+	_Atomic bool closing; /* being destroyed: queued work is dropped */
+	_Atomic int error;   /* sticky CUresult: the context is unusable */
+	struct CUstream_st *streams; /* all that have not been freed */
+	struct CUstream_st *legacy;
+	struct CUmod_st *modules;
+	struct CUevent_st *events;
+	size_t limits[DRV_N_LIMITS];
+	CUfunc_cache cache;
+	CUsharedconfig banks;
+	uint64_t next_stream_id;
+};
+
+/* -- streams ------------------------------------------------------------------ */
+
+/* The end of one recorded event: shared by the event, the operation and those who wait for it. */
+struct drv_mark {
+	unsigned int refs;
+	bool done;
+	uint64_t time_ns; /* CLOCK_MONOTONIC, when done */
+};
+
+/* Something that an operation waits for: a point in a stream, or a mark. */
+struct drv_dep {
+	struct CUstream_st *stream; /* counted; NULL: mark */
+	uint64_t seq;
+	struct drv_mark *mark; /* counted */
+};
+
+struct drv_op;
+/* Does the work, without the lock. skip: the context has failed or is closing, only release. */
+typedef void (*drv_run)(struct drv_op *op, bool skip);
+
+/* One operation in a stream. Allocated by drv_op_new, freed when it has ended. */
+struct drv_op {
+	struct drv_op *next;
+	struct CUstream_st *stream;
+	uint64_t seq;
+	drv_run run;
+	bool launches; /* run only starts a grid: drv_op_end comes from its done call */
+	struct drv_dep *deps;
+	uint32_t n_deps;
+	_Alignas(16) char data[]; /* the operation's own struct */
+};
+
+struct CUstream_st {
+	struct drv_object object;
+	struct CUstream_st *next; /* in context->streams */
+	struct CUctx_st *ctx;
+	unsigned int refs; /* the handle, the thread, dependencies */
+	uint64_t id;
+	unsigned int flags;
+	int priority;
+	bool non_blocking; /* takes no notice of the legacy stream */
+	bool gone;	   /* destroyed by the program: ends when its work is done */
+	bool has_thread;
+	pthread_cond_t wake;
+	struct drv_op *head, **tail;
+	uint64_t submitted, completed; /* operations, in order */
+	CUstreamAttrValue policy, window, domain, domain_map; /* kept to be read back */
+};
+
+struct CUevent_st {
+	struct drv_object object;
+	struct CUevent_st *next; /* in context->events */
+	struct CUctx_st *ctx;
+	unsigned int flags;
+	struct drv_mark *mark; /* of the last record; NULL: never recorded */
+};
+
+/* -- modules ------------------------------------------------------------------ */
+
+struct CUfunc_st {
+	struct drv_object object;
+	struct CUmod_st *module;
+	struct sg_kernel *kernel;
+	struct sg_kernel_info info;
+	int max_dynamic_shared; /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
+	int carveout;
+	int cluster_width, cluster_height, cluster_depth; /* set attributes; 0: none */
+	int non_portable_cluster, cluster_policy;
+	/* cuFuncSetBlockShape and cuParamSet*, the way to launch before 4.0 */
+	int shape[3];
+	unsigned int old_shared;
+	uint8_t *old_params;
+};
+
+struct CUmod_st {
+	struct drv_object object;
+	struct CUmod_st *next; /* in context->modules */
+	struct CUctx_st *ctx;
+	struct CUlib_st *library; /* that owns it, or NULL */
+	struct sg_module *code;
+	struct CUfunc_st *functions;
+	uint32_t n_functions;
+	uint32_t running; /* launches that have not ended */
+};
+
+struct CUkern_st {
+	struct drv_object object;
+	struct CUlib_st *library;
+	char *name; /* owned */
+	uint32_t index;	  /* in the module, the same for every context */
+	/* cuKernelSetAttribute before the kernel is in a context; -1: not set */
+	int attrs[CU_FUNC_ATTRIBUTE_MAX];
+};
+
+struct CUlib_st {
+	struct drv_object object;
+	struct CUlib_st *next; /* in drv.libraries */
+	char *ptx;
+	size_t ptx_bytes;
+	struct CUkern_st *kernels;
+	uint32_t n_kernels;
+	struct sg_module *first; /* compiled at the load, taken by the first context */
+};
+
+/* -- memory ------------------------------------------------------------------- */
+
+enum drv_mem_kind {
+	DRV_MEM_DEVICE,
+	DRV_MEM_HOST,	    /* cuMemHostAlloc */
+	DRV_MEM_REGISTERED, /* cuMemHostRegister */
+	DRV_MEM_MANAGED,
+	DRV_MEM_POOL, /* stream ordered */
+};
+
+/* One allocation, in drv.allocs by base address. */
+struct drv_alloc {
+	uint64_t base;
+	size_t bytes;
+	enum drv_mem_kind kind;
+	unsigned int flags;
+	uint64_t id;
+	struct CUctx_st *ctx;
+	struct CUmemPoolHandle_st *pool;
+	bool freeing; /* cuMemFreeAsync is queued */
+};
+
+struct CUmemPoolHandle_st {
+	struct drv_object object;
+	struct CUmemPoolHandle_st *next;
+	bool is_default;
+	size_t max_bytes; /* 0: none */
+	uint64_t used, used_high, threshold;
+	int follow_events, opportunistic, internal_deps;
+};
+
+/* -- the driver --------------------------------------------------------------- */
+
+struct drv_state {
+	pthread_mutex_t lock;
+	pthread_cond_t progress;
+	bool initialized;
+	CUresult init_error; /* sticks once a start has failed */
+	bool forked;	     /* a child of the process that started it: nothing works here */
+	bool told_runtime;   /* the message about NVIDIA's runtime is out */
+	int n_devices;
+	struct sg_device *dev;
+	struct sg_config config;
+	char *name;
+	struct table *handles; /* address -> struct drv_object */
+	struct table *allocs;  /* base address -> struct drv_alloc */
+	struct CUctx_st *contexts, *primary;
+	struct CUctx_st *old_primary; /* its struct, kept for the next retain */
+	unsigned int primary_flags;
+	struct CUlib_st *libraries;
+	struct CUmemPoolHandle_st *pools, *default_pool, *current_pool;
+	uint64_t next_ctx_id, next_buffer_id;
+	pthread_key_t thread_key;
+};
+extern struct drv_state drv;
+
+/* -- entering a call (driver_init.c, driver_context.c) -------------------------
+ * A call takes the lock with one of these, and lets go of it with drv_leave. Where they fail, the
+ * lock is not held and the call returns the result.
+ */
+CUresult drv_enter_init(void);			/* needs cuInit */
+CUresult drv_enter(struct CUctx_st **ctx);	/* and a current context that has not failed */
+CUresult drv_enter_failed(struct CUctx_st **ctx); /* and a current context, failed or not */
+CUresult drv_leave(CUresult result);
+/* The twin symbols (_ptsz, _ptds) run the plain ones with the thread's own stream as the default. */
+void drv_per_thread(bool on);
+bool drv_is_per_thread(void);
+/* Around the application's code that a stream runs: driver calls from it are not permitted. */
+void drv_callback(bool on);
+
+/* With the lock. */
+int drv_add_handle(struct drv_object *object); /* 0 or -ENOMEM */
+void drv_remove_handle(struct drv_object *object);
+void *drv_find(const void *handle, enum drv_kind kind); /* NULL: no such object */
+void drv_wait(void); /* for the next broadcast of drv.progress */
+void drv_broadcast(void);
+/* The first failure of a context sticks; its other grids are ended. */
+void drv_fail(struct CUctx_st *ctx, CUresult error);
+bool drv_device_ok(CUdevice dev);
+
+int drv_settings(const char *text, struct sg_config *config, struct diag *d);
+
+/* -- contexts ------------------------------------------------------------------ */
+
+/* The context on top of the calling thread's stack, NULL when there is none or it is destroyed. */
+struct CUctx_st *drv_current(void);
+/* Whether the reason is that it was destroyed. */
+bool drv_ctx_destroyed(void);
+void drv_ctx_put(struct CUctx_st *ctx);
+/* Waits for the work submitted so far in every stream. Returns the sticky error. */
+CUresult drv_ctx_drain(struct CUctx_st *ctx);
+
+/* -- streams -------------------------------------------------------------------- */
+
+/* The stream for a handle: 0, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD included. */
+CUresult drv_stream_of(struct CUctx_st *ctx, CUstream handle, struct CUstream_st **out);
+struct CUstream_st *drv_stream_new(struct CUctx_st *ctx, unsigned int flags, int priority);
+void drv_stream_put(struct CUstream_st *s);
+/* Releases the thread's default stream of a context that ends, or all of a thread that ends. */
+void drv_stream_retire(struct CUstream_st *s);
+struct drv_op *drv_op_new(drv_run run, size_t bytes); /* NULL when memory is out */
+void drv_op_free(struct drv_op *op);
+/* Adds a wait. */
+CUresult drv_op_wait_mark(struct drv_op *op, struct drv_mark *mark);
+/* Hands the operation to the stream, with the waits that the default stream implies. Takes op over, on
+ * failure too. quick: the work is small enough to be done in this thread if the stream is idle, with the
+ * lock dropped meanwhile. s may be gone afterwards. */
+CUresult drv_submit(struct CUstream_st *s, struct drv_op *op, bool quick);
+/* The same, and waits for its end. Returns the context's sticky error. */
+CUresult drv_submit_wait(struct CUstream_st *s, struct drv_op *op);
+/* Waits until the stream has completed seq. Returns the context's sticky error. */
+CUresult drv_stream_wait(struct CUstream_st *s, uint64_t seq);
+/* Everything before now, blocking streams included where s is the legacy one. */
+CUresult drv_stream_sync(struct CUstream_st *s);
+bool drv_stream_idle(struct CUstream_st *s);
+/* A grid that a `launches` operation started has ended. Without the lock. */
+void drv_op_end(struct drv_op *op);
+struct drv_mark *drv_mark_new(void);
+void drv_mark_put(struct drv_mark *m);
+uint64_t drv_now_ns(void);
+
+/* -- memory ---------------------------------------------------------------------- */
+
+struct drv_alloc *drv_alloc_at(uint64_t base);
+/* The allocation that holds addr, or NULL (module variables are in none). */
+struct drv_alloc *drv_alloc_holding(uint64_t addr);
+struct drv_alloc *drv_alloc_add(struct CUctx_st *ctx, uint64_t base, size_t bytes, enum drv_mem_kind kind,
+	unsigned int flags);
+/* Gives the memory back and drops the record. */
+void drv_alloc_release(struct drv_alloc *a);
+bool drv_is_host(uint64_t addr); /* inside host memory that is known to the driver */
+
+/* -- modules ---------------------------------------------------------------------- */
+
+/* Options of a load (CUjit_option), with the log buffers filled by drv_jit_done. */
+struct drv_jit {
+	char *error_log, *info_log;
+	size_t error_bytes, info_bytes;
+	void **error_size, **info_size, **wall_time, **threads;
+};
+CUresult drv_jit_read(unsigned int n, const CUjit_option *options, void **values, struct drv_jit *jit);
+void drv_jit_done(struct drv_jit *jit, const struct diag *d, double ms);
+/* PTX text of an image of unknown extent, as a malloc'd string. Without the lock. */
+CUresult drv_image_ptx(const void *image, char **ptx, size_t *bytes, struct diag *d);
+/* The same of bytes of known extent. */
+CUresult drv_bytes_ptx(const void *data, size_t size, char **ptx, size_t *bytes, struct diag *d);
+/* One input of the linker, and of images with several translation units. */
+struct drv_text {
+	char *text; /* NUL-terminated PTX */
+	size_t bytes;
+	const char *name; /* for messages */
+};
+/* One PTX text that has the definitions of all (driver_link.c). Without the lock. */
+CUresult drv_link_texts(const struct drv_text *texts, size_t n, char **ptx, size_t *bytes, struct diag *d);
+CUresult drv_read_file(const char *path, char **data, size_t *size);
+/* A module around compiled code, with the lock; takes code over on success. */
+CUresult drv_module_new(struct CUctx_st *ctx, struct CUlib_st *lib, struct sg_module *code, struct CUmod_st **out);
+/* Waits for its launches and frees it; the handles are gone at once. */
+void drv_module_free(struct CUmod_st *m);
+/* The function for a CUfunction, or for a CUkernel in ctx (loaded there on first use). */
+CUresult drv_function_of(struct CUctx_st *ctx, const void *handle, struct CUfunc_st **out);
+CUresult drv_library_module(struct CUctx_st *ctx, struct CUlib_st *lib, struct CUmod_st **out);
+CUresult drv_function_attribute(const struct CUfunc_st *f, CUfunction_attribute attr, int *value);
+CUresult drv_function_set(struct CUfunc_st *f, CUfunction_attribute attr, int value);
+uint32_t drv_shared_limit(void);	/* bytes a block can opt in to */
+uint32_t drv_shared_default(void); /* without opting in */
+int drv_attribute(CUdevice_attribute attr, int *value); /* 0 or -EINVAL */
+
+#endif

@@ -1,0 +1,215 @@
+/* driver_event.c - events. An event's state is the mark of its last record: recording replaces the
+ * mark, so that a wait which was queued earlier keeps waiting for what it saw. */
+#include "softgpu/driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+CUresult CUDAAPI cuEventCreate(CUevent *out, unsigned int flags)
+{
+	struct CUctx_st *ctx;
+	CUresult r = drv_enter(&ctx);
+	if (r)
+		return r;
+	const unsigned int known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+	if (!out || flags & ~known || (flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING)))
+		return drv_leave(CUDA_ERROR_INVALID_VALUE);
+	struct CUevent_st *e = calloc(1, sizeof(*e));
+	if (!e)
+		return drv_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	e->object.kind = DRV_EVENT;
+	e->ctx = ctx;
+	e->flags = flags;
+	if (drv_add_handle(&e->object)) {
+		free(e);
+		return drv_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	}
+	e->next = ctx->events;
+	ctx->events = e;
+	*out = e;
+	return drv_leave(CUDA_SUCCESS);
+}
+
+CUresult CUDAAPI cuEventDestroy_v2(CUevent handle)
+{
+	CUresult r = drv_enter_init();
+	if (r)
+		return r;
+	struct CUevent_st *e = drv_find(handle, DRV_EVENT);
+	if (!e)
+		return drv_leave(CUDA_ERROR_INVALID_HANDLE);
+	for (struct CUevent_st **at = &e->ctx->events; *at; at = &(*at)->next)
+		if (*at == e) {
+			*at = e->next;
+			break;
+		}
+	drv_remove_handle(&e->object);
+	r = e->ctx->error;
+	drv_mark_put(e->mark);
+	free(e);
+	return drv_leave(r);
+}
+
+CUresult CUDAAPI cuEventDestroy(CUevent event)
+{
+	return cuEventDestroy_v2(event);
+}
+
+/* -- recording ---------------------------------------------------------------------------- */
+
+static void run_record(struct drv_op *op, bool skip)
+{
+	struct drv_mark *m;
+	memcpy(&m, op->data, sizeof(m));
+	pthread_mutex_lock(&drv.lock);
+	m->time_ns = drv_now_ns();
+	m->done = true;
+	drv_mark_put(m);
+	pthread_mutex_unlock(&drv.lock);
+}
+
+static CUresult record(CUevent handle, CUstream stream)
+{
+	struct CUctx_st *ctx;
+	CUresult r = drv_enter(&ctx);
+	if (r)
+		return r;
+	struct CUevent_st *e = drv_find(handle, DRV_EVENT);
+	struct CUstream_st *s;
+	if (!e)
+		return drv_leave(CUDA_ERROR_INVALID_HANDLE);
+	if ((r = drv_stream_of(ctx, stream, &s)))
+		return drv_leave(r);
+	if (s->ctx != e->ctx)
+		return drv_leave(CUDA_ERROR_INVALID_HANDLE);
+	struct drv_mark *m = drv_mark_new();
+	struct drv_op *op = drv_op_new(run_record, sizeof(m));
+	if (!m || !op) {
+		free(m);
+		drv_op_free(op);
+		return drv_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	}
+	memcpy(op->data, &m, sizeof(m));
+	struct drv_mark *old = e->mark;
+	e->mark = m;
+	m->refs += 2; /* the event's, and ours, beside the operation's */
+	r = drv_submit(s, op, true);
+	if (r) { /* it was not queued: the operation's count is ours too */
+		if (e->mark == m)
+			e->mark = old;
+		m->refs -= 2;
+		old = NULL;
+	}
+	drv_mark_put(m);
+	drv_mark_put(old);
+	return drv_leave(r);
+}
+
+CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream)
+{
+	return record(event, stream);
+}
+
+CUresult CUDAAPI cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
+{
+	if (flags & ~(unsigned int)CU_EVENT_RECORD_EXTERNAL)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (flags) /* only inside a capture */
+		return CUDA_ERROR_ILLEGAL_STATE;
+	return record(event, stream);
+}
+
+static void nothing(struct drv_op *op, bool skip)
+{
+}
+
+CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int flags)
+{
+	struct CUctx_st *ctx;
+	CUresult r = drv_enter(&ctx);
+	if (r)
+		return r;
+	struct CUevent_st *e = drv_find(handle, DRV_EVENT);
+	struct CUstream_st *s;
+	if (flags & ~(unsigned int)CU_EVENT_WAIT_EXTERNAL)
+		return drv_leave(CUDA_ERROR_INVALID_VALUE);
+	if (!e)
+		return drv_leave(CUDA_ERROR_INVALID_HANDLE);
+	if ((r = drv_stream_of(ctx, stream, &s)))
+		return drv_leave(r);
+	if (!e->mark || e->mark->done) /* never recorded, or past: nothing to wait for */
+		return drv_leave(CUDA_SUCCESS);
+	struct drv_op *op = drv_op_new(nothing, 0);
+	if (!op)
+		return drv_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	if ((r = drv_op_wait_mark(op, e->mark))) {
+		drv_op_free(op);
+		return drv_leave(r);
+	}
+	return drv_leave(drv_submit(s, op, false));
+}
+
+/* -- asking --------------------------------------------------------------------------------- */
+
+CUresult CUDAAPI cuEventQuery(CUevent handle)
+{
+	CUresult r = drv_enter_init();
+	if (r)
+		return r;
+	struct CUevent_st *e = drv_find(handle, DRV_EVENT);
+	if (!e)
+		return drv_leave(CUDA_ERROR_INVALID_HANDLE);
+	if (e->ctx->error)
+		return drv_leave(e->ctx->error);
+	return drv_leave(!e->mark || e->mark->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
+}
+
+CUresult CUDAAPI cuEventSynchronize(CUevent handle)
+{
+	CUresult r = drv_enter_init();
+	if (r)
+		return r;
+	struct CUevent_st *e = drv_find(handle, DRV_EVENT);
+	if (!e)
+		return drv_leave(CUDA_ERROR_INVALID_HANDLE);
+	struct CUctx_st *ctx = e->ctx;
+	struct drv_mark *m = e->mark;
+	if (m) {
+		m->refs++;
+		ctx->refs++;
+		while (!m->done)
+			drv_wait();
+		drv_mark_put(m);
+		r = ctx->error;
+		drv_ctx_put(ctx);
+		return drv_leave(r);
+	}
+	return drv_leave(ctx->error);
+}
+
+static CUresult elapsed(float *ms, struct CUevent_st *a, struct CUevent_st *b)
+{
+	if (!a || !b || a->ctx != b->ctx || !a->mark || !b->mark || (a->flags | b->flags) & CU_EVENT_DISABLE_TIMING)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (a->ctx->error)
+		return a->ctx->error;
+	if (!a->mark->done || !b->mark->done)
+		return CUDA_ERROR_NOT_READY;
+	*ms = (float)((double)(int64_t)(b->mark->time_ns - a->mark->time_ns) / 1e6);
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
+{
+	if (!ms)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult r = drv_enter_init();
+	if (r)
+		return r;
+	return drv_leave(elapsed(ms, drv_find(start, DRV_EVENT), drv_find(end, DRV_EVENT)));
+}
+
+CUresult CUDAAPI cuEventElapsedTime(float *ms, CUevent start, CUevent end)
+{
+	return cuEventElapsedTime_v2(ms, start, end);
+}
