@@ -16,7 +16,8 @@
  *	                    takes it again, so a key never moves and never has two slots). Linear probing from hash & (n_slots - 1).
  *	RINGBUF             max_entries (a power of two >= 4096) bytes of records; positions grow without bound. A record is u32 length |
  *	                    MAP_RING_BUSY | MAP_RING_DISCARD, u32 0, payload padded to 8; it never wraps: the rest of the ring is
- *	                    filled with a discarded record.
+ *	                    filled with a discarded record. `produced` moves before the header is written: a header of 0 is a record not
+ *	                    yet marked busy. Whoever moves `consumed` on a device zeroes the bytes it has taken first.
  */
 #ifndef EGPU_MAP_LAYOUT_H
 #define EGPU_MAP_LAYOUT_H
@@ -39,7 +40,7 @@ struct map_image {
 	uint32_t n_replicas; /* PERCPU: on a device its multiprocessors, in the host's own image the possible CPUs; else 1 */
 	uint64_t data_bytes; /* after the header */
 	uint64_t lost;	     /* records dropped (RINGBUF) or insertions refused for want of room (HASH); device atomics */
-	uint64_t live;	     /* HASH: live keys; device atomics */
+	uint64_t live;	     /* HASH: live keys in the low 32 bits; device atomics. High: insertions under way on the device, 0 at rest */
 	uint64_t produced;   /* RINGBUF: reserved so far, bytes; device atomics */
 	uint64_t consumed;   /* RINGBUF: taken so far, bytes; written by the agent only */
 	uint64_t reserved[8];

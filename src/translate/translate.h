@@ -16,4 +16,9 @@ int translate_program(struct arena *arena, const struct ebpf_program *p, const s
 int translate_test_kernel(struct arena *arena, const struct ebpf_program *p, const struct verifier_result *v,
 	const char *target, struct buf *ptx, struct diag *d);
 
+/* The same for many programs in one module: entries egpu_test0, egpu_test1, ... (egpu_test when n is 1), results[k] being the
+ * facts of programs[k]. On an error d names the instruction, but not the program. */
+int translate_test_module(struct arena *arena, const struct ebpf_program *const *programs,
+	const struct verifier_result *results, uint32_t n, const char *target, struct buf *ptx, struct diag *d);
+
 #endif

@@ -1,0 +1,89 @@
+/* emit.c - the text of single instructions, registers and constants. */
+#include "translate/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void tr_emit(struct tr *t, const char *fmt, ...)
+{
+	va_list ap;
+	buf_puts(&t->body, "\t");
+	va_start(ap, fmt);
+	buf_vprintf(&t->body, fmt, ap);
+	va_end(ap);
+	buf_puts(&t->body, "\n");
+}
+
+__attribute__((format(printf, 1, 2))) static struct tr_name name(const char *fmt, ...)
+{
+	struct tr_name n;
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(n.s, sizeof(n.s), fmt, ap);
+	va_end(ap);
+	return n;
+}
+
+struct tr_name tr_reg(const struct tr_inst *inst, uint32_t r)
+{
+	return name("%%egpu_r%u", inst->id * TR_REGS + r);
+}
+
+struct tr_name tr_t64(struct tr *t)
+{
+	return name("%%egpu_rd%u", t->n_t64++);
+}
+
+struct tr_name tr_t32(struct tr *t)
+{
+	return name("%%egpu_rw%u", t->n_t32++);
+}
+
+struct tr_name tr_pred(struct tr *t)
+{
+	return name("%%egpu_rp%u", t->n_pred++);
+}
+
+struct tr_name tr_label(struct tr *t)
+{
+	return name("$egpu_l%u", t->n_labels++);
+}
+
+struct tr_name tr_at_label(const struct tr_inst *inst, uint32_t i)
+{
+	return name("$egpu_f%u_%u", inst->id, inst->at[i].pc);
+}
+
+/* Hexadecimal beyond 32 bits: a decimal INT64_MIN is no PTX constant. */
+struct tr_name tr_imm(int64_t value)
+{
+	if (value >= INT32_MIN && value <= UINT32_MAX)
+		return name("%lld", (long long)value);
+	return name("0x%llx", (unsigned long long)value);
+}
+
+struct tr_name tr_imm32(int32_t value)
+{
+	return name("%d", value);
+}
+
+struct tr_name tr_text(const char *s)
+{
+	return name("%s", s);
+}
+
+struct tr_name tr_table(struct tr *t, uint32_t entry)
+{
+	struct tr_name r = tr_t64(t);
+	if (t->test)
+		tr_emit(t, "ld.global.u64 %s, [%s+%u];", r.s, t->table, entry * 8);
+	else
+		tr_emit(t, "ld.const.u64 %s, [__egpu_table+%u];", r.s, entry * 8);
+	return r;
+}
+
+struct tr_name tr_map_base(struct tr *t, const struct ebpf_map *m)
+{
+	t->maps |= 1ull << m->id;
+	return tr_table(t, m->id);
+}

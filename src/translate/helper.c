@@ -1,0 +1,610 @@
+/* helper.c - calls of helpers, inlined or through the module-scope functions of hash.c and ring.c. */
+#include "translate/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { ENOENT_ = -2, E2BIG_ = -7, EAGAIN_ = -11, EEXIST_ = -17, EINVAL_ = -22 };
+
+enum {
+	UPDATE_NOEXIST = 1,
+	UPDATE_LAST = 2, /* BPF_EXIST: the highest flag */
+	WAKEUP_FLAGS = 3, /* BPF_RB_NO_WAKEUP | BPF_RB_FORCE_WAKEUP: accepted, nobody sleeps on a device */
+	BY_VALUE_STORE = 256, /* memory up to this size is stored piece by piece from slots */
+	PRINTK_HEADER = 32,
+	PRINTK_ARGS = 3,
+};
+
+static const char trace_map[] = "egpu_trace";
+
+/* -- arguments --------------------------------------------------------------- */
+
+static const struct ebpf_helper *helper_at(const struct tr *t, const struct tr_inst *inst, uint32_t i)
+{
+	return ebpf_helper_by_number((uint32_t)tr_bpf(t, inst, i)->imm);
+}
+
+static const struct ebpf_map *map_arg(const struct tr *t, const struct tr_inst *inst, uint32_t i)
+{
+	int32_t map = tr_fact(t, inst, i)->map;
+	return map >= 0 && (uint32_t)map < t->p->n_maps ? &t->p->maps[map] : NULL;
+}
+
+static uint8_t arg_kind(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a)
+{
+	const struct ebpf_helper *h = helper_at(t, inst, i);
+	return h ? h->args[a] : EBPF_ARG_NONE;
+}
+
+bool tr_helper_arg_memory(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a)
+{
+	uint8_t kind = arg_kind(t, inst, i, a);
+	return kind == EBPF_ARG_KEY || kind == EBPF_ARG_VALUE || kind == EBPF_ARG_MEM;
+}
+
+bool tr_helper_arg_bytes(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a, uint32_t *bytes)
+{
+	const struct ebpf_fact *f = tr_fact(t, inst, i);
+	const struct ebpf_map *m = map_arg(t, inst, i);
+	*bytes = 0;
+	switch (arg_kind(t, inst, i, a)) {
+	case EBPF_ARG_KEY:
+		*bytes = m ? m->key_size : 0;
+		return m;
+	case EBPF_ARG_VALUE:
+		*bytes = m ? m->value_size : 0;
+		return m;
+	case EBPF_ARG_MEM:
+		if (a == 4 || !f->args[a + 1].constant || f->args[a + 1].value > UINT32_MAX)
+			return false;
+		*bytes = (uint32_t)f->args[a + 1].value;
+		return true;
+	default:
+		return false;
+	}
+}
+
+uint32_t tr_helper_by_value(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a)
+{
+	const struct ebpf_map *m = map_arg(t, inst, i);
+	return m && m->type == BPF_MAP_TYPE_HASH ? TR_BY_VALUE : BY_VALUE_STORE;
+}
+
+/* A scalar argument: a constant where it is known. */
+static struct tr_name scalar_arg(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a)
+{
+	const struct ebpf_fact *f = tr_fact(t, inst, i);
+	return f->args[a].constant ? tr_imm((int64_t)f->args[a].value) : tr_reg(inst, a + 1);
+}
+
+void tr_emit_call(struct tr *t, const char *func, const char *result, const struct tr_name *args, uint32_t n)
+{
+	tr_emit(t, "{");
+	for (uint32_t k = 0; k < n; k++) {
+		tr_emit(t, ".param .b64 egpu_arg%u;", k);
+		tr_emit(t, "st.param.b64 [egpu_arg%u], %s;", k, args[k].s);
+	}
+	if (result)
+		tr_emit(t, ".param .b64 egpu_result;");
+	buf_printf(&t->body, "\tcall %s%s, (", result ? "(egpu_result), " : "", func);
+	for (uint32_t k = 0; k < n; k++)
+		buf_printf(&t->body, "%segpu_arg%u", k ? ", " : "", k);
+	buf_puts(&t->body, ");\n");
+	if (result)
+		tr_emit(t, "ld.param.b64 %s, [egpu_result];", result);
+	tr_emit(t, "}");
+}
+
+/* -- arrays ------------------------------------------------------------------ */
+
+/* Address of the value of an index that is in range. */
+static struct tr_name array_value(struct tr *t, const struct ebpf_map *m, struct tr_name index)
+{
+	uint64_t stride = map_stride(m->value_size);
+	struct tr_name base = tr_map_base(t, m), at = tr_t64(t);
+	tr_emit(t, "mul.lo.s64 %s, %s, %llu;", at.s, index.s, (unsigned long long)stride);
+	tr_emit(t, "add.s64 %s, %s, %s;", at.s, at.s, base.s);
+	if (m->type == BPF_MAP_TYPE_PERCPU_ARRAY) {
+		struct tr_name sms = tr_table(t, EBPF_TABLE_SMS), sm = tr_t32(t), last = tr_t32(t), replica = tr_t64(t);
+		tr_emit(t, "cvt.u32.u64 %s, %s;", last.s, sms.s);
+		tr_emit(t, "sub.u32 %s, %s, 1;", last.s, last.s);
+		tr_emit(t, "mov.u32 %s, %%smid;", sm.s);
+		tr_emit(t, "min.u32 %s, %s, %s;", sm.s, sm.s, last.s);
+		tr_emit(t, "cvt.u64.u32 %s, %s;", replica.s, sm.s);
+		tr_emit(t, "mul.lo.s64 %s, %s, %llu;", replica.s, replica.s,
+			(unsigned long long)map_replica_bytes(m->max_entries, m->value_size));
+		tr_emit(t, "add.s64 %s, %s, %s;", at.s, at.s, replica.s);
+	}
+	tr_emit(t, "add.s64 %s, %s, %d;", at.s, at.s, MAP_IMAGE_HEADER);
+	return at;
+}
+
+/* The index, zero-extended, and whether it is below max_entries. */
+static int array_index(struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m, struct tr_name *index,
+	struct tr_name *in_range)
+{
+	struct tr_mem key;
+	int err = tr_mem_arg(t, inst, i, 1, &key);
+	if (err)
+		return err;
+	struct tr_name word = tr_mem_word(t, &key, 0, 4);
+	*index = tr_t64(t);
+	*in_range = tr_pred(t);
+	tr_emit(t, "mov.u64 %s, %s;", index->s, word.s);
+	tr_emit(t, "setp.lt.u64 %s, %s, %u;", in_range->s, index->s, m->max_entries);
+	return 0;
+}
+
+static int array_lookup(struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m)
+{
+	struct tr_name index, ok;
+	int err = array_index(t, inst, i, m, &index, &ok);
+	if (err)
+		return err;
+	struct tr_name at = array_value(t, m, index);
+	tr_emit(t, "selp.b64 %s, %s, 0, %s;", tr_reg(inst, 0).s, at.s, ok.s);
+	return 0;
+}
+
+/* r0 = the error of flags that no array takes; the stores are jumped over unless it stays 0. */
+static int array_update(struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m)
+{
+	struct tr_name index, ok, r0 = tr_reg(inst, 0), flags = scalar_arg(t, inst, i, 3), p = tr_pred(t);
+	struct tr_mem value;
+	int err = array_index(t, inst, i, m, &index, &ok);
+	if (!err)
+		err = tr_mem_arg(t, inst, i, 2, &value);
+	if (err)
+		return err;
+	struct tr_name done = tr_label(t), rc = tr_t64(t), flag = tr_t64(t);
+	tr_emit(t, "selp.b64 %s, 0, %d, %s;", rc.s, E2BIG_, ok.s);
+	tr_emit(t, "mov.u64 %s, %s;", flag.s, flags.s);
+	tr_emit(t, "setp.eq.and.u64 %s, %s, %d, %s;", p.s, flag.s, UPDATE_NOEXIST, ok.s);
+	tr_emit(t, "@%s mov.u64 %s, %d;", p.s, rc.s, EEXIST_);
+	tr_emit(t, "setp.gt.u64 %s, %s, %d;", p.s, flag.s, UPDATE_LAST);
+	tr_emit(t, "@%s mov.u64 %s, %d;", p.s, rc.s, EINVAL_);
+	tr_emit(t, "setp.ne.u64 %s, %s, 0;", p.s, rc.s);
+	tr_emit(t, "@%s bra %s;", p.s, done.s);
+	struct tr_name at = array_value(t, m, index);
+	tr_mem_copy(t, &value, at.s, 0, m->value_size);
+	buf_printf(&t->body, "%s:\n", done.s);
+	tr_emit(t, "mov.u64 %s, %s;", r0.s, rc.s);
+	return 0;
+}
+
+/* -- hash maps --------------------------------------------------------------- */
+
+enum { MAX_ARGS = 4 + 2 * TR_BY_VALUE / 8 };
+
+struct args {
+	struct tr_name all[MAX_ARGS];
+	uint32_t n;
+};
+
+static void push(struct args *args, struct tr_name arg)
+{
+	args->all[args->n++] = arg;
+}
+
+/* A key or value: its words, or its generic address. */
+static int push_memory(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, uint32_t bytes, struct args *args)
+{
+	struct tr_mem m;
+	int err = tr_mem_arg(t, inst, i, a, &m);
+	if (err)
+		return err;
+	if (bytes > TR_BY_VALUE) {
+		if (m.kind == TR_MEM_CONST)
+			m.kind = TR_MEM_GLOBAL; /* base is the argument's register, which live.c must keep */
+		push(args, tr_mem_generic(t, &m));
+		return 0;
+	}
+	for (uint32_t at = 0; at < bytes; at += 8)
+		push(args, tr_mem_word(t, &m, at, bytes - at < 8 ? bytes - at : 8));
+	return 0;
+}
+
+static int hash_call(struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m, const char *func, bool update)
+{
+	struct args args = { .n = 0 };
+	push(&args, tr_map_base(t, m));
+	push(&args, tr_imm((int64_t)map_hash_slots(m->max_entries) - 1));
+	if (update) {
+		push(&args, tr_imm(m->max_entries));
+		push(&args, scalar_arg(t, inst, i, 3));
+	}
+	int err = push_memory(t, inst, i, 1, m->key_size, &args);
+	if (!err && update)
+		err = push_memory(t, inst, i, 2, m->value_size, &args);
+	if (!err)
+		tr_emit_call(t, func, tr_reg(inst, 0).s, args.all, args.n);
+	return err;
+}
+
+/* -- map helpers by map type ------------------------------------------------- */
+
+static int no_map(struct tr *t, const struct tr_inst *inst, uint32_t i)
+{
+	return tr_unsupported(t, inst->at[i].pc, "which map is used differs between paths");
+}
+
+static int bad_type(struct tr *t, const struct tr_inst *inst, uint32_t i)
+{
+	return tr_unsupported(t, inst->at[i].pc, "this type of map has no such operation on a GPU");
+}
+
+static int lower_lookup(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct ebpf_map *m = map_arg(t, inst, i);
+	switch (m ? m->type : BPF_MAP_TYPE_UNSPEC) {
+	case BPF_MAP_TYPE_UNSPEC:
+		return no_map(t, inst, i);
+	case BPF_MAP_TYPE_ARRAY:
+	case BPF_MAP_TYPE_PERCPU_ARRAY:
+		return array_lookup(t, inst, i, m);
+	case BPF_MAP_TYPE_HASH:
+		return hash_call(t, inst, i, m, tr_hash_lookup(t, m), false);
+	default:
+		return bad_type(t, inst, i);
+	}
+}
+
+static int lower_update(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct ebpf_map *m = map_arg(t, inst, i);
+	switch (m ? m->type : BPF_MAP_TYPE_UNSPEC) {
+	case BPF_MAP_TYPE_UNSPEC:
+		return no_map(t, inst, i);
+	case BPF_MAP_TYPE_ARRAY:
+	case BPF_MAP_TYPE_PERCPU_ARRAY:
+		return array_update(t, inst, i, m);
+	case BPF_MAP_TYPE_HASH:
+		return hash_call(t, inst, i, m, tr_hash_update(t, m), true);
+	default:
+		return bad_type(t, inst, i);
+	}
+}
+
+static int lower_delete(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct ebpf_map *m = map_arg(t, inst, i);
+	switch (m ? m->type : BPF_MAP_TYPE_UNSPEC) {
+	case BPF_MAP_TYPE_UNSPEC:
+		return no_map(t, inst, i);
+	case BPF_MAP_TYPE_ARRAY:
+	case BPF_MAP_TYPE_PERCPU_ARRAY:
+		tr_emit(t, "mov.u64 %s, %d;", tr_reg(inst, 0).s, EINVAL_);
+		return 0;
+	case BPF_MAP_TYPE_HASH:
+		return hash_call(t, inst, i, m, tr_hash_delete(t, m), false);
+	default:
+		return bad_type(t, inst, i);
+	}
+}
+
+/* -- time, identity, chance -------------------------------------------------- */
+
+static int lower_ktime(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	struct tr_name r0 = tr_reg(inst, 0), offset = tr_table(t, EBPF_TABLE_CLOCK);
+	tr_emit(t, "mov.u64 %s, %%globaltimer;", r0.s);
+	tr_emit(t, "add.s64 %s, %s, %s;", r0.s, r0.s, offset.s);
+	return 0;
+}
+
+static int lower_cpu(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	struct tr_name sms = tr_table(t, EBPF_TABLE_SMS), last = tr_t32(t), sm = tr_t32(t);
+	tr_emit(t, "cvt.u32.u64 %s, %s;", last.s, sms.s);
+	tr_emit(t, "sub.u32 %s, %s, 1;", last.s, last.s);
+	tr_emit(t, "mov.u32 %s, %%smid;", sm.s);
+	tr_emit(t, "min.u32 %s, %s, %s;", sm.s, sm.s, last.s);
+	tr_emit(t, "cvt.u64.u32 %s, %s;", tr_reg(inst, 0).s, sm.s);
+	return 0;
+}
+
+/* x ^= x >> shift; x *= factor: the finaliser of MurmurHash3, twice. */
+static void mix64(struct tr *t, struct tr_name x, const char *factor)
+{
+	struct tr_name s = tr_t64(t);
+	tr_emit(t, "shr.u64 %s, %s, 33;", s.s, x.s);
+	tr_emit(t, "xor.b64 %s, %s, %s;", x.s, x.s, s.s);
+	tr_emit(t, "mul.lo.s64 %s, %s, %s;", x.s, x.s, factor);
+}
+
+/* x = x * 0x9e3779b97f4a7c15 + special register. */
+static void mix_special(struct tr *t, struct tr_name x, const char *special)
+{
+	struct tr_name w = tr_t32(t), d = tr_t64(t);
+	tr_emit(t, "mov.u32 %s, %s;", w.s, special);
+	tr_emit(t, "cvt.u64.u32 %s, %s;", d.s, w.s);
+	tr_emit(t, "mad.lo.s64 %s, %s, 0x9e3779b97f4a7c15, %s;", x.s, x.s, d.s);
+}
+
+/* No two calls see the same input: time and place differ between threads, time and a count between calls of one. */
+static int lower_prandom(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	static const char *const place[] = { "%smid", "%warpid", "%laneid", "%ctaid.x", "%ctaid.y", "%tid.x" };
+	struct tr_name x = tr_t64(t), clock = tr_t64(t), seed = tr_table(t, EBPF_TABLE_SEED);
+	t->counts_calls = true;
+	tr_emit(t, "mov.u64 %s, %%clock64;", clock.s);
+	tr_emit(t, "add.s64 %%egpu_rcalls, %%egpu_rcalls, 0x632be59bd9b4e019;");
+	tr_emit(t, "add.s64 %s, %s, %%egpu_rcalls;", x.s, seed.s);
+	tr_emit(t, "mad.lo.s64 %s, %s, 0x9e3779b97f4a7c15, %s;", x.s, x.s, clock.s);
+	for (size_t k = 0; k < sizeof(place) / sizeof(place[0]); k++)
+		mix_special(t, x, place[k]);
+	mix64(t, x, "0xff51afd7ed558ccd");
+	mix64(t, x, "0xc4ceb9fe1a85ec53");
+	tr_emit(t, "shr.u64 %s, %s, 32;", tr_reg(inst, 0).s, x.s);
+	return 0;
+}
+
+/* -- ring buffers ------------------------------------------------------------ */
+
+static const struct ebpf_map *ring_arg(struct tr *t, const struct tr_inst *inst, uint32_t i, int *err)
+{
+	const struct ebpf_map *m = map_arg(t, inst, i);
+	*err = !m ? no_map(t, inst, i) : m->type != BPF_MAP_TYPE_RINGBUF ? bad_type(t, inst, i) : 0;
+	return m;
+}
+
+/* result = address of a payload of len bytes, or 0. */
+static void reserve(struct tr *t, const struct ebpf_map *m, struct tr_name len, const char *result)
+{
+	struct tr_name args[3] = { tr_map_base(t, m), tr_imm(m->max_entries), len };
+	tr_emit_call(t, tr_ring_reserve(t), result, args, 3);
+}
+
+/* The record's length goes out without its busy bit, after the payload. */
+static void submit(struct tr *t, struct tr_name record, bool discard)
+{
+	struct tr_name w = tr_t32(t);
+	tr_emit(t, "ld.volatile.global.u32 %s, [%s+-8];", w.s, record.s);
+	tr_emit(t, "and.b32 %s, %s, 0x3fffffff;", w.s, w.s);
+	if (discard)
+		tr_emit(t, "or.b32 %s, %s, 0x40000000;", w.s, w.s);
+	tr_emit(t, "membar.gl;");
+	tr_emit(t, "st.volatile.global.u32 [%s+-8], %s;", record.s, w.s);
+}
+
+static int lower_reserve(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	int err;
+	const struct ebpf_map *m = ring_arg(t, inst, i, &err);
+	const struct ebpf_fact *f = tr_fact(t, inst, i);
+	struct tr_name r0 = tr_reg(inst, 0);
+	if (err)
+		return err;
+	if (f->args[1].constant && !f->args[1].value)
+		return tr_unsupported(t, inst->at[i].pc, "a ring buffer record needs at least one byte");
+	if (f->args[2].constant && !f->args[2].value) {
+		reserve(t, m, scalar_arg(t, inst, i, 1), r0.s);
+		return 0;
+	}
+	/* The kernel knows no flags here and refuses all. */
+	struct tr_name p = tr_pred(t), done = tr_label(t), flags = tr_t64(t), record = tr_t64(t);
+	tr_emit(t, "mov.u64 %s, %s;", flags.s, scalar_arg(t, inst, i, 2).s);
+	tr_emit(t, "mov.u64 %s, 0;", record.s);
+	tr_emit(t, "setp.ne.u64 %s, %s, 0;", p.s, flags.s);
+	tr_emit(t, "@%s bra %s;", p.s, done.s);
+	reserve(t, m, scalar_arg(t, inst, i, 1), record.s);
+	buf_printf(&t->body, "%s:\n", done.s);
+	tr_emit(t, "mov.u64 %s, %s;", r0.s, record.s);
+	return 0;
+}
+
+static int lower_submit(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	submit(t, tr_reg(inst, 1), false);
+	return 0;
+}
+
+static int lower_discard(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	submit(t, tr_reg(inst, 1), true);
+	return 0;
+}
+
+/* Copies argument a, of constant or varying size, behind `at` bytes of a record. */
+static int fill(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, struct tr_name record, int32_t at)
+{
+	struct tr_mem m;
+	uint32_t bytes;
+	int err = tr_mem_arg(t, inst, i, a, &m);
+	if (err)
+		return err;
+	if (tr_helper_arg_bytes(t, inst, i, a, &bytes))
+		tr_mem_copy(t, &m, record.s, at, bytes);
+	else
+		tr_mem_copy_call(t, &m, record.s, at, tr_reg(inst, a + 2).s);
+	return 0;
+}
+
+static int lower_output(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	int err;
+	const struct ebpf_map *m = ring_arg(t, inst, i, &err);
+	if (err)
+		return err;
+	struct tr_name rc = tr_t64(t), flags = tr_t64(t), record = tr_t64(t), p = tr_pred(t), done = tr_label(t);
+	tr_emit(t, "mov.u64 %s, %s;", flags.s, scalar_arg(t, inst, i, 3).s);
+	tr_emit(t, "mov.u64 %s, %d;", rc.s, EINVAL_);
+	tr_emit(t, "setp.gt.u64 %s, %s, %d;", p.s, flags.s, WAKEUP_FLAGS);
+	tr_emit(t, "@%s bra %s;", p.s, done.s);
+	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
+	reserve(t, m, scalar_arg(t, inst, i, 2), record.s);
+	tr_emit(t, "setp.eq.u64 %s, %s, 0;", p.s, record.s);
+	tr_emit(t, "@%s bra %s;", p.s, done.s);
+	err = fill(t, inst, i, 1, record, 0);
+	if (err)
+		return err;
+	submit(t, record, false);
+	tr_emit(t, "mov.u64 %s, 0;", rc.s);
+	buf_printf(&t->body, "%s:\n", done.s);
+	tr_emit(t, "mov.u64 %s, %s;", tr_reg(inst, 0).s, rc.s);
+	return 0;
+}
+
+/* BPF_RB_AVAIL_DATA 0, RING_SIZE 1, CONS_POS 2, PROD_POS 3; else 0. */
+static int lower_query(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	int err;
+	const struct ebpf_map *m = ring_arg(t, inst, i, &err);
+	if (err)
+		return err;
+	struct tr_name what = tr_t64(t), r = tr_t64(t), made = tr_t64(t), taken = tr_t64(t), base = tr_map_base(t, m);
+	tr_emit(t, "mov.u64 %s, %s;", what.s, scalar_arg(t, inst, i, 1).s);
+	tr_emit(t, "ld.volatile.global.u64 %s, [%s+56];", taken.s, base.s);
+	tr_emit(t, "ld.volatile.global.u64 %s, [%s+48];", made.s, base.s);
+	tr_emit(t, "sub.s64 %s, %s, %s;", r.s, made.s, taken.s);
+	char size[24];
+	snprintf(size, sizeof(size), "%u", m->max_entries);
+	const char *const answers[] = { r.s, size, taken.s, made.s };
+	struct tr_name r0 = tr_t64(t);
+	tr_emit(t, "mov.u64 %s, 0;", r0.s);
+	for (uint32_t k = 0; k < 4; k++) {
+		struct tr_name p = tr_pred(t);
+		tr_emit(t, "setp.eq.u64 %s, %s, %u;", p.s, what.s, k);
+		tr_emit(t, "@%s mov.u64 %s, %s;", p.s, r0.s, answers[k]);
+	}
+	tr_emit(t, "mov.u64 %s, %s;", tr_reg(inst, 0).s, r0.s);
+	return 0;
+}
+
+/* -- trace_printk ------------------------------------------------------------ */
+
+/* Arguments that the format consumes, all three when it is not known now. */
+static uint32_t printk_args(const struct tr *t, const struct tr_inst *inst, uint32_t i)
+{
+	uint32_t map, bytes, n = 0;
+	int64_t offset;
+	if (!tr_helper_arg_bytes(t, inst, i, 0, &bytes) || !tr_const_pointer(t, inst, i, 1, &map, &offset))
+		return PRINTK_ARGS;
+	const uint8_t *s = tr_frozen(&t->p->maps[map], offset, bytes, NULL);
+	if (!s)
+		return PRINTK_ARGS;
+	for (uint32_t k = 0; k + 1 < bytes && s[k] && n < PRINTK_ARGS; k++) {
+		if (s[k] != '%')
+			continue;
+		if (s[k + 1] == '%')
+			k++;
+		else
+			n++;
+	}
+	return n;
+}
+
+static const struct ebpf_map *find_trace_map(const struct tr *t)
+{
+	for (uint32_t k = 0; k < t->p->n_maps; k++)
+		if (t->p->maps[k].type == BPF_MAP_TYPE_RINGBUF && t->p->maps[k].name && !strcmp(t->p->maps[k].name, trace_map))
+			return &t->p->maps[k];
+	return NULL;
+}
+
+/* Record: u32 format bytes, u32 arguments, u64 args[3], format. r0 = format bytes, or -EAGAIN when the ring is full. */
+static int lower_printk(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct ebpf_map *m = find_trace_map(t);
+	if (!m)
+		return tr_unsupported(t, inst->at[i].pc, "the program has no ring buffer \"egpu_trace\" for it");
+	uint32_t n = printk_args(t, inst, i);
+	struct tr_name rc = tr_t64(t), size = tr_t64(t), len = tr_t64(t), record = tr_t64(t), p = tr_pred(t), done = tr_label(t);
+	tr_emit(t, "mov.u64 %s, %s;", size.s, scalar_arg(t, inst, i, 1).s);
+	tr_emit(t, "add.s64 %s, %s, %d;", len.s, size.s, PRINTK_HEADER);
+	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
+	reserve(t, m, len, record.s);
+	tr_emit(t, "setp.eq.u64 %s, %s, 0;", p.s, record.s);
+	tr_emit(t, "@%s bra %s;", p.s, done.s);
+	tr_emit(t, "st.global.u32 [%s+0], %s;", record.s, size.s);
+	tr_emit(t, "st.global.u32 [%s+4], %u;", record.s, n);
+	for (uint32_t k = 0; k < PRINTK_ARGS; k++)
+		tr_emit(t, "st.global.u64 [%s+%u], %s;", record.s, 8 + 8 * k, k < n ? tr_reg(inst, 3 + k).s : "0");
+	int err = fill(t, inst, i, 0, record, PRINTK_HEADER);
+	if (err)
+		return err;
+	submit(t, record, false);
+	tr_emit(t, "mov.u64 %s, %s;", rc.s, size.s);
+	buf_printf(&t->body, "%s:\n", done.s);
+	tr_emit(t, "mov.u64 %s, %s;", tr_reg(inst, 0).s, rc.s);
+	return 0;
+}
+
+/* -- dispatch ---------------------------------------------------------------- */
+
+typedef int (*lower_fn)(struct tr *t, struct tr_inst *inst, uint32_t i);
+
+/* One row per helper of bpf/helpers.h; ignored: arguments that are never read. */
+static const struct {
+	const char *name;
+	lower_fn lower;
+	uint16_t ignored; /* bit per argument */
+} rows[] = {
+	{ "map_lookup_elem", lower_lookup, 0 },
+	{ "map_update_elem", lower_update, 0 },
+	{ "map_delete_elem", lower_delete, 0 },
+	{ "ktime_get_ns", lower_ktime, 0 },
+	{ "trace_printk", lower_printk, 0 },
+	{ "get_prandom_u32", lower_prandom, 0 },
+	{ "get_smp_processor_id", lower_cpu, 0 },
+	{ "ringbuf_output", lower_output, 0 },
+	{ "ringbuf_reserve", lower_reserve, 0 },
+	{ "ringbuf_submit", lower_submit, 1 << 1 },
+	{ "ringbuf_discard", lower_discard, 1 << 1 },
+	{ "ringbuf_query", lower_query, 0 },
+};
+
+static int row_of(const struct ebpf_helper *h)
+{
+	for (size_t k = 0; h && k < sizeof(rows) / sizeof(rows[0]); k++)
+		if (!strcmp(rows[k].name, h->name))
+			return (int)k;
+	return -1;
+}
+
+static bool needs_arg(const struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a)
+{
+	const struct ebpf_fact *f = tr_fact(t, inst, i);
+	uint32_t bytes;
+	switch (arg_kind(t, inst, i, a)) {
+	case EBPF_ARG_NONE:
+	case EBPF_ARG_MAP:
+		return false;
+	case EBPF_ARG_KEY:
+	case EBPF_ARG_VALUE:
+	case EBPF_ARG_MEM:
+		if (tr_helper_arg_bytes(t, inst, i, a, &bytes) && bytes > TR_BY_VALUE &&
+			f->args[a].region == EBPF_REGION_MAP_VALUE)
+			return true; /* may be passed by address */
+		return tr_mem_needs_reg(t, inst, i, a);
+	case EBPF_ARG_RING_RECORD:
+		return true;
+	default:
+		return !f->args[a].constant;
+	}
+}
+
+uint16_t tr_helper_uses(const struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct ebpf_helper *h = helper_at(t, inst, i);
+	int row = row_of(h);
+	uint16_t uses = 0;
+	if (row < 0)
+		return 0;
+	bool printk = rows[row].lower == lower_printk;
+	for (uint32_t a = 0; a < 5; a++) {
+		if (rows[row].ignored >> a & 1)
+			continue;
+		if (printk && a >= 2 ? a - 2 < printk_args(t, inst, i) : needs_arg(t, inst, i, a))
+			uses |= (uint16_t)(2u << a);
+	}
+	return uses;
+}
+
+int tr_helper_lower(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	int row = row_of(helper_at(t, inst, i));
+	if (row < 0)
+		return tr_unsupported(t, inst->at[i].pc, "this helper does not exist on GPUs");
+	return rows[row].lower(t, inst, i);
+}

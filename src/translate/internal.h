@@ -1,0 +1,284 @@
+/* internal.h - the state that the translator's passes share.
+ *
+ * Pipeline (translate.c): flow (functions, instances, what follows what) -> stack (slots become registers or
+ * local memory) -> live (registers; dead instructions) -> idiom (load-add-store becomes an atomic) -> lower (text).
+ *
+ * An instance is a copy of a BPF function in the output. A function with several callers is copied for each of them
+ * while that stays small; else all callers share one instance, which returns through a selector. Recursion is
+ * impossible, so that an instance is active at most once and its registers and stack frame can be its own.
+ */
+#ifndef EGPU_TRANSLATE_INTERNAL_H
+#define EGPU_TRANSLATE_INTERNAL_H
+
+#include "translate/translate.h"
+
+#include "bpf/helpers.h"
+#include "bpf/insns.h"
+#include "map/layout.h"
+
+#include <stdio.h>
+
+enum {
+	TR_REGS = 11,	     /* r0..r10 of an instance */
+	TR_MAX_DEPTH = 8,    /* nested calls, as in the kernel */
+	TR_BY_VALUE = 64,    /* keys and values up to this many bytes travel in registers */
+	TR_MAX_ATOMS = 4,    /* pieces that one load or store may consist of before it goes to local memory */
+};
+
+/* Register or operand text, by value so that expressions need no storage. */
+struct tr_name {
+	char s[40];
+};
+
+/* What an instruction does for the load-add-store it belongs to (idiom.c). */
+enum tr_role { TR_PLAIN, TR_RMW_LOAD, TR_RMW_STEP, TR_RMW_STORE };
+
+struct tr_rmw {
+	uint32_t load, store; /* indices into tr_inst.at */
+	uint32_t bytes;	      /* 4 or 8 */
+	bool constant;	      /* only immediates are added, in a straight line */
+	int64_t addend;	      /* constant: their sum */
+	uint16_t tracked;     /* registers that hold the loaded value plus a delta at the store */
+	uint16_t wide;	      /* bytes 4: those of `tracked` whose sum is 64 bits wide */
+	uint32_t delta[TR_REGS]; /* temporaries, by register */
+};
+
+struct tr_insn {
+	uint32_t pc;
+	uint16_t live_in, live_out; /* bit per register */
+	bool target;		    /* something jumps here: needs a label */
+	bool join;		    /* a jump comes here, or it is the entry */
+	bool dead;
+	bool dst_tracked; /* TR_RMW_STEP: the destination held the loaded value before */
+	uint8_t role; /* enum tr_role */
+	struct tr_rmw *rmw;
+	struct tr_inst *callee; /* call of a subprogram */
+};
+
+/* A piece of a frame that lives in a register: bytes [offset, offset+bytes) from the frame's top. */
+struct tr_atom {
+	int32_t offset;
+	uint32_t bytes; /* 1..8 */
+	uint32_t reg;	/* %egpu_rs<reg> */
+};
+
+struct tr_frame {
+	uint64_t cut[9];   /* bit per byte boundary, EBPF_STACK_BYTES + 1 of them */
+	uint64_t used[8];  /* bit per byte that some access with a known place touches */
+	uint64_t taken[8]; /* bit per byte that has to be in memory */
+	struct tr_atom *atoms;
+	uint32_t n_atoms;
+	int32_t low, high; /* bytes in memory: [low, high) from the top; equal: none */
+};
+
+struct tr_caller {
+	struct tr_inst *inst;
+	uint32_t at; /* index of the call in inst->at */
+};
+
+struct tr_inst {
+	uint32_t id;
+	uint32_t func;
+	int32_t depth; /* call depth; -1: shared by callers of different depths */
+	struct tr_insn *at; /* ascending pc */
+	uint32_t n;
+	struct tr_caller *callers;
+	size_t n_callers, cap_callers;
+	struct tr_frame frame;
+	bool live_done;
+};
+
+struct tr_func {
+	uint32_t entry;
+	uint32_t *pcs; /* ascending */
+	uint32_t n_pcs;
+	uint64_t expanded; /* instructions when every call below is copied; saturates */
+	uint8_t mark;	   /* 1: being sized, 2: sized */
+	struct tr_inst *shared;
+};
+
+/* Memory that a helper reads: where each byte of it is found (mem.c). */
+enum tr_mem_kind {
+	TR_MEM_SLOTS,  /* atoms of a frame */
+	TR_MEM_LOCAL,  /* local-space address */
+	TR_MEM_GLOBAL, /* global address */
+	TR_MEM_CONST,  /* bytes known now */
+};
+
+struct tr_mem {
+	enum tr_mem_kind kind;
+	struct tr_inst *frame;	/* SLOTS */
+	int32_t offset;		/* SLOTS: of the first byte */
+	struct tr_name base;	/* LOCAL, GLOBAL: register or symbol */
+	int32_t displacement;	/* added to base */
+	uint32_t align;		/* known alignment of base + displacement: 1, 2, 4 or 8 */
+	const uint8_t *bytes;	/* CONST */
+	uint64_t n_bytes;	/* CONST: how many are there */
+	bool is_volatile;	/* GLOBAL: others may write it */
+};
+
+struct tr {
+	struct arena *arena;
+	const struct ebpf_program *p;
+	const struct verifier_result *v;
+	struct diag *d;
+	bool test; /* test-run: table by pointer, result stored */
+	const char *table; /* test: register that holds the table's address */
+	const char *end;   /* label text after the body */
+
+	struct tr_func *funcs;
+	size_t n_funcs, cap_funcs;
+	uint32_t *func_of; /* by pc: 1 + index of the function it belongs to */
+	uint32_t *entry_of; /* by pc: 1 + the function that starts there */
+	uint32_t *index_of; /* by pc: index in its function's pcs */
+	struct tr_inst **insts;
+	size_t n_insts, cap_insts;
+	bool share; /* one instance a function */
+	bool counts_calls; /* get_prandom_u32 is used */
+	bool frames_in_memory; /* some stack access has no known frame */
+
+	struct buf body;
+	uint32_t n_t64, n_t32, n_pred, n_slots, n_labels;
+	uint64_t fields, maps;
+	uint8_t param_bytes[EBPF_PARAM_COUNT];
+	struct ebpf_fragment_func *helper_funcs;
+	size_t n_helper_funcs, cap_helper_funcs;
+};
+
+static inline const struct bpf_insn *tr_bpf(const struct tr *t, const struct tr_inst *inst, uint32_t i)
+{
+	return &t->p->insns[inst->at[i].pc];
+}
+
+static inline const struct ebpf_fact *tr_fact(const struct tr *t, const struct tr_inst *inst, uint32_t i)
+{
+	return &t->v->facts[inst->at[i].pc];
+}
+
+static inline bool tr_is_jump(const struct bpf_insn *in)
+{
+	uint8_t class = BPF_CLASS(in->code);
+	return class == BPF_JMP || class == BPF_JMP32;
+}
+
+static inline bool tr_is_call(const struct bpf_insn *in)
+{
+	return in->code == (BPF_JMP | BPF_CALL);
+}
+
+static inline bool tr_is_exit(const struct bpf_insn *in)
+{
+	return in->code == (BPF_JMP | BPF_EXIT);
+}
+
+/* Unconditional jump, near or far. */
+static inline bool tr_is_goto(const struct bpf_insn *in)
+{
+	return in->code == (BPF_JMP | BPF_JA) || in->code == (BPF_JMP32 | BPF_JA);
+}
+
+static inline bool tr_is_atomic(const struct bpf_insn *in)
+{
+	return BPF_CLASS(in->code) == BPF_STX && BPF_MODE(in->code) == BPF_ATOMIC;
+}
+
+static inline bool tr_is_store(const struct bpf_insn *in)
+{
+	uint8_t class = BPF_CLASS(in->code);
+	return class == BPF_ST || class == BPF_STX;
+}
+
+/* Register that addresses the memory of a load, store or atomic. */
+static inline uint8_t tr_base_reg(const struct bpf_insn *in)
+{
+	return BPF_CLASS(in->code) == BPF_LDX ? in->src_reg : in->dst_reg;
+}
+
+/* -- flow.c: requires a verified program; leaves funcs and insts, main first, callers before callees in copies -- */
+int tr_flow(struct tr *t);
+/* Index of the instruction after i (fall through), and of a jump's target; -1 where no path goes. */
+int32_t tr_next(const struct tr *t, const struct tr_inst *inst, uint32_t i);
+int32_t tr_jump(const struct tr *t, const struct tr_inst *inst, uint32_t i);
+/* -EOPNOTSUPP that names the instruction. */
+int tr_unsupported(struct tr *t, uint32_t pc, const char *why);
+
+/* -- stack.c: requires flow; leaves each frame's atoms and memory range -- */
+int tr_stack(struct tr *t);
+/* The instance whose frame a stack access touches, NULL when that is not one known frame. */
+struct tr_inst *tr_frame_owner(const struct tr *t, struct tr_inst *inst, uint32_t i);
+struct tr_inst *tr_frame_at(const struct tr *t, struct tr_inst *inst, uint32_t depth);
+/* Whether any of the bytes is in memory (then all of them are). */
+bool tr_frame_taken(const struct tr_frame *f, int32_t offset, uint32_t bytes);
+/* Whether the access is to atoms, hence without an address. */
+bool tr_in_slots(const struct tr *t, struct tr_inst *inst, uint32_t i, struct tr_inst **owner);
+/* Offset of a load, store or atomic of known place. */
+int32_t tr_stack_offset(const struct tr *t, const struct tr_inst *inst, uint32_t i);
+
+/* -- live.c: requires stack; leaves live_in, live_out, dead -- */
+int tr_live(struct tr *t);
+uint16_t tr_uses(const struct tr *t, struct tr_inst *inst, uint32_t i);
+uint16_t tr_defs(const struct tr *t, const struct tr_inst *inst, uint32_t i);
+
+/* -- idiom.c: requires live; leaves roles -- */
+int tr_idiom(struct tr *t);
+
+/* -- lower.c: requires all of the above; leaves the body -- */
+int tr_lower(struct tr *t);
+
+/* -- helper.c: calls of helpers -- */
+/* Whether argument a (0..4) is memory that the helper reads. */
+bool tr_helper_arg_memory(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a);
+/* Its size; false when that varies (*bytes is 0). */
+bool tr_helper_arg_bytes(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a, uint32_t *bytes);
+/* Most bytes that argument a is read from registers with. */
+uint32_t tr_helper_by_value(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a);
+/* Registers a call reads. */
+uint16_t tr_helper_uses(const struct tr *t, struct tr_inst *inst, uint32_t i);
+int tr_helper_lower(struct tr *t, struct tr_inst *inst, uint32_t i);
+
+/* -- mem.c: reading the memory a helper is given -- */
+int tr_mem_arg(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, struct tr_mem *out);
+/* Whether argument a needs its register. */
+bool tr_mem_needs_reg(const struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a);
+/* Copies a number of bytes that is large or known only when it runs. */
+void tr_mem_copy_call(struct tr *t, const struct tr_mem *m, const char *to, int32_t displacement, const char *bytes);
+/* bytes (1..8) at `at`, zero-extended: a 64-bit register or a constant. */
+struct tr_name tr_mem_word(struct tr *t, const struct tr_mem *m, uint32_t at, uint32_t bytes);
+/* Copies bytes to global memory at address register `to` + displacement, which is 8-aligned. */
+void tr_mem_copy(struct tr *t, const struct tr_mem *m, const char *to, int32_t displacement, uint32_t bytes);
+/* A generic address of the memory (LOCAL and GLOBAL only). */
+struct tr_name tr_mem_generic(struct tr *t, const struct tr_mem *m);
+/* The constant map and offset that a register holds before instruction i, found in its own block. */
+bool tr_const_pointer(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint8_t reg, uint32_t *map, int64_t *offset);
+/* The bytes of a frozen map from offset on, NULL when they can change or are not there. */
+const uint8_t *tr_frozen(const struct ebpf_map *m, int64_t offset, uint32_t bytes, uint64_t *left);
+
+/* -- hash.c, ring.c: module-scope functions -- */
+const char *tr_func_add(struct tr *t, const char *name, const struct buf *text);
+bool tr_func_has(const struct tr *t, const char *name);
+/* Each leaves the function defined and returns its name, "" when memory is out (buffers have failed then). */
+const char *tr_hash_lookup(struct tr *t, const struct ebpf_map *m);
+const char *tr_hash_update(struct tr *t, const struct ebpf_map *m);
+const char *tr_hash_delete(struct tr *t, const struct ebpf_map *m);
+const char *tr_ring_reserve(struct tr *t);
+const char *tr_copy_func(struct tr *t);
+/* A call with 64-bit arguments; result: register or NULL. */
+void tr_emit_call(struct tr *t, const char *func, const char *result, const struct tr_name *args, uint32_t n);
+
+/* -- emit.c: text -- */
+/* One instruction: tab, text, newline. */
+void tr_emit(struct tr *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+struct tr_name tr_reg(const struct tr_inst *inst, uint32_t r); /* .b64 of r0..r10 */
+struct tr_name tr_t64(struct tr *t); /* fresh temporaries */
+struct tr_name tr_t32(struct tr *t);
+struct tr_name tr_pred(struct tr *t);
+struct tr_name tr_label(struct tr *t); /* fresh "$egpu_l<N>" */
+struct tr_name tr_at_label(const struct tr_inst *inst, uint32_t i); /* of an instruction */
+struct tr_name tr_imm(int64_t value);
+struct tr_name tr_imm32(int32_t value);
+struct tr_name tr_text(const char *s);
+/* Loads entry `entry` of the table into a fresh register. */
+struct tr_name tr_table(struct tr *t, uint32_t entry);
+struct tr_name tr_map_base(struct tr *t, const struct ebpf_map *m);
+
+#endif

@@ -1,0 +1,868 @@
+/* lower.c - one eBPF instruction at a time to PTX.
+ *
+ * r0..r10 are .b64 registers. 32-bit operations take the low halves and zero-extend their result. Nothing here
+ * traps or is undefined: division by zero gives 0, the remainder by zero the dividend, INT_MIN / -1 wraps,
+ * shift counts are masked (PTX would clamp them).
+ */
+#include "translate/internal.h"
+
+#include <errno.h>
+
+/* The source operand as 64 bits: a register or a sign-extended constant. */
+static struct tr_name src64(const struct tr_inst *inst, const struct bpf_insn *in)
+{
+	return BPF_SRC(in->code) == BPF_X ? tr_reg(inst, in->src_reg) : tr_imm(in->imm);
+}
+
+/* The low half of a register. */
+static struct tr_name low32(struct tr *t, struct tr_name reg)
+{
+	struct tr_name w = tr_t32(t);
+	tr_emit(t, "cvt.u32.u64 %s, %s;", w.s, reg.s);
+	return w;
+}
+
+static struct tr_name src32(struct tr *t, const struct tr_inst *inst, const struct bpf_insn *in)
+{
+	return BPF_SRC(in->code) == BPF_X ? low32(t, tr_reg(inst, in->src_reg)) : tr_imm32(in->imm);
+}
+
+/* -- division ---------------------------------------------------------------- */
+
+struct width {
+	uint32_t bits;
+	const char *s, *u; /* type suffixes */
+};
+
+static const struct width width32 = { 32, "s32", "u32" }, width64 = { 64, "s64", "u64" };
+
+static struct tr_name temp(struct tr *t, const struct width *w)
+{
+	return w->bits == 64 ? tr_t64(t) : tr_t32(t);
+}
+
+/* q = a / b or a % b for a divisor that is a constant. */
+static void divide_constant(struct tr *t, const struct width *w, bool is_signed, bool rem, struct tr_name q,
+	struct tr_name a, int64_t b)
+{
+	if (!b || (is_signed && b == -1)) {
+		if (!b)
+			tr_emit(t, "mov.b%u %s, %s;", w->bits, q.s, rem ? a.s : "0");
+		else if (rem)
+			tr_emit(t, "mov.b%u %s, 0;", w->bits, q.s);
+		else
+			tr_emit(t, "neg.%s %s, %s;", w->s, q.s, a.s);
+		return;
+	}
+	struct tr_name k = w->bits == 64 ? tr_imm(b) : tr_imm32((int32_t)b);
+	tr_emit(t, "%s.%s %s, %s, %s;", rem ? "rem" : "div", is_signed ? w->s : w->u, q.s, a.s, k.s);
+}
+
+/* The divisor is replaced by 1 where the quotient is fixed up afterwards. */
+static void divide(struct tr *t, const struct width *w, bool is_signed, bool rem, struct tr_name q,
+	struct tr_name a, struct tr_name b)
+{
+	struct tr_name zero = tr_pred(t), safe = temp(t, w), r = temp(t, w);
+	tr_emit(t, "setp.eq.%s %s, %s, 0;", w->u, zero.s, b.s);
+	tr_emit(t, "selp.b%u %s, 1, %s, %s;", w->bits, safe.s, b.s, zero.s);
+	struct tr_name minus = tr_pred(t);
+	if (is_signed) {
+		tr_emit(t, "setp.eq.%s %s, %s, -1;", w->s, minus.s, b.s);
+		tr_emit(t, "selp.b%u %s, 1, %s, %s;", w->bits, safe.s, safe.s, minus.s);
+	}
+	tr_emit(t, "%s.%s %s, %s, %s;", rem ? "rem" : "div", is_signed ? w->s : w->u, r.s, a.s, safe.s);
+	if (is_signed && !rem) { /* a % 1 is 0 already */
+		struct tr_name n = temp(t, w);
+		tr_emit(t, "neg.%s %s, %s;", w->s, n.s, a.s);
+		tr_emit(t, "selp.b%u %s, %s, %s, %s;", w->bits, r.s, n.s, r.s, minus.s);
+	}
+	tr_emit(t, "selp.b%u %s, %s, %s, %s;", w->bits, q.s, rem ? a.s : "0", r.s, zero.s);
+}
+
+/* -- arithmetic -------------------------------------------------------------- */
+
+static const char *alu_name(uint8_t op, bool wide)
+{
+	switch (op) {
+	case BPF_ADD:
+		return wide ? "add.s64" : "add.s32";
+	case BPF_SUB:
+		return wide ? "sub.s64" : "sub.s32";
+	case BPF_MUL:
+		return wide ? "mul.lo.s64" : "mul.lo.s32";
+	case BPF_OR:
+		return wide ? "or.b64" : "or.b32";
+	case BPF_AND:
+		return wide ? "and.b64" : "and.b32";
+	case BPF_XOR:
+		return wide ? "xor.b64" : "xor.b32";
+	case BPF_LSH:
+		return wide ? "shl.b64" : "shl.b32";
+	case BPF_RSH:
+		return wide ? "shr.u64" : "shr.u32";
+	case BPF_ARSH:
+		return wide ? "shr.s64" : "shr.s32";
+	default:
+		return NULL;
+	}
+}
+
+static bool is_shift(uint8_t op)
+{
+	return op == BPF_LSH || op == BPF_RSH || op == BPF_ARSH;
+}
+
+/* A shift count within 0..mask. */
+static struct tr_name shift_count(struct tr *t, const struct tr_inst *inst, const struct bpf_insn *in, int32_t mask)
+{
+	if (BPF_SRC(in->code) == BPF_K)
+		return tr_imm32(in->imm & mask);
+	struct tr_name w = low32(t, tr_reg(inst, in->src_reg));
+	tr_emit(t, "and.b32 %s, %s, %d;", w.s, w.s, mask);
+	return w;
+}
+
+static void sign_extend(struct tr *t, struct tr_name dst, struct tr_name src, int bits, bool wide)
+{
+	tr_emit(t, "shl.b64 %s, %s, %d;", dst.s, src.s, 64 - bits);
+	tr_emit(t, "shr.s64 %s, %s, %d;", dst.s, dst.s, 64 - bits);
+	if (!wide)
+		tr_emit(t, "and.b64 %s, %s, 0xffffffff;", dst.s, dst.s);
+}
+
+static int lower_mov(struct tr *t, struct tr_inst *inst, uint32_t i, bool wide)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	struct tr_name dst = tr_reg(inst, in->dst_reg), src = src64(inst, in);
+	bool is_reg = BPF_SRC(in->code) == BPF_X;
+	if (is_reg && (in->off == 8 || in->off == 16 || (in->off == 32 && wide)))
+		sign_extend(t, dst, src, in->off, wide);
+	else if (in->off)
+		return tr_unsupported(t, inst->at[i].pc, "unknown kind of move");
+	else if (!is_reg && !wide)
+		tr_emit(t, "mov.u64 %s, %u;", dst.s, (uint32_t)in->imm);
+	else if (wide)
+		tr_emit(t, "mov.u64 %s, %s;", dst.s, src.s);
+	else
+		tr_emit(t, "and.b64 %s, %s, 0xffffffff;", dst.s, src.s);
+	return 0;
+}
+
+/* Reverses the bytes of the low or of both halves. */
+static void swap_bytes(struct tr *t, struct tr_name dst, int bits)
+{
+	struct tr_name lo = tr_t32(t), hi = tr_t32(t);
+	tr_emit(t, "mov.b64 {%s, %s}, %s;", lo.s, hi.s, dst.s);
+	tr_emit(t, "prmt.b32 %s, %s, 0, 0x0123;", lo.s, lo.s);
+	if (bits == 64) {
+		tr_emit(t, "prmt.b32 %s, %s, 0, 0x0123;", hi.s, hi.s);
+		tr_emit(t, "mov.b64 %s, {%s, %s};", dst.s, hi.s, lo.s);
+		return;
+	}
+	if (bits == 16)
+		tr_emit(t, "shr.u32 %s, %s, 16;", lo.s, lo.s);
+	tr_emit(t, "cvt.u64.u32 %s, %s;", dst.s, lo.s);
+}
+
+static int lower_end(struct tr *t, struct tr_inst *inst, uint32_t i, bool always)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	struct tr_name dst = tr_reg(inst, in->dst_reg);
+	if ((in->imm != 16 && in->imm != 32 && in->imm != 64) || (always && BPF_SRC(in->code) == BPF_X))
+		return tr_unsupported(t, inst->at[i].pc, "unknown byte swap");
+	if (always || BPF_SRC(in->code) == BPF_TO_BE)
+		swap_bytes(t, dst, in->imm);
+	else if (in->imm != 64)
+		tr_emit(t, "and.b64 %s, %s, %s;", dst.s, dst.s, in->imm == 16 ? "0xffff" : "0xffffffff");
+	return 0;
+}
+
+static int lower_divide(struct tr *t, struct tr_inst *inst, uint32_t i, bool wide)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	const struct width *w = wide ? &width64 : &width32;
+	bool rem = BPF_OP(in->code) == BPF_MOD;
+	if (in->off != 0 && in->off != 1)
+		return tr_unsupported(t, inst->at[i].pc, "unknown kind of division");
+	struct tr_name dst = tr_reg(inst, in->dst_reg);
+	struct tr_name a = wide ? dst : low32(t, dst), q = wide ? dst : tr_t32(t);
+	if (BPF_SRC(in->code) == BPF_K)
+		divide_constant(t, w, in->off, rem, q, a, in->imm);
+	else
+		divide(t, w, in->off, rem, q, a, wide ? tr_reg(inst, in->src_reg) : low32(t, tr_reg(inst, in->src_reg)));
+	if (!wide)
+		tr_emit(t, "cvt.u64.u32 %s, %s;", dst.s, q.s);
+	return 0;
+}
+
+static int lower_alu(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	bool wide = BPF_CLASS(in->code) == BPF_ALU64;
+	uint8_t op = BPF_OP(in->code);
+	switch (op) {
+	case BPF_MOV:
+		return lower_mov(t, inst, i, wide);
+	case BPF_END:
+		return lower_end(t, inst, i, wide);
+	case BPF_DIV:
+	case BPF_MOD:
+		return lower_divide(t, inst, i, wide);
+	}
+	struct tr_name dst = tr_reg(inst, in->dst_reg);
+	const char *name = alu_name(op, wide);
+	if (in->off || (!name && op != BPF_NEG))
+		return tr_unsupported(t, inst->at[i].pc, "unknown operation");
+	if (wide) {
+		if (op == BPF_NEG)
+			tr_emit(t, "neg.s64 %s, %s;", dst.s, dst.s);
+		else
+			tr_emit(t, "%s %s, %s, %s;", name, dst.s, dst.s,
+				is_shift(op) ? shift_count(t, inst, in, 63).s : src64(inst, in).s);
+		return 0;
+	}
+	struct tr_name a = low32(t, dst);
+	if (op == BPF_NEG)
+		tr_emit(t, "neg.s32 %s, %s;", a.s, a.s);
+	else
+		tr_emit(t, "%s %s, %s, %s;", name, a.s, a.s,
+			is_shift(op) ? shift_count(t, inst, in, 31).s : src32(t, inst, in).s);
+	tr_emit(t, "cvt.u64.u32 %s, %s;", dst.s, a.s);
+	return 0;
+}
+
+/* -- jumps ------------------------------------------------------------------- */
+
+static const char *compare_name(uint8_t op, const char **kind)
+{
+	*kind = "u";
+	switch (op) {
+	case BPF_JEQ:
+		return "eq";
+	case BPF_JNE:
+	case BPF_JSET:
+		return "ne";
+	case BPF_JGT:
+		return "gt";
+	case BPF_JGE:
+		return "ge";
+	case BPF_JLT:
+		return "lt";
+	case BPF_JLE:
+		return "le";
+	}
+	*kind = "s";
+	switch (op) {
+	case BPF_JSGT:
+		return "gt";
+	case BPF_JSGE:
+		return "ge";
+	case BPF_JSLT:
+		return "lt";
+	case BPF_JSLE:
+		return "le";
+	default:
+		return NULL;
+	}
+}
+
+static int lower_branch(struct tr *t, struct tr_inst *inst, uint32_t i, int32_t to)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	bool wide = BPF_CLASS(in->code) == BPF_JMP;
+	uint32_t bits = wide ? 64 : 32;
+	const char *kind, *compare = compare_name(BPF_OP(in->code), &kind);
+	if (!compare)
+		return tr_unsupported(t, inst->at[i].pc, "unknown jump");
+	struct tr_name a = tr_reg(inst, in->dst_reg), p = tr_pred(t);
+	if (!wide)
+		a = low32(t, a);
+	struct tr_name b = wide ? src64(inst, in) : src32(t, inst, in);
+	if (BPF_OP(in->code) == BPF_JSET) {
+		struct tr_name both = wide ? tr_t64(t) : tr_t32(t);
+		tr_emit(t, "and.b%u %s, %s, %s;", bits, both.s, a.s, b.s);
+		a = both;
+		b = tr_text("0");
+	}
+	tr_emit(t, "setp.%s.%s%u %s, %s, %s;", compare, kind, bits, p.s, a.s, b.s);
+	tr_emit(t, "@%s bra %s;", p.s, tr_at_label(inst, (uint32_t)to).s);
+	return 0;
+}
+
+/* Where one way is never taken, the verifier has decided. */
+static int lower_jump(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	int32_t to = tr_jump(t, inst, i), next = tr_next(t, inst, i);
+	if (BPF_OP(tr_bpf(t, inst, i)->code) == BPF_JA || next < 0) {
+		if (to < 0)
+			return tr_unsupported(t, inst->at[i].pc, "leads nowhere");
+		if (to != (int32_t)i + 1)
+			tr_emit(t, "bra %s;", tr_at_label(inst, (uint32_t)to).s);
+		return 0;
+	}
+	return to < 0 ? 0 : lower_branch(t, inst, i, to);
+}
+
+/* -- memory ------------------------------------------------------------------ */
+
+static uint64_t mask_of(uint32_t bytes)
+{
+	return bytes >= 8 ? UINT64_MAX : (1ull << (8 * bytes)) - 1;
+}
+
+/* Address operand and state space of an access that has one. */
+struct place {
+	const char *space;
+	struct tr_name base;
+	int32_t displacement;
+};
+
+static int find_place(struct tr *t, struct tr_inst *inst, uint32_t i, struct place *out)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	*out = (struct place){ "global", tr_reg(inst, tr_base_reg(in)), in->off };
+	switch (tr_fact(t, inst, i)->region) {
+	case EBPF_REGION_STACK:
+		out->space = "local";
+		return 0;
+	case EBPF_REGION_MAP_VALUE:
+	case EBPF_REGION_RECORD:
+	case EBPF_REGION_MEMORY:
+		return 0;
+	default:
+		return tr_unsupported(t, inst->at[i].pc, "memory of an unknown kind");
+	}
+}
+
+/* dst = bytes [shift, shift + bytes) of a register of `width` bytes, zero- or sign-extended. */
+static void extract(struct tr *t, struct tr_name dst, struct tr_name src, uint32_t shift, uint32_t width,
+	uint32_t bytes, bool is_signed)
+{
+	if (is_signed) {
+		tr_emit(t, "shl.b64 %s, %s, %u;", dst.s, src.s, 64 - 8 * (shift + bytes));
+		tr_emit(t, "shr.s64 %s, %s, %u;", dst.s, dst.s, 64 - 8 * bytes);
+		return;
+	}
+	if (shift)
+		tr_emit(t, "shr.u64 %s, %s, %u;", dst.s, src.s, 8 * shift);
+	else
+		tr_emit(t, "mov.u64 %s, %s;", dst.s, src.s);
+	if (shift + bytes < width)
+		tr_emit(t, "and.b64 %s, %s, 0x%llx;", dst.s, dst.s, (unsigned long long)mask_of(bytes));
+}
+
+static int load_param(struct tr *t, struct tr_inst *inst, uint32_t i, struct tr_name dst, uint32_t bytes, bool is_signed)
+{
+	uint32_t at = (uint32_t)tr_fact(t, inst, i)->offset - EBPF_PARAM_OFFSET;
+	uint32_t index = at / 8, shift = at % 8;
+	if (index >= EBPF_PARAM_COUNT || shift + bytes > 8)
+		return tr_unsupported(t, inst->at[i].pc, "no field of the context is there");
+	if (shift + bytes > t->param_bytes[index])
+		t->param_bytes[index] = (uint8_t)(shift + bytes <= 1 ? 1 : shift + bytes <= 2 ? 2 :
+								   shift + bytes <= 4   ? 4 : 8);
+	char src[32];
+	snprintf(src, sizeof(src), "%%egpu_param%u", index);
+	extract(t, dst, tr_text(src), shift, 8, bytes, is_signed);
+	return 0;
+}
+
+static int load_context(struct tr *t, struct tr_inst *inst, uint32_t i, bool is_signed)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	const struct ebpf_fact *f = tr_fact(t, inst, i);
+	uint32_t bytes = ebpf_insn_bytes(in->code), shift;
+	struct tr_name dst = tr_reg(inst, in->dst_reg);
+	if (!f->fixed || f->offset < 0)
+		return tr_unsupported(t, inst->at[i].pc, "the offset into the context varies");
+	enum ebpf_context ctx = t->p->context;
+	int field = ebpf_field_at(ctx, (uint32_t)f->offset, bytes, &shift);
+	bool has_params = ctx == EBPF_CONTEXT_ENTRY || ctx == EBPF_CONTEXT_EXIT;
+	if (field < 0 && has_params && f->offset >= EBPF_PARAM_OFFSET)
+		return load_param(t, inst, i, dst, bytes, is_signed);
+	if (field < 0 && (uint32_t)f->offset + bytes <= ebpf_context_bytes(ctx)) {
+		tr_emit(t, "mov.u64 %s, 0;", dst.s); /* reserved bytes read as zero */
+		return 0;
+	}
+	if (field < 0)
+		return tr_unsupported(t, inst->at[i].pc, "no field of the context is there");
+	const struct ebpf_field_row *row = &ebpf_fields[field];
+	t->fields |= 1ull << field;
+	char src[40];
+	snprintf(src, sizeof(src), "%%egpu_%s", row->name);
+	if (row->bytes == 8) {
+		extract(t, dst, tr_text(src), shift, 8, bytes, is_signed);
+		return 0;
+	}
+	tr_emit(t, "cvt.u64.u32 %s, %s;", dst.s, src);
+	if (shift || bytes < 4 || is_signed)
+		extract(t, dst, dst, shift, 4, bytes, is_signed);
+	return 0;
+}
+
+/* Joins the atoms of a slot access. */
+static void load_slots(struct tr *t, struct tr_inst *owner, int32_t offset, uint32_t bytes, struct tr_name dst,
+	bool is_signed)
+{
+	struct tr_mem m = { .kind = TR_MEM_SLOTS, .frame = owner, .offset = offset };
+	struct tr_name word = tr_mem_word(t, &m, 0, bytes);
+	if (is_signed)
+		extract(t, dst, word, 0, 8, bytes, true);
+	else
+		tr_emit(t, "mov.u64 %s, %s;", dst.s, word.s);
+}
+
+/* Splits a value over the atoms of a slot access; each atom keeps its value zero-extended. */
+static void store_slots(struct tr *t, const struct tr_frame *f, int32_t offset, uint32_t bytes, struct tr_name src)
+{
+	for (uint32_t k = 0; k < f->n_atoms; k++) {
+		const struct tr_atom *a = &f->atoms[k];
+		if (a->offset < offset || a->offset >= offset + (int32_t)bytes)
+			continue;
+		uint32_t shift = (uint32_t)(a->offset - offset) * 8;
+		if (shift)
+			tr_emit(t, "shr.u64 %%egpu_rs%u, %s, %u;", a->reg, src.s, shift);
+		else
+			tr_emit(t, "mov.u64 %%egpu_rs%u, %s;", a->reg, src.s);
+		if (a->bytes < 8 && shift + 8 * a->bytes < 64)
+			tr_emit(t, "and.b64 %%egpu_rs%u, %%egpu_rs%u, 0x%llx;", a->reg, a->reg,
+				(unsigned long long)mask_of(a->bytes));
+	}
+}
+
+static const struct ebpf_map *map_touched(const struct tr *t, const struct ebpf_fact *f)
+{
+	bool ok = f->region == EBPF_REGION_MAP_VALUE && f->map >= 0 && (uint32_t)f->map < t->p->n_maps;
+	return ok ? &t->p->maps[f->map] : NULL;
+}
+
+/* A constant of a frozen map. */
+static bool load_frozen(struct tr *t, struct tr_inst *inst, uint32_t i, struct tr_name dst, bool is_signed)
+{
+	const struct ebpf_fact *f = tr_fact(t, inst, i);
+	const struct ebpf_map *m = map_touched(t, f);
+	uint32_t bytes = ebpf_insn_bytes(tr_bpf(t, inst, i)->code);
+	const uint8_t *at = m && f->fixed ? tr_frozen(m, f->offset, bytes, NULL) : NULL;
+	if (!at)
+		return false;
+	uint64_t value = 0;
+	for (uint32_t k = 0; k < bytes; k++)
+		value |= (uint64_t)at[k] << (8 * k);
+	if (is_signed && bytes < 8 && value >> (8 * bytes - 1) & 1)
+		value |= ~mask_of(bytes);
+	tr_emit(t, "mov.u64 %s, %s;", dst.s, tr_imm((int64_t)value).s);
+	return true;
+}
+
+static int lower_load(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	const struct ebpf_fact *f = tr_fact(t, inst, i);
+	bool is_signed = BPF_MODE(in->code) == EBPF_MEMSX;
+	uint32_t bytes = ebpf_insn_bytes(in->code);
+	struct tr_name dst = tr_reg(inst, in->dst_reg);
+	struct tr_inst *owner;
+	if (BPF_MODE(in->code) != BPF_MEM && !is_signed)
+		return tr_unsupported(t, inst->at[i].pc, "unknown kind of load");
+	if (f->region == EBPF_REGION_CONTEXT)
+		return load_context(t, inst, i, is_signed);
+	if (f->region == EBPF_REGION_STACK && tr_in_slots(t, inst, i, &owner)) {
+		load_slots(t, owner, tr_stack_offset(t, inst, i), bytes, dst, is_signed);
+		return 0;
+	}
+	if (load_frozen(t, inst, i, dst, is_signed))
+		return 0;
+	struct place at;
+	int err = find_place(t, inst, i, &at);
+	if (err)
+		return err;
+	/* Other threads and the host write map values: past the L1 cache, which nobody keeps coherent. */
+	const struct ebpf_map *m = map_touched(t, f);
+	bool shared = f->region == EBPF_REGION_MAP_VALUE && !(m && m->frozen);
+	tr_emit(t, "ld%s.%s.%c%u %s, [%s+%d];", shared ? ".volatile" : "", at.space, is_signed ? 's' : 'u', bytes * 8,
+		dst.s, at.base.s, at.displacement);
+	return 0;
+}
+
+/* The value a store writes: a register or a constant. */
+static struct tr_name stored(const struct tr_inst *inst, const struct bpf_insn *in)
+{
+	return BPF_CLASS(in->code) == BPF_STX ? tr_reg(inst, in->src_reg) : tr_imm(in->imm);
+}
+
+static int lower_store(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	uint32_t bytes = ebpf_insn_bytes(in->code);
+	struct tr_name src = stored(inst, in);
+	struct tr_inst *owner;
+	if (BPF_MODE(in->code) != BPF_MEM)
+		return tr_unsupported(t, inst->at[i].pc, "unknown kind of store");
+	if (tr_fact(t, inst, i)->region == EBPF_REGION_STACK && tr_in_slots(t, inst, i, &owner)) {
+		store_slots(t, &owner->frame, tr_stack_offset(t, inst, i), bytes, src);
+		return 0;
+	}
+	struct place at;
+	int err = find_place(t, inst, i, &at);
+	if (err)
+		return err;
+	if (BPF_CLASS(in->code) == BPF_ST && bytes < 8)
+		src = tr_imm((int64_t)((uint64_t)in->imm & mask_of(bytes)));
+	tr_emit(t, "st.%s.u%u [%s+%d], %s;", at.space, bytes * 8, at.base.s, at.displacement, src.s);
+	return 0;
+}
+
+/* -- atomics ----------------------------------------------------------------- */
+
+static const char *atomic_name(int32_t imm, bool wide)
+{
+	switch (imm & ~BPF_FETCH) {
+	case BPF_ADD:
+		return wide ? "add.u64" : "add.u32";
+	case BPF_OR:
+		return wide ? "or.b64" : "or.b32";
+	case BPF_AND:
+		return wide ? "and.b64" : "and.b32";
+	case BPF_XOR:
+		return wide ? "xor.b64" : "xor.b32";
+	default:
+		return NULL;
+	}
+}
+
+/* On the stack, which is the thread's own: load, operate, store. `old` is zero-extended. */
+static int lower_stack_atomic(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	uint32_t bytes = ebpf_insn_bytes(in->code);
+	struct tr_name src = tr_reg(inst, in->src_reg), r0 = tr_reg(inst, 0), old = tr_t64(t), new = tr_t64(t);
+	struct tr_inst *owner;
+	bool slots = tr_in_slots(t, inst, i, &owner);
+	struct place at;
+	int err = slots ? 0 : find_place(t, inst, i, &at);
+	if (err)
+		return err;
+	if (slots)
+		load_slots(t, owner, tr_stack_offset(t, inst, i), bytes, old, false);
+	else
+		tr_emit(t, "ld.local.u%u %s, [%s+%d];", bytes * 8, old.s, at.base.s, at.displacement);
+	if (in->imm == BPF_CMPXCHG) {
+		struct tr_name want = r0, p = tr_pred(t);
+		if (bytes == 4) {
+			want = tr_t64(t);
+			tr_emit(t, "and.b64 %s, %s, 0xffffffff;", want.s, r0.s);
+		}
+		tr_emit(t, "setp.eq.u64 %s, %s, %s;", p.s, old.s, want.s);
+		tr_emit(t, "selp.b64 %s, %s, %s, %s;", new.s, src.s, old.s, p.s);
+	} else if (in->imm == BPF_XCHG) {
+		tr_emit(t, "mov.u64 %s, %s;", new.s, src.s);
+	} else {
+		tr_emit(t, "%s %s, %s, %s;", atomic_name(in->imm, true), new.s, old.s, src.s);
+	}
+	if (slots)
+		store_slots(t, &owner->frame, tr_stack_offset(t, inst, i), bytes, new);
+	else
+		tr_emit(t, "st.local.u%u [%s+%d], %s;", bytes * 8, at.base.s, at.displacement, new.s);
+	if (in->imm & BPF_FETCH)
+		tr_emit(t, "mov.u64 %s, %s;", in->imm == BPF_CMPXCHG ? r0.s : src.s, old.s);
+	return 0;
+}
+
+/* The operand of a 32- or 64-bit atomic. */
+static struct tr_name atomic_operand(struct tr *t, struct tr_name reg, bool wide)
+{
+	return wide ? reg : low32(t, reg);
+}
+
+static int lower_atomic(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	bool wide = BPF_SIZE(in->code) == BPF_DW, is_exchange = in->imm == BPF_XCHG || in->imm == BPF_CMPXCHG;
+	const char *name = is_exchange ? "" : atomic_name(in->imm, wide);
+	if (!name || (!wide && BPF_SIZE(in->code) != BPF_W))
+		return tr_unsupported(t, inst->at[i].pc, "unknown atomic operation");
+	if (tr_fact(t, inst, i)->region == EBPF_REGION_STACK)
+		return lower_stack_atomic(t, inst, i);
+	struct place at;
+	int err = find_place(t, inst, i, &at);
+	if (err)
+		return err;
+	uint32_t result = in->imm == BPF_CMPXCHG ? 0 : in->src_reg;
+	bool fetch = in->imm & BPF_FETCH && inst->at[i].live_out >> result & 1;
+	struct tr_name src = atomic_operand(t, tr_reg(inst, in->src_reg), wide);
+	if (!fetch && !is_exchange) {
+		tr_emit(t, "red.global.%s [%s+%d], %s;", name, at.base.s, at.displacement, src.s);
+		return 0;
+	}
+	struct tr_name old = wide ? tr_t64(t) : tr_t32(t);
+	if (in->imm == BPF_CMPXCHG)
+		tr_emit(t, "atom.global.cas.b%u %s, [%s+%d], %s, %s;", wide ? 64 : 32, old.s, at.base.s, at.displacement,
+			atomic_operand(t, tr_reg(inst, 0), wide).s, src.s);
+	else if (in->imm == BPF_XCHG)
+		tr_emit(t, "atom.global.exch.b%u %s, [%s+%d], %s;", wide ? 64 : 32, old.s, at.base.s, at.displacement,
+			src.s);
+	else
+		tr_emit(t, "atom.global.%s %s, [%s+%d], %s;", name, old.s, at.base.s, at.displacement, src.s);
+	tr_emit(t, "%s %s, %s;", wide ? "mov.u64" : "cvt.u64.u32", tr_reg(inst, result).s, old.s);
+	return 0;
+}
+
+/* -- load-add-store ---------------------------------------------------------- */
+
+static struct tr_name delta_of(const struct tr_rmw *rmw, uint32_t reg)
+{
+	char s[32];
+	snprintf(s, sizeof(s), "%%egpu_rd%u", rmw->delta[reg]);
+	return tr_text(s);
+}
+
+static void lower_rmw_load(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct tr_rmw *rmw = inst->at[i].rmw;
+	if (!rmw->constant)
+		tr_emit(t, "mov.u64 %s, 0;", delta_of(rmw, tr_bpf(t, inst, i)->dst_reg).s);
+}
+
+static void lower_rmw_step(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	const struct tr_rmw *rmw = inst->at[i].rmw;
+	if (rmw->constant)
+		return;
+	struct tr_name dst = delta_of(rmw, in->dst_reg);
+	if (BPF_OP(in->code) == BPF_MOV)
+		tr_emit(t, "mov.u64 %s, %s;", dst.s, delta_of(rmw, in->src_reg).s);
+	else if (inst->at[i].dst_tracked)
+		tr_emit(t, "%s.s64 %s, %s, %s;", BPF_OP(in->code) == BPF_ADD ? "add" : "sub", dst.s, dst.s,
+			src64(inst, in).s);
+	else
+		tr_emit(t, "add.s64 %s, %s, %s;", dst.s, tr_reg(inst, in->dst_reg).s, delta_of(rmw, in->src_reg).s);
+}
+
+static int lower_rmw_store(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	const struct tr_rmw *rmw = inst->at[i].rmw;
+	bool wide = rmw->bytes == 8;
+	struct place at;
+	int err = find_place(t, inst, i, &at);
+	if (err)
+		return err;
+	struct tr_name sum = tr_imm32((int32_t)rmw->addend);
+	if (rmw->constant && wide)
+		sum = tr_imm(rmw->addend);
+	else if (!rmw->constant)
+		sum = atomic_operand(t, delta_of(rmw, in->src_reg), wide);
+	uint32_t bits = rmw->bytes * 8;
+	if (!rmw->tracked) {
+		tr_emit(t, "red.global.add.u%u [%s+%d], %s;", bits, at.base.s, at.displacement, sum.s);
+		return 0;
+	}
+	struct tr_name old = tr_t64(t);
+	if (wide) {
+		tr_emit(t, "atom.global.add.u64 %s, [%s+%d], %s;", old.s, at.base.s, at.displacement, sum.s);
+	} else {
+		struct tr_name half = tr_t32(t);
+		tr_emit(t, "atom.global.add.u32 %s, [%s+%d], %s;", half.s, at.base.s, at.displacement, sum.s);
+		tr_emit(t, "cvt.u64.u32 %s, %s;", old.s, half.s);
+	}
+	for (uint32_t r = 0; r < TR_REGS; r++) {
+		if (!(rmw->tracked >> r & 1))
+			continue;
+		struct tr_name dst = tr_reg(inst, r), by = rmw->constant ? tr_imm(rmw->addend) : delta_of(rmw, r);
+		tr_emit(t, "add.s64 %s, %s, %s;", dst.s, old.s, by.s);
+		if (!wide && !(rmw->wide >> r & 1))
+			tr_emit(t, "and.b64 %s, %s, 0xffffffff;", dst.s, dst.s);
+	}
+	return 0;
+}
+
+/* -- constants, calls, exits ------------------------------------------------- */
+
+static int lower_imm64(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	uint32_t pc = inst->at[i].pc;
+	const struct bpf_insn *in = &t->p->insns[pc], *high = in + 1;
+	struct tr_name dst = tr_reg(inst, in->dst_reg);
+	if (pc + 1 >= t->p->n_insns)
+		return tr_unsupported(t, pc, "its second half is missing");
+	if (in->src_reg == 0) {
+		uint64_t value = (uint32_t)in->imm | (uint64_t)(uint32_t)high->imm << 32;
+		tr_emit(t, "mov.u64 %s, %s;", dst.s, tr_imm((int64_t)value).s);
+		return 0;
+	}
+	if (in->src_reg != BPF_PSEUDO_MAP_FD && in->src_reg != BPF_PSEUDO_MAP_VALUE)
+		return tr_unsupported(t, pc, "only maps and numbers can be loaded");
+	if (in->imm < 0 || (uint32_t)in->imm >= t->p->n_maps)
+		return tr_unsupported(t, pc, "no such map");
+	const struct ebpf_map *m = &t->p->maps[in->imm];
+	struct tr_name base = tr_map_base(t, m);
+	if (in->src_reg == BPF_PSEUDO_MAP_FD) {
+		tr_emit(t, "mov.u64 %s, %s;", dst.s, base.s);
+		return 0;
+	}
+	if (m->type != BPF_MAP_TYPE_ARRAY)
+		return tr_unsupported(t, pc, "only values of arrays have an address");
+	tr_emit(t, "add.s64 %s, %s, %lld;", dst.s, base.s, (long long)MAP_IMAGE_HEADER + (uint32_t)high->imm);
+	return 0;
+}
+
+static void lower_body(struct tr *t, struct tr_inst *inst, int *err);
+
+/* r10 of an instance: the top of its frame, when anything needs it. */
+static void lower_prologue(struct tr *t, struct tr_inst *inst)
+{
+	const struct tr_frame *f = &inst->frame;
+	const struct tr_insn *entry = &inst->at[t->index_of[t->funcs[inst->func].entry]];
+	if (!(entry->live_in >> BPF_REG_10 & 1))
+		return;
+	struct tr_name r10 = tr_reg(inst, BPF_REG_10);
+	if (f->low == f->high) {
+		tr_emit(t, "mov.u64 %s, 0;", r10.s);
+		return;
+	}
+	tr_emit(t, "mov.u64 %s, $egpu_stack%u;", r10.s, inst->id);
+	tr_emit(t, "add.s64 %s, %s, %d;", r10.s, r10.s, -f->low);
+}
+
+static int lower_subprogram(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	struct tr_inst *callee = inst->at[i].callee;
+	int err = 0;
+	uint16_t args = callee->at[t->index_of[t->funcs[callee->func].entry]].live_in;
+	for (uint32_t r = 1; r <= 5; r++)
+		if (args >> r & 1)
+			tr_emit(t, "mov.u64 %s, %s;", tr_reg(callee, r).s, tr_reg(inst, r).s);
+	if (callee->n_callers == 1) {
+		lower_body(t, callee, &err);
+	} else {
+		size_t k = 0;
+		while (callee->callers[k].inst != inst || callee->callers[k].at != i)
+			k++;
+		tr_emit(t, "mov.u32 %%egpu_rcall%u, %zu;", callee->id, k);
+		tr_emit(t, "bra $egpu_enter%u;", callee->id);
+		buf_printf(&t->body, "$egpu_back%u_%zu:\n", callee->id, k);
+	}
+	if (inst->at[i].live_out & 1)
+		tr_emit(t, "mov.u64 %s, %s;", tr_reg(inst, 0).s, tr_reg(callee, 0).s);
+	return err;
+}
+
+static int lower_call(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	if (inst->at[i].callee)
+		return lower_subprogram(t, inst, i);
+	if (tr_bpf(t, inst, i)->src_reg)
+		return tr_unsupported(t, inst->at[i].pc, "kernel functions cannot be called");
+	return tr_helper_lower(t, inst, i);
+}
+
+static int lower_insn(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	switch (BPF_CLASS(in->code)) {
+	case BPF_ALU:
+	case BPF_ALU64:
+		return lower_alu(t, inst, i);
+	case BPF_LDX:
+		return lower_load(t, inst, i);
+	case BPF_ST:
+		return lower_store(t, inst, i);
+	case BPF_STX:
+		return tr_is_atomic(in) ? lower_atomic(t, inst, i) : lower_store(t, inst, i);
+	case BPF_LD:
+		if (ebpf_is_imm64(in))
+			return lower_imm64(t, inst, i);
+		return tr_unsupported(t, inst->at[i].pc, "packet loads are not for GPUs");
+	}
+	if (tr_is_exit(in)) {
+		if (i + 1 < inst->n)
+			tr_emit(t, "bra $egpu_exit%u;", inst->id);
+		return 0;
+	}
+	if (tr_is_call(in))
+		return lower_call(t, inst, i);
+	if (BPF_OP(in->code) == BPF_CALL || BPF_OP(in->code) == BPF_EXIT)
+		return tr_unsupported(t, inst->at[i].pc, "calls through registers do not exist on GPUs");
+	return lower_jump(t, inst, i);
+}
+
+static int lower_at(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	struct tr_insn *at = &inst->at[i];
+	if (at->target)
+		buf_printf(&t->body, "%s:\n", tr_at_label(inst, i).s);
+	if (at->dead)
+		return 0;
+	switch (at->role) {
+	case TR_RMW_LOAD:
+		lower_rmw_load(t, inst, i);
+		return 0;
+	case TR_RMW_STEP:
+		lower_rmw_step(t, inst, i);
+		return 0;
+	case TR_RMW_STORE:
+		return lower_rmw_store(t, inst, i);
+	default:
+		return lower_insn(t, inst, i);
+	}
+}
+
+static void lower_body(struct tr *t, struct tr_inst *inst, int *err)
+{
+	uint32_t entry = t->index_of[t->funcs[inst->func].entry];
+	lower_prologue(t, inst);
+	if (entry) /* code below the entry belongs to it: jumped back to */
+		tr_emit(t, "bra %s;", tr_at_label(inst, entry).s);
+	for (uint32_t i = 0; i < inst->n && !*err; i++)
+		*err = lower_at(t, inst, i);
+	buf_printf(&t->body, "$egpu_exit%u:\n", inst->id);
+}
+
+/* An instance with several callers stands by itself and goes back through its selector. */
+static int lower_shared(struct tr *t, struct tr_inst *inst)
+{
+	int err = 0;
+	buf_printf(&t->body, "$egpu_enter%u:\n", inst->id);
+	lower_body(t, inst, &err);
+	for (size_t k = 0; k + 1 < inst->n_callers; k++) {
+		struct tr_name p = tr_pred(t);
+		tr_emit(t, "setp.eq.u32 %s, %%egpu_rcall%u, %zu;", p.s, inst->id, k);
+		tr_emit(t, "@%s bra $egpu_back%u_%zu;", p.s, inst->id, k);
+	}
+	tr_emit(t, "bra $egpu_back%u_%zu;", inst->id, inst->n_callers - 1);
+	return err;
+}
+
+/* What main finds in its registers: r1 (and r2) are its arguments, others are never read by a verified program
+ * except as arguments that trace_printk ignores. */
+static void lower_entry(struct tr *t)
+{
+	struct tr_inst *inst = t->insts[0];
+	uint16_t live = inst->at[t->index_of[0]].live_in;
+	for (uint32_t r = 0; r < BPF_REG_10; r++) {
+		if (!(live >> r & 1))
+			continue;
+		if (t->test && r == 1)
+			tr_emit(t, "mov.u64 %s, %%egpu_memory;", tr_reg(inst, r).s);
+		else
+			tr_emit(t, "mov.u64 %s, %u;", tr_reg(inst, r).s, t->test && r == 2 ? t->p->memory_bytes : 0);
+	}
+}
+
+int tr_lower(struct tr *t)
+{
+	int err = 0;
+	lower_entry(t);
+	lower_body(t, t->insts[0], &err);
+	bool any = false;
+	for (size_t k = 1; k < t->n_insts; k++)
+		any |= t->insts[k]->n_callers > 1;
+	if (any)
+		tr_emit(t, "bra $egpu_end;");
+	for (size_t k = 1; k < t->n_insts && !err; k++)
+		if (t->insts[k]->n_callers > 1)
+			err = lower_shared(t, t->insts[k]);
+	if (any)
+		buf_puts(&t->body, "$egpu_end:\n");
+	return err;
+}

@@ -1,0 +1,184 @@
+/* translate.c - the pipeline, and its result as a fragment or as a test module. */
+#include "translate/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int run_passes(struct tr *t)
+{
+	if (!t->p->n_insns || !t->v->facts || !t->v->facts[0].reached)
+		return diag_set(t->d, EINVAL, "the program has no first instruction");
+	for (uint32_t k = 0; k < t->p->n_maps; k++)
+		if (t->p->maps[k].id >= EBPF_TABLE_MAPS)
+			return diag_set(t->d, EINVAL, "map \"%s\" has id %u, beyond the table", t->p->maps[k].name,
+				t->p->maps[k].id);
+	int (*const passes[])(struct tr *) = { tr_flow, tr_stack, tr_live, tr_idiom, tr_lower };
+	for (size_t k = 0; k < sizeof(passes) / sizeof(passes[0]); k++) {
+		int err = passes[k](t);
+		if (err)
+			return err;
+	}
+	return t->body.failed ? diag_set(t->d, ENOMEM, "out of memory") : 0;
+}
+
+static void put_regs(struct buf *out, const char *type, const char *name, uint32_t n)
+{
+	if (n)
+		buf_printf(out, "\t.reg .%s %s<%u>;\n", type, name, n);
+}
+
+/* Declarations, then the instructions. */
+static void put_scope(struct tr *t, struct buf *out)
+{
+	buf_puts(out, "{\n");
+	put_regs(out, "b64", "%egpu_r", (uint32_t)t->n_insts * TR_REGS);
+	put_regs(out, "b64", "%egpu_rs", t->n_slots);
+	put_regs(out, "b64", "%egpu_rd", t->n_t64);
+	put_regs(out, "b32", "%egpu_rw", t->n_t32);
+	put_regs(out, "pred", "%egpu_rp", t->n_pred);
+	for (size_t k = 0; k < t->n_insts; k++) {
+		const struct tr_frame *f = &t->insts[k]->frame;
+		if (t->insts[k]->n_callers > 1)
+			buf_printf(out, "\t.reg .b32 %%egpu_rcall%zu;\n", k);
+		if (f->low != f->high)
+			buf_printf(out, "\t.local .align 8 .b8 $egpu_stack%zu[%d];\n", k, f->high - f->low);
+	}
+	if (t->counts_calls)
+		buf_puts(out, "\t.reg .b64 %egpu_rcalls;\n\tmov.u64 %egpu_rcalls, 0;\n");
+	buf_add(out, t->body.data ? t->body.data : "", t->body.len);
+	buf_puts(out, "}\n");
+}
+
+static uint32_t local_bytes(const struct tr *t)
+{
+	uint32_t sum = 0;
+	for (size_t k = 0; k < t->n_insts; k++)
+		sum += (uint32_t)((t->insts[k]->frame.high - t->insts[k]->frame.low + 7) / 8 * 8);
+	return sum;
+}
+
+static int fill_params(struct tr *t, struct ebpf_fragment *out)
+{
+	out->params = arena_array(t->arena, EBPF_PARAM_COUNT, sizeof(*out->params));
+	if (!out->params)
+		return diag_set(t->d, ENOMEM, "out of memory");
+	for (uint32_t k = 0; k < EBPF_PARAM_COUNT; k++)
+		if (t->param_bytes[k])
+			out->params[out->n_params++] = (struct ebpf_fragment_param){ k, t->param_bytes[k] };
+	return 0;
+}
+
+static int fill(struct tr *t, enum ebpf_point point, bool warp, struct ebpf_fragment *out)
+{
+	struct buf text = { 0 };
+	put_scope(t, &text);
+	*out = (struct ebpf_fragment){
+		.name = arena_strdup(t->arena, t->p->name ? t->p->name : ""),
+		.point = point,
+		.warp = warp,
+		.fields = t->fields,
+		.maps = t->maps,
+		.max_insns = t->v->max_run_insns < UINT32_MAX ? (uint32_t)t->v->max_run_insns : UINT32_MAX,
+		.local_bytes = local_bytes(t),
+		.funcs = t->helper_funcs,
+		.n_funcs = (uint32_t)t->n_helper_funcs,
+		.body = text.failed ? NULL : arena_strndup(t->arena, text.data, text.len),
+	};
+	buf_free(&text);
+	if (!out->name || !out->body)
+		return diag_set(t->d, ENOMEM, "out of memory");
+	return fill_params(t, out);
+}
+
+int translate_program(struct arena *arena, const struct ebpf_program *p, const struct verifier_result *v,
+	enum ebpf_point point, bool warp, struct ebpf_fragment *out, struct diag *d)
+{
+	struct tr t = { .arena = arena, .p = p, .v = v, .d = d };
+	if (p->context == EBPF_CONTEXT_NONE)
+		return diag_set(d, EINVAL, "a program without a context runs only in a test");
+	int err = run_passes(&t);
+	if (!err)
+		err = fill(&t, point, warp, out);
+	buf_free(&t.body);
+	return err;
+}
+
+/* -- test kernels ------------------------------------------------------------ */
+
+static void put_entry(struct tr *t, const char *name, struct buf *out)
+{
+	buf_printf(out,
+		".visible .entry %s(.param .u64 memory, .param .u64 result, .param .u64 table)\n{\n"
+		"\t.reg .b64 %%egpu_memory, %%egpu_result, %%egpu_table;\n"
+		"\tld.param.u64 %%egpu_memory, [memory];\n"
+		"\tld.param.u64 %%egpu_result, [result];\n"
+		"\tld.param.u64 %%egpu_table, [table];\n",
+		name);
+	put_scope(t, out);
+	buf_puts(out, "\tret;\n}\n");
+}
+
+static void put_funcs(const struct tr *t, struct buf *out)
+{
+	for (size_t k = 0; k < t->n_helper_funcs; k++)
+		buf_puts(out, t->helper_funcs[k].text);
+}
+
+static int test_kernel(struct tr *t, const char *name, struct buf *out)
+{
+	if (t->p->context != EBPF_CONTEXT_NONE)
+		return diag_set(t->d, EINVAL, "a program with a context runs only at its point");
+	int err = run_passes(t);
+	if (err)
+		return err;
+	tr_emit(t, "st.global.u64 [%%egpu_result], %s;", tr_reg(t->insts[0], 0).s);
+	put_entry(t, name, out);
+	return 0;
+}
+
+/* The lowest PTX version that knows a target; the text itself needs no more than 6.0. */
+static const char *version_for(const char *target)
+{
+	static const struct {
+		int sm;
+		const char *version;
+	} table[] = { { 75, "6.3" }, { 86, "7.1" }, { 89, "7.8" }, { 90, "8.0" }, { 101, "8.6" }, { 120, "8.8" } };
+	int sm = !strncmp(target, "sm_", 3) ? atoi(target + 3) : 0;
+	for (size_t k = 0; k < sizeof(table) / sizeof(table[0]); k++)
+		if (sm <= table[k].sm)
+			return table[k].version;
+	return "9.0";
+}
+
+int translate_test_module(struct arena *arena, const struct ebpf_program *const *programs,
+	const struct verifier_result *results, uint32_t n, const char *target, struct buf *ptx, struct diag *d)
+{
+	struct buf entries = { 0 };
+	struct tr t = { 0 };
+	int err = 0;
+	for (uint32_t k = 0; k < n && !err; k++) {
+		char name[32];
+		snprintf(name, sizeof(name), n == 1 ? "egpu_test" : "egpu_test%u", k);
+		struct tr next = { .arena = arena, .p = programs[k], .v = &results[k], .d = d, .test = true, .table = "%egpu_table",
+			.helper_funcs = t.helper_funcs, .n_helper_funcs = t.n_helper_funcs, .cap_helper_funcs = t.cap_helper_funcs };
+		t = next;
+		err = test_kernel(&t, name, &entries);
+		buf_free(&t.body);
+	}
+	if (!err) {
+		buf_printf(ptx, ".version %s\n.target %s\n.address_size 64\n", version_for(target), target);
+		put_funcs(&t, ptx);
+		buf_add(ptx, entries.data ? entries.data : "", entries.len);
+		if (ptx->failed || entries.failed)
+			err = diag_set(d, ENOMEM, "out of memory");
+	}
+	buf_free(&entries);
+	return err;
+}
+
+int translate_test_kernel(struct arena *arena, const struct ebpf_program *p, const struct verifier_result *v,
+	const char *target, struct buf *ptx, struct diag *d)
+{
+	return translate_test_module(arena, &p, v, 1, target, ptx, d);
+}
