@@ -1,0 +1,316 @@
+/* exec_cvt.c - conversions between types.
+ *
+ * A source value is read as a 64-bit integer or as a double (every narrower float is exact in one),
+ * rounded, clamped and written in the destination's format. Narrow results are extended to their
+ * register: by sign for .sN, by zero otherwise.
+ */
+#include "softgpu/internal.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool is_float(uint8_t t)
+{
+	return t == T_F16 || t == T_BF16 || t == T_F32 || t == T_F64 || t == T_TF32;
+}
+
+static bool is_signed(uint8_t t)
+{
+	return t == T_S8 || t == T_S16 || t == T_S32 || t == T_S64;
+}
+
+static uint32_t int_bits(uint8_t t)
+{
+	switch (t) {
+	case T_U8:
+	case T_S8:
+	case T_B8:
+		return 8;
+	case T_U16:
+	case T_S16:
+	case T_B16:
+		return 16;
+	case T_U64:
+	case T_S64:
+	case T_B64:
+		return 64;
+	default:
+		return 32;
+	}
+}
+
+static uint64_t extend(uint64_t v, uint32_t bits, bool sign)
+{
+	if (bits == 64)
+		return v;
+	uint64_t low = v & ((1ull << bits) - 1);
+	return sign && low >> (bits - 1) ? low | ~0ull << bits : low;
+}
+
+static double read_float(uint8_t t, uint64_t raw, bool ftz)
+{
+	float f;
+	double d;
+	uint32_t u = (uint32_t)raw;
+	switch (t) {
+	case T_F16:
+		return sg_half_to_float((uint16_t)raw);
+	case T_BF16:
+		return sg_bf16_to_float((uint16_t)raw);
+	case T_F64:
+		memcpy(&d, &raw, 8);
+		return d;
+	default:
+		if (ftz && !(u & 0x7f800000))
+			u &= 0x80000000;
+		memcpy(&f, &u, 4);
+		return f;
+	}
+}
+
+static uint64_t double_bits(double v)
+{
+	uint64_t u;
+	memcpy(&u, &v, 8);
+	return u;
+}
+
+static uint64_t write_float(const struct sg_insn *in, uint8_t t, double v)
+{
+	uint32_t f;
+	switch (t) {
+	case T_F16:
+		return sg_pack_double(v, 5, 10, in->rnd);
+	case T_BF16:
+		return sg_pack_double(v, 8, 7, in->rnd);
+	case T_TF32:
+		return sg_pack_double(v, 8, 10, in->rnd) << 13;
+	case T_F64:
+		return double_bits(v);
+	default:
+		f = (uint32_t)sg_pack_double(v, 8, 23, in->rnd);
+		if (in->flags & SG_FTZ && !(f & 0x7f800000))
+			f &= 0x80000000;
+		return f;
+	}
+}
+
+/* .rni, .rzi, .rmi, .rpi */
+static double round_to_int(double v, uint8_t rnd)
+{
+	switch (rnd & 7) {
+	case SG_RZ:
+		return trunc(v);
+	case SG_RM:
+		return floor(v);
+	case SG_RP:
+		return ceil(v);
+	default:
+		return rint(v);
+	}
+}
+
+/* Clamps to the destination's range. NaN: 0, except the most negative pattern where a 64-bit type
+ * takes part (PTX ISA, cvt). */
+static uint64_t float_to_int(double v, uint8_t dst, uint8_t src)
+{
+	uint32_t bits = int_bits(dst);
+	if (v != v)
+		return src == T_F64 || bits == 64 ? 1ull << (bits - 1) : 0;
+	if (is_signed(dst)) {
+		double limit = ldexp(1, (int)bits - 1);
+		if (v >= limit)
+			return (1ull << (bits - 1)) - 1;
+		if (v < -limit)
+			return 1ull << (bits - 1);
+		return (uint64_t)(int64_t)v;
+	}
+	if (v <= 0)
+		return 0;
+	if (v >= ldexp(1, (int)bits))
+		return bits == 64 ? ~0ull : (1ull << bits) - 1;
+	return (uint64_t)v;
+}
+
+/* A 64-bit magnitude as a double rounded to odd: a second rounding, to at most 53 - 2 bits, is then
+ * correct. Exact below 2^53. */
+static double int_to_odd(uint64_t magnitude)
+{
+	int shift = magnitude ? 64 - __builtin_clzll(magnitude) - 53 : 0;
+	if (shift <= 0)
+		return (double)magnitude;
+	uint64_t kept = magnitude >> shift;
+	if (magnitude & ((1ull << shift) - 1))
+		kept |= 1;
+	return ldexp((double)kept, shift);
+}
+
+/* A 64-bit integer as a double, by the rounding mode. */
+static double int_to_double(uint64_t magnitude, bool negative, uint8_t rnd)
+{
+	int shift = magnitude ? 64 - __builtin_clzll(magnitude) - 53 : 0;
+	if (shift <= 0)
+		return negative ? -(double)magnitude : (double)magnitude;
+	uint64_t kept = magnitude >> shift, rest = magnitude & ((1ull << shift) - 1), half = 1ull << (shift - 1);
+	bool up = false;
+	if ((rnd & 7) == SG_RN)
+		up = rest > half || (rest == half && kept & 1);
+	else if ((rnd & 7) != SG_RZ)
+		up = rest && ((rnd & 7) == SG_RP) == !negative;
+	double v = ldexp((double)(kept + up), shift);
+	return negative ? -v : v;
+}
+
+static uint64_t int_to_float(const struct sg_insn *in, uint64_t v)
+{
+	bool negative = is_signed(in->type2) && (int64_t)v < 0;
+	uint64_t magnitude = negative ? -v : v;
+	double d;
+	if (in->type == T_F64) {
+		d = int_to_double(magnitude, negative, in->rnd);
+	} else {
+		d = int_to_odd(magnitude);
+		d = negative ? -d : d;
+	}
+	if (in->flags & SG_SAT)
+		d = d < 0 ? 0 : d > 1 ? 1 : d;
+	return write_float(in, in->type, d);
+}
+
+static uint64_t int_to_int(const struct sg_insn *in, uint64_t v)
+{
+	uint32_t bits = int_bits(in->type);
+	bool from_signed = is_signed(in->type2);
+	if (!(in->flags & SG_SAT))
+		return v;
+	if (is_signed(in->type)) {
+		int64_t max = (int64_t)((1ull << (bits - 1)) - 1);
+		if (!from_signed)
+			return v > (uint64_t)max ? (uint64_t)max : v;
+		int64_t s = (int64_t)v;
+		return (uint64_t)(s > max ? max : s < -max - 1 ? -max - 1 : s);
+	}
+	uint64_t max = bits == 64 ? ~0ull : (1ull << bits) - 1;
+	if (from_signed && (int64_t)v < 0)
+		return 0;
+	return v > max ? max : v;
+}
+
+static uint64_t float_to_float(const struct sg_insn *in, double v)
+{
+	if (in->rnd & SG_RNI)
+		v = round_to_int(v, in->rnd);
+	if (in->flags & SG_SAT)
+		v = v != v || v <= 0 ? 0 : v > 1 ? 1 : v;
+	if (in->flags & SG_RELU && v < 0)
+		v = 0;
+	uint64_t r = write_float(in, in->type, v);
+	if (in->flags & SG_SATFINITE && isinf(v) == 0 && v == v) {
+		int m = in->type == T_F16 ? 10 : in->type == T_BF16 ? 7 : 23, e = in->type == T_F16 ? 5 : 8;
+		uint64_t inf = (uint64_t)((1 << e) - 1) << m, sign = 1ull << (e + m);
+		if ((r & ~sign) == inf)
+			r = (r & sign) | (inf - 1);
+	}
+	return r;
+}
+
+static uint64_t convert(const struct sg_insn *in, uint64_t raw)
+{
+	uint8_t dst = in->type, src = in->type2;
+	if (!is_float(src)) {
+		uint64_t v = extend(raw, int_bits(src), is_signed(src));
+		return is_float(dst) ? int_to_float(in, v) : int_to_int(in, v);
+	}
+	double v = read_float(src, raw, in->flags & SG_FTZ);
+	if (is_float(dst))
+		return float_to_float(in, v);
+	return float_to_int(round_to_int(v, in->rnd), dst, src);
+}
+
+static uint64_t lane_read(const uint8_t *p, uint8_t width, int i)
+{
+	return width == 8 ? ((const uint64_t *)(const void *)p)[i] : ((const uint32_t *)(const void *)p)[i];
+}
+
+/* n: bytes a source lane; width: bytes a destination lane; imm: bits of the destination register. */
+SG_HANDLER(sg_cvt)
+{
+	uint8_t *d = sg_op(w, in->d);
+	const uint8_t *a = sg_op(w, in->a);
+	uint64_t keep = in->imm >= 64 ? ~0ull : (1ull << in->imm) - 1;
+	bool to_float = is_float(in->type);
+	for (uint32_t m = mask; m; m &= m - 1) {
+		int i = __builtin_ctz(m);
+		uint64_t v = convert(in, lane_read(a, in->n, i));
+		if (!to_float)
+			v = extend(v, int_bits(in->type), is_signed(in->type)) & keep;
+		if (in->width == 8)
+			((uint64_t *)(void *)d)[i] = v;
+		else
+			((uint32_t *)(void *)d)[i] = (uint32_t)v;
+	}
+}
+
+/* Two floats into a pair: d = {a: upper, b: lower}. */
+SG_HANDLER(sg_cvt_pack)
+{
+	uint32_t *d = sg_op(w, in->d);
+	const uint32_t *a = sg_op(w, in->a), *b = sg_op(w, in->b);
+	struct sg_insn one = *in;
+	one.type = in->type == T_F16X2 ? T_F16 : T_BF16;
+	one.type2 = T_F32;
+	SG_LANES(mask, d[i] = (uint32_t)convert(&one, a[i]) << 16 | (uint32_t)convert(&one, b[i]););
+}
+
+/* -- common conversions in loops of their own -------------------------------- */
+
+#define FAST(name, TD, TA, EXPR)                               \
+	static SG_HANDLER(name)                                \
+	{                                                      \
+		TD *d = sg_op(w, in->d);                       \
+		const TA *pa = sg_op(w, in->a);                \
+		SG_LANES(mask, TA a = pa[i]; d[i] = (EXPR);); \
+	}
+FAST(s64_s32, uint64_t, uint32_t, (uint64_t)(int64_t)(int32_t)a)
+FAST(u64_u32, uint64_t, uint32_t, a)
+FAST(u32_64, uint32_t, uint64_t, (uint32_t)a)
+FAST(u16_64, uint32_t, uint64_t, (uint16_t)a)
+FAST(u16_32, uint32_t, uint32_t, (uint16_t)a)
+FAST(u8_32, uint32_t, uint32_t, (uint8_t)a)
+FAST(s32_s16, uint32_t, uint32_t, (uint32_t)(int16_t)a)
+FAST(s32_s8, uint32_t, uint32_t, (uint32_t)(signed char)a)
+FAST(s64_s16, uint64_t, uint32_t, (uint64_t)(int64_t)(int16_t)a)
+FAST(u64_u16, uint64_t, uint32_t, (uint16_t)a)
+FAST(f32_s32, float, uint32_t, (float)(int32_t)a)
+FAST(f32_u32, float, uint32_t, (float)a)
+FAST(f64_s32, double, uint32_t, (int32_t)a)
+FAST(f64_u32, double, uint32_t, a)
+FAST(f64_f32, double, float, (double)a)
+
+/* A plain conversion (nearest, no flags) with a loop of its own, or NULL. */
+sg_handler sg_cvt_fast(uint8_t dst, uint8_t src, uint8_t dst_width, uint8_t src_width)
+{
+	uint32_t to = is_float(dst) ? 0 : int_bits(dst), from = is_float(src) ? 0 : int_bits(src);
+	bool sign = is_signed(src);
+	if (to == 64 && from == 32 && dst_width == 8 && src_width == 4)
+		return sign ? s64_s32 : u64_u32;
+	if (to == 64 && from == 16 && dst_width == 8 && src_width == 4)
+		return sign ? s64_s16 : u64_u16;
+	if (to == 32 && from == 64 && dst_width == 4 && src_width == 8)
+		return u32_64;
+	if (to == 32 && from == 32 && dst_width == 4 && src_width == 4)
+		return sg_mov32;
+	if (to == 32 && from == 16 && dst_width == 4 && src_width == 4)
+		return sign ? s32_s16 : u16_32;
+	if (to == 32 && from == 8 && dst_width == 4 && src_width == 4)
+		return sign ? s32_s8 : u8_32;
+	if ((dst == T_U16 || dst == T_S16) && from >= 16 && dst_width == 4)
+		return src_width == 8 ? u16_64 : u16_32;
+	if (dst == T_F32 && dst_width == 4 && from == 32 && src_width == 4)
+		return sign ? f32_s32 : f32_u32;
+	if (dst == T_F64 && dst_width == 8 && from == 32 && src_width == 4)
+		return sign ? f64_s32 : f64_u32;
+	if (dst == T_F64 && src == T_F32 && dst_width == 8 && src_width == 4)
+		return f64_f32;
+	return NULL;
+}

@@ -1,0 +1,408 @@
+/* exec_mem.c - loads, stores and address arithmetic in every state space.
+ *
+ * Each lane's address is resolved to a host address with exact bounds; the first lane that fails
+ * ends the grid before any lane after it has touched memory. Naturally aligned accesses are single
+ * host accesses, so that values written by other threads are never seen torn.
+ */
+#include "softgpu/internal.h"
+
+#include <string.h>
+
+void sg_addresses(struct sg_warp *w, const struct sg_insn *in, uint32_t mask, uint64_t *addr)
+{
+	uint64_t imm = (uint64_t)in->imm;
+	if (in->addr == SG_ADDR_REG && in->flags & SG_BASE32) {
+		const uint32_t *a = sg_op(w, in->a);
+		SG_LANES(mask, addr[i] = (uint32_t)(a[i] + imm););
+		return;
+	}
+	if (in->addr == SG_ADDR_REG) {
+		const uint64_t *a = sg_op(w, in->a);
+		SG_LANES(mask, addr[i] = a[i] + imm;);
+		return;
+	}
+	imm += in->addr == SG_ADDR_SHARED ? w->block->grid->kernel->shared_offset[in->target] :
+					    w->frame->local_base;
+	SG_LANES(mask, addr[i] = imm;);
+}
+
+/* -- state spaces ------------------------------------------------------------ */
+
+static void *at_shared(struct sg_warp *w, uint64_t addr, uint32_t bytes)
+{
+	struct sg_block *b = w->block;
+	uint32_t off = addr & ((1u << SG_RANK_SHIFT) - 1);
+	uint64_t rank = addr >> SG_RANK_SHIFT;
+	if (rank) {
+		if (!b->cluster && rank == 1)
+			rank = 0;
+		else if (!b->cluster || rank > b->cluster->n_blocks || !b->cluster->blocks[rank - 1])
+			return NULL;
+		else
+			b = b->cluster->blocks[rank - 1];
+	}
+	return (uint64_t)off + bytes <= b->shared_bytes ? b->shared + off : NULL;
+}
+
+/* The frame whose locals hold the address: this one or a caller's. */
+static void *at_local(struct sg_warp *w, uint32_t lane, uint64_t addr, uint32_t bytes)
+{
+	for (struct sg_frame *f = w->frame; f; f = f->parent) {
+		if (addr < f->local_base)
+			continue;
+		uint64_t off = addr - f->local_base;
+		if (off + bytes > f->func->local_bytes || off > f->func->local_bytes)
+			return NULL;
+		return f->local + (size_t)lane * f->func->local_bytes + off;
+	}
+	return NULL;
+}
+
+static void *at_kernel_param(struct sg_warp *w, uint64_t addr, uint32_t bytes)
+{
+	const struct sg_grid *g = w->block->grid;
+	uint32_t size = g->kernel->info.param_bytes;
+	return addr <= size && bytes <= size - addr ? g->params + addr : NULL;
+}
+
+static void *at_frame_param(struct sg_warp *w, uint32_t lane, uint64_t addr, uint32_t bytes)
+{
+	uint32_t size = w->frame->func->param_bytes;
+	return addr <= size && bytes <= size - addr ? w->frame->param + (size_t)lane * size + addr : NULL;
+}
+
+static void *at_generic(struct sg_warp *w, uint32_t lane, uint64_t addr, uint32_t bytes)
+{
+	switch (SG_WINDOW(addr)) {
+	case SG_WIN_SHARED:
+		return at_shared(w, (uint32_t)addr, bytes);
+	case SG_WIN_LOCAL:
+		return at_local(w, lane, (uint32_t)addr, bytes);
+	case SG_WIN_PARAM:
+		return at_kernel_param(w, (uint32_t)addr, bytes);
+	default:
+		return sg_mem_at(w->mem, addr, bytes);
+	}
+}
+
+void *sg_resolve(struct sg_warp *w, uint32_t lane, uint8_t space, uint64_t addr, uint32_t bytes)
+{
+	if (addr & (bytes - 1))
+		return NULL;
+	switch (space) {
+	case SP_GLOBAL:
+		return sg_mem_at(w->mem, addr, bytes);
+	case SP_SHARED:
+		return at_shared(w, addr, bytes);
+	case SP_LOCAL:
+		return at_local(w, lane, addr, bytes);
+	case SP_KERNEL_PARAM:
+		return at_kernel_param(w, addr, bytes);
+	case SP_FRAME_PARAM:
+		return at_frame_param(w, lane, addr, bytes);
+	default:
+		return at_generic(w, lane, addr, bytes);
+	}
+}
+
+static const char *space_name(uint8_t space, uint64_t addr)
+{
+	if (space == SP_GENERIC)
+		space = SG_WINDOW(addr) == SG_WIN_SHARED ? SP_SHARED :
+			SG_WINDOW(addr) == SG_WIN_LOCAL	 ? SP_LOCAL :
+			SG_WINDOW(addr) == SG_WIN_PARAM	 ? SP_KERNEL_PARAM :
+							   SP_GLOBAL;
+	static const char *const names[] = { "", "global", "shared", "local", "param", "param" };
+	return names[space];
+}
+
+void *sg_resolve_or_fault(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, uint8_t space,
+	uint64_t addr, uint32_t bytes)
+{
+	void *p = sg_resolve(w, lane, space, addr, bytes);
+	if (p)
+		return p;
+	bool misaligned = addr & (bytes - 1);
+	sg_fault(w, in, misaligned ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_ERROR_ILLEGAL_ADDRESS, (int)lane,
+		"%s %s address 0x%llx (%u bytes)", misaligned ? "misaligned" : "illegal",
+		space_name(space, addr), (unsigned long long)addr, bytes);
+	return NULL;
+}
+
+/* -- loads ------------------------------------------------------------------- */
+
+static uint64_t read_element(const void *p, uint32_t bytes, bool sign)
+{
+	switch (bytes) {
+	case 1: {
+		uint8_t v = *(const volatile uint8_t *)p;
+		return sign ? (uint64_t)(int64_t)(signed char)v : v;
+	}
+	case 2: {
+		uint16_t v = *(const volatile uint16_t *)p;
+		return sign ? (uint64_t)(int64_t)(int16_t)v : v;
+	}
+	case 4: {
+		uint32_t v = *(const volatile uint32_t *)p;
+		return sign ? (uint64_t)(int64_t)(int32_t)v : v;
+	}
+	default:
+		return *(const volatile uint64_t *)p;
+	}
+}
+
+static void put_lane(void *reg, uint8_t width, int i, uint64_t v)
+{
+	if (width == 8)
+		((uint64_t *)reg)[i] = v;
+	else
+		((uint32_t *)reg)[i] = (uint32_t)v;
+}
+
+static uint64_t get_lane(const void *reg, uint8_t width, int i)
+{
+	return width == 8 ? ((const uint64_t *)reg)[i] : ((const uint32_t *)reg)[i];
+}
+
+static bool is_signed(uint8_t t)
+{
+	return t == T_S8 || t == T_S16 || t == T_S32 || t == T_S64;
+}
+
+static void load_lane(struct sg_warp *w, const struct sg_insn *in, int i, const uint8_t *p)
+{
+	uint64_t keep = in->reg_bits && in->reg_bits < 64 ? (1ull << in->reg_bits) - 1 : ~0ull;
+	bool sign = is_signed(in->type);
+	for (uint32_t k = 0; k < in->n; k++) {
+		uint8_t *reg = sg_op(w, in->n == 1 ? in->d : in->list[k]);
+		if (in->bytes == 16) {
+			put_lane(reg, 8, i, read_element(p + k * 16, 8, false));
+			put_lane(reg + 256, 8, i, read_element(p + k * 16 + 8, 8, false));
+		} else {
+			put_lane(reg, in->width, i, read_element(p + k * in->bytes, in->bytes, sign) & keep);
+		}
+	}
+}
+
+static void after_load(struct sg_warp *w, const struct sg_insn *in)
+{
+	if (in->flags & SG_ACQUIRE)
+		atomic_thread_fence(memory_order_acquire);
+	if (in->flags & SG_SPIN)
+		sg_spin(w, 8);
+}
+
+SG_HANDLER(sg_load)
+{
+	uint64_t addr[32];
+	sg_addresses(w, in, mask, addr);
+	for (uint32_t m = mask; m; m &= m - 1) {
+		int i = __builtin_ctz(m);
+		const uint8_t *p = sg_resolve_or_fault(w, in, (uint32_t)i, in->space, addr[i],
+			(uint32_t)in->n * in->bytes);
+		if (!p)
+			return;
+		load_lane(w, in, i, p);
+	}
+	after_load(w, in);
+}
+
+#define LOAD_GLOBAL(name, T, B)                                                              \
+	SG_HANDLER(name)                                                                     \
+	{                                                                                    \
+		T *d = sg_op(w, in->d);                                                      \
+		const uint64_t *a = sg_op(w, in->a);                                         \
+		struct sg_mem *mem = w->mem;                                                 \
+		uint64_t imm = (uint64_t)in->imm;                                            \
+		for (uint32_t m = mask; m; m &= m - 1) {                                     \
+			int i = __builtin_ctz(m);                                            \
+			uint64_t addr = a[i] + imm;                                          \
+			const T *p = addr & (B - 1) ? NULL : sg_mem_at(mem, addr, B);        \
+			if (!p && !(p = sg_resolve_or_fault(w, in, (uint32_t)i, in->space, addr, B))) \
+				return;                                                      \
+			d[i] = *(const volatile T *)p;                                       \
+		}                                                                            \
+	}
+LOAD_GLOBAL(sg_load_global32, uint32_t, 4)
+LOAD_GLOBAL(sg_load_global64, uint64_t, 8)
+
+/* A kernel parameter at a known offset: the same in every lane. */
+SG_HANDLER(sg_load_param)
+{
+	const uint8_t *p = sg_resolve_or_fault(w, in, (uint32_t)__builtin_ctz(mask), SP_KERNEL_PARAM,
+		(uint64_t)in->imm, in->bytes);
+	if (!p)
+		return;
+	uint64_t v = read_element(p, in->bytes, is_signed(in->type));
+	if (in->reg_bits && in->reg_bits < 64)
+		v &= (1ull << in->reg_bits) - 1;
+	if (in->width == 8) {
+		uint64_t *d = sg_op(w, in->d);
+		SG_LANES(mask, d[i] = v;);
+	} else {
+		uint32_t *d = sg_op(w, in->d);
+		SG_LANES(mask, d[i] = (uint32_t)v;);
+	}
+}
+
+/* -- stores ------------------------------------------------------------------ */
+
+static void write_element(void *p, uint32_t bytes, uint64_t v)
+{
+	switch (bytes) {
+	case 1:
+		*(volatile uint8_t *)p = (uint8_t)v;
+		break;
+	case 2:
+		*(volatile uint16_t *)p = (uint16_t)v;
+		break;
+	case 4:
+		*(volatile uint32_t *)p = (uint32_t)v;
+		break;
+	default:
+		*(volatile uint64_t *)p = v;
+		break;
+	}
+}
+
+static void store_lane(struct sg_warp *w, const struct sg_insn *in, int i, uint8_t *p)
+{
+	for (uint32_t k = 0; k < in->n; k++) {
+		const uint8_t *reg = sg_op(w, in->list[k]);
+		if (in->bytes == 16) {
+			write_element(p + k * 16, 8, get_lane(reg, 8, i));
+			write_element(p + k * 16 + 8, 8, get_lane(reg + 256, 8, i));
+		} else {
+			write_element(p + k * in->bytes, in->bytes, get_lane(reg, in->width, i));
+		}
+	}
+}
+
+/* The values stored are list[]; n of them. */
+SG_HANDLER(sg_store)
+{
+	uint64_t addr[32];
+	sg_addresses(w, in, mask, addr);
+	if (in->flags & SG_RELEASE)
+		atomic_thread_fence(memory_order_release);
+	for (uint32_t m = mask; m; m &= m - 1) {
+		int i = __builtin_ctz(m);
+		uint8_t *p = sg_resolve_or_fault(w, in, (uint32_t)i, in->space, addr[i],
+			(uint32_t)in->n * in->bytes);
+		if (!p)
+			return;
+		store_lane(w, in, i, p);
+	}
+}
+
+#define STORE_GLOBAL(name, T, B)                                                             \
+	SG_HANDLER(name)                                                                     \
+	{                                                                                    \
+		const T *v = sg_op(w, in->b);                                                \
+		const uint64_t *a = sg_op(w, in->a);                                         \
+		struct sg_mem *mem = w->mem;                                                 \
+		uint64_t imm = (uint64_t)in->imm;                                            \
+		for (uint32_t m = mask; m; m &= m - 1) {                                     \
+			int i = __builtin_ctz(m);                                            \
+			uint64_t addr = a[i] + imm;                                          \
+			T *p = addr & (B - 1) ? NULL : sg_mem_at(mem, addr, B);              \
+			if (!p && !(p = sg_resolve_or_fault(w, in, (uint32_t)i, in->space, addr, B))) \
+				return;                                                      \
+			*(volatile T *)p = v[i];                                             \
+		}                                                                            \
+	}
+STORE_GLOBAL(sg_store_global32, uint32_t, 4)
+STORE_GLOBAL(sg_store_global64, uint64_t, 8)
+
+/* -- addresses --------------------------------------------------------------- */
+
+/* sub: 0 to generic, 1 from generic; imm: the window. width: bytes a lane of both registers. */
+SG_HANDLER(sg_cvta)
+{
+	uint64_t window = (uint64_t)in->imm << 32;
+	if (in->width == 8) {
+		uint64_t *d = sg_op(w, in->d);
+		const uint64_t *a = sg_op(w, in->a);
+		SG_LANES(mask, d[i] = in->sub ? (uint32_t)a[i] : (uint32_t)a[i] | window;);
+	} else {
+		sg_mov32(w, in, mask);
+	}
+}
+
+/* imm: the window, 0: global, 1: constant. */
+SG_HANDLER(sg_isspacep)
+{
+	const uint64_t *a = sg_op(w, in->a);
+	uint32_t r = 0;
+	for (int i = 0; i < 32; i++) {
+		uint64_t win = SG_WINDOW(a[i]);
+		bool in_window = win == SG_WIN_SHARED || win == SG_WIN_LOCAL || win == SG_WIN_PARAM;
+		bool own = in->sub == 0 || (uint32_t)a[i] >> SG_RANK_SHIFT == 0 ||
+			(uint32_t)a[i] >> SG_RANK_SHIFT == w->block->rank + 1;
+		bool yes = in->imm == 0 ? !in_window : in->imm == 1 ? false : win == (uint64_t)in->imm && own;
+		r |= (uint32_t)yes << i;
+	}
+	uint32_t *p = sg_op(w, in->d);
+	*p = (*p & ~mask) | (r & mask);
+}
+
+/* mapa: the same shared address in block number b of the cluster. */
+SG_HANDLER(sg_mapa)
+{
+	const uint32_t *rank = sg_op(w, in->b);
+	const uint64_t low = (1u << SG_RANK_SHIFT) - 1;
+	if (in->width == 8) {
+		uint64_t *d = sg_op(w, in->d);
+		const uint64_t *a = sg_op(w, in->a);
+		SG_LANES(mask, d[i] = (a[i] & (~0xffffffffull | low)) |
+				(uint64_t)((rank[i] + 1) & 255) << SG_RANK_SHIFT;);
+	} else {
+		uint32_t *d = sg_op(w, in->d);
+		const uint32_t *a = sg_op(w, in->a);
+		SG_LANES(mask, d[i] = (uint32_t)(a[i] & low) | (rank[i] + 1) << SG_RANK_SHIFT;);
+	}
+}
+
+SG_HANDLER(sg_ctarank)
+{
+	uint32_t *d = sg_op(w, in->d);
+	const uint8_t *a = sg_op(w, in->a);
+	SG_LANES(mask, uint32_t r = (uint32_t)get_lane(a, in->width, i) >> SG_RANK_SHIFT;
+		 d[i] = r ? r - 1 : w->block->rank;);
+}
+
+SG_HANDLER(sg_fence)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	sg_spin(w, 4);
+}
+
+/* Non-bulk cp.async, done at once. Shared destination as an address operand; source b + e (signed);
+ * n bytes, of which (has bit 0) the first c come from memory and the rest are zero; has bit 1: the
+ * predicate d2 says to ignore the source. */
+SG_HANDLER(sg_cp_async)
+{
+	uint64_t addr[32];
+	const uint64_t *src = sg_op(w, in->b);
+	const uint32_t *size = in->has & 1 ? sg_op(w, in->c) : NULL;
+	uint32_t ignore = in->has & 2 ? *(const uint32_t *)sg_op(w, in->d2) : 0;
+	sg_addresses(w, in, mask, addr);
+	for (uint32_t m = mask; m; m &= m - 1) {
+		int i = __builtin_ctz(m);
+		uint8_t bytes[16] = { 0 };
+		uint32_t n = ignore >> i & 1 ? 0 : size && size[i] < in->n ? size[i] : in->n;
+		uint8_t *to = sg_resolve_or_fault(w, in, (uint32_t)i, SP_SHARED, addr[i], in->n);
+		const uint8_t *from = NULL;
+		uint64_t at = src[i] + (uint64_t)(int64_t)(int32_t)in->e;
+		if (!to)
+			return;
+		/* A short copy may end where the source's memory does. */
+		if (n && !(at & (in->n - 1u)))
+			from = sg_mem_at(w->mem, at, n);
+		if (n && !from && !(from = sg_resolve_or_fault(w, in, (uint32_t)i, SP_GENERIC, at, in->n)))
+			return;
+		if (n)
+			memcpy(bytes, from, n);
+		memcpy(to, bytes, in->n);
+	}
+}
