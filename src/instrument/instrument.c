@@ -144,10 +144,12 @@ static bool emit_item(struct output *o, const struct ptx_item *item)
 	return true;
 }
 
-/* ptxas wants some debug information behind `.target ..., debug`: an empty compilation unit. */
+/* ptxas 13.0 wants debug information behind `.target ..., debug`, and a compilation unit that has a language,
+ * a name, a line table and a low address: this one is empty beside. */
 static const char empty_debug[] =
-	".section .debug_abbrev\n{\n.b8 1, 17, 0, 0, 0, 0\n}\n"
-	".section .debug_info\n{\n.b32 8\n.b8 2, 0\n.b32 .debug_abbrev\n.b8 8, 1\n}\n";
+	".section .debug_abbrev\n{\n.b8 1, 17, 0, 19, 5, 3, 8, 16, 6, 17, 1, 0, 0, 0\n}\n"
+	".section .debug_info\n{\n.b32 24\n.b8 2, 0\n.b32 .debug_abbrev\n.b8 8, 1, 4, 0, 101, 0\n"
+	".b32 .debug_line\n.b64 0\n}\n";
 
 static bool print_variant(struct variant *v, const struct instrument_request *req,
 	struct instrument_result *out)

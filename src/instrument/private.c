@@ -24,6 +24,22 @@ struct taint {
 	bool changed, escapes, failed;
 };
 
+/* Registers go by name, variables by declaration: compilers call every outgoing argument param0. */
+static const void *lookup(const struct taint *t, const struct ptx_operand *op)
+{
+	return op->var ? table_get(t->names, &op->var, sizeof(op->var)) : table_gets(t->names, op->name);
+}
+
+static void mark(struct taint *t, const struct ptx_operand *op)
+{
+	if (!op->name || lookup(t, op))
+		return;
+	t->changed = true;
+	if (op->var ? table_put(t->names, &op->var, sizeof(op->var), (void *)op->name) :
+		      table_puts(t->names, op->name, (void *)op->name))
+		t->failed = true;
+}
+
 static bool is_tainted(const struct taint *t, const struct ptx_operand *op)
 {
 	for (uint32_t i = 0; i < op->n_sub; i++) {
@@ -34,32 +50,25 @@ static bool is_tainted(const struct taint *t, const struct ptx_operand *op)
 		return false;
 	if (!op->var && !op->reg && !strcmp(op->name, t->symbol))
 		return true;
-	return table_gets(t->names, op->name);
+	return lookup(t, op);
 }
 
 static void taint(struct taint *t, const struct ptx_operand *op)
 {
 	for (uint32_t i = 0; i < op->n_sub; i++)
 		taint(t, &op->sub[i]);
-	if (!op->name || op->kind == PTX_OPERAND_ADDRESS || table_gets(t->names, op->name))
-		return;
-	if (table_puts(t->names, op->name, (void *)op->name))
-		t->failed = true;
-	t->changed = true;
+	if (op->kind != PTX_OPERAND_ADDRESS)
+		mark(t, op);
 }
 
 /* st.param [param0+0], tainted: the outgoing argument is tainted, a result of this function escapes. */
 static void store_param(struct taint *t, const struct ptx_func *f, const struct ptx_operand *to)
 {
 	for (uint32_t i = 0; i < f->n_results; i++) {
-		if (to->name && !strcmp(to->name, f->results[i].name))
+		if (to->var == &f->results[i])
 			t->escapes = true;
 	}
-	if (to->name && !table_gets(t->names, to->name)) {
-		if (table_puts(t->names, to->name, (void *)to->name))
-			t->failed = true;
-		t->changed = true;
-	}
+	mark(t, to);
 }
 
 static void flow_call(struct taint *t, const struct ptx_insn *insn)

@@ -62,7 +62,8 @@ static bool is_mbarrier_wait(const struct ptx_insn *insn)
 		(!strcmp(insn->mods[0], "try_wait") || !strcmp(insn->mods[0], "test_wait"));
 }
 
-/* Marks [from, to] when it is a loop that does little beside waiting. */
+/* Marks [from, to] when it is a loop that does little beside waiting. A wait that an inner loop already
+ * has does not make the loop around it one. */
 static void mark_wait_loop(struct scan *s, uint32_t from, uint32_t to)
 {
 	const struct ptx_stmt *stmts = s->place->func->stmts;
@@ -71,7 +72,7 @@ static void mark_wait_loop(struct scan *s, uint32_t from, uint32_t to)
 
 	for (uint32_t i = from; i <= to; i++) {
 		n += stmts[i].insn != NULL;
-		waits |= stmts[i].insn && is_mbarrier_wait(stmts[i].insn);
+		waits |= stmts[i].insn && is_mbarrier_wait(stmts[i].insn) && !s->skipped[i];
 	}
 	for (uint32_t i = from; waits && n <= WAIT_LOOP_INSNS && i <= to; i++)
 		s->skipped[i] = in_wait;

@@ -1,0 +1,50 @@
+/* instrument.c - fuzz target: any PTX that parses is instrumented or refused with a sentence, and the variant
+ * parses again. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "instrument/instrument.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char body[] = "{ .reg .b64 %egpu_r1; mov.b64 %egpu_r1, 1; }";
+
+static void try_kernel(const struct ptx_module *m, const char *kernel)
+{
+	static const struct ebpf_fragment thread = { .name = "t", .point = EBPF_POINT_MEM,
+		.fields = ~UINT64_C(0) >> (64 - EBPF_FIELD_COUNT), .body = body };
+	static const struct ebpf_fragment warp = { .name = "w", .point = EBPF_POINT_EXIT, .warp = true,
+		.fields = 1, .body = body };
+	const struct ebpf_fragment *list[] = { &thread, &warp };
+	const char *unbound[] = { "$s" };
+	struct instrument_request req = { .module = m, .kernel = kernel, .fragments = list,
+		.n_fragments = 2, .unbound = unbound, .n_unbound = 1 };
+	struct instrument_result result;
+	struct diag d = { 0 };
+	struct ptx_module *again = NULL;
+	struct arena *a = arena_new();
+	int r = instrument_kernel(a, &req, &result, &d);
+
+	if (r && !d.text[0])
+		abort();
+	if (!r && ptx_parse(result.ptx, result.ptx_bytes, &again, &d))
+		abort();
+	ptx_module_free(again);
+	arena_free(a);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct ptx_module *m;
+	uint32_t tried = 0;
+
+	if (ptx_parse((const char *)data, size, &m, NULL))
+		return 0;
+	for (uint32_t i = 0; i < m->n_items && tried < 4; i++) {
+		const struct ptx_func *f = m->items[i].func;
+		if (f && f->is_entry && ++tried)
+			try_kernel(m, f->name);
+	}
+	ptx_module_free(m);
+	return 0;
+}

@@ -1,0 +1,111 @@
+/* instrument.h - what the instrumenter's tests share: files, fragments made on the spot, and ptxas. */
+#ifndef TEST_INSTRUMENT_H
+#define TEST_INSTRUMENT_H
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "instrument/instrument.h"
+#include "tap.h"
+
+#define BIT(f) (UINT64_C(1) << EBPF_FIELD_##f)
+
+static const struct ebpf_fragment_func helper_func = { "__egpu_helper",
+	".func __egpu_helper(.param .b64 p)\n{\n\t.reg .b64 %r;\n\tld.param.u64 %r, [p];\n"
+	"\tred.global.add.u64 [%r+1024], 1;\n\tret;\n}" };
+
+static char *read_golden(const char *name, size_t *size)
+{
+	char path[1024];
+	snprintf(path, sizeof(path), "%s/instrument/%s", GOLDEN_DIR, name);
+	FILE *f = fopen(path, "rb");
+	if (!f)
+		return NULL;
+	char *text = calloc(1, 1 << 16);
+	*size = fread(text, 1, (1 << 16) - 1, f);
+	fclose(f);
+	return text;
+}
+
+static struct ptx_module *parse_text(const char *text)
+{
+	struct ptx_module *m = NULL;
+	struct diag d = { 0 };
+	if (ptx_parse(text, strlen(text), &m, &d))
+		printf("# %u:%u %s\n", d.line, d.column, d.text);
+	return m;
+}
+
+/* The named golden file, with another .version and .target when given. */
+static struct ptx_module *parse_golden(const char *name, const char *version, const char *target)
+{
+	size_t size;
+	char *text = read_golden(name, &size), *out = malloc(size + 64);
+	char *rest = strchr(strchr(text, '\n') + 1, '\n');
+	if (target)
+		sprintf(out, ".version %s\n.target %s%s", version, target, rest);
+	struct ptx_module *m = parse_text(target ? out : text);
+	free(text);
+	free(out);
+	return m;
+}
+
+static uint64_t fields_of(enum ebpf_context context)
+{
+	uint64_t set = 0;
+	for (int f = 0; f < EBPF_FIELD_COUNT; f++) {
+		if (ebpf_fields[f].contexts >> context & 1)
+			set |= UINT64_C(1) << f;
+	}
+	return set;
+}
+
+/* Adds every field it reads to a map, with a branch and a call in its body. */
+static struct ebpf_fragment make_fragment(struct arena *a, enum ebpf_point point, bool warp,
+	uint64_t fields)
+{
+	struct buf b = { 0 };
+	buf_puts(&b, "{\n\t.reg .b64 %egpu_r1;\n\t.reg .b32 %egpu_r2;\n\t.reg .pred %egpu_p;\n"
+		     "\tld.const.u64 %egpu_r1, [__egpu_table+8];\n");
+	for (int f = 0; f < EBPF_FIELD_COUNT; f++) {
+		if (fields >> f & 1)
+			buf_printf(&b, "\tred.global.add.u%d [%%egpu_r1+%d], %%egpu_%s;\n",
+				ebpf_fields[f].bytes * 8, f * 8, ebpf_fields[f].name);
+	}
+	buf_puts(&b, "\tmov.u32 %egpu_r2, %tid.x;\n\tsetp.gt.u32 %egpu_p, %egpu_r2, 3;\n"
+		     "\t@%egpu_p bra $egpu_1;\n\t{\n\t\t.param .b64 egpu_a;\n"
+		     "\t\tst.param.b64 [egpu_a], %egpu_r1;\n"
+		     "\t\tcall __egpu_helper, (egpu_a);\n\t}\n$egpu_1:\n}");
+	struct ebpf_fragment f = { .name = "probe", .point = point, .warp = warp, .fields = fields,
+		.funcs = (struct ebpf_fragment_func *)&helper_func, .n_funcs = 1,
+		.body = arena_strdup(a, b.data) };
+	buf_free(&b);
+	return f;
+}
+
+static bool have_ptxas(void)
+{
+	static int have = -1;
+	if (have < 0)
+		have = !system("PATH=$PATH:/usr/local/cuda/bin command -v ptxas >/dev/null 2>&1");
+	return have;
+}
+
+/* Whether ptxas takes the text for that target. */
+static bool ptxas_accepts(const char *ptx, const char *target)
+{
+	char path[] = "/tmp/egpu-test-XXXXXX", command[256];
+	int fd = mkstemp(path);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+	if (!f)
+		return false;
+	fputs(ptx, f);
+	fclose(f);
+	snprintf(command, sizeof(command),
+		"PATH=$PATH:/usr/local/cuda/bin ptxas -arch=%s %s -o /dev/null 2>&1", target, path);
+	bool ok = !system(command);
+	unlink(path);
+	return ok;
+}
+
+#endif
