@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -170,6 +171,23 @@ int session_add_map(struct session *s, const struct ebpf_map *def, uint32_t *id,
 	__atomic_store_n(&s->file->maps[i].used, 1, __ATOMIC_RELEASE);
 	*id = i;
 	return 0;
+}
+
+void session_remove_map(struct session *s, uint32_t id)
+{
+	char path[SESSION_FILE_PATH_BYTES];
+	if (id >= EBPF_MAX_MAPS || !s->file->maps[id].used)
+		return;
+	__atomic_store_n(&s->file->maps[id].used, 0, __ATOMIC_RELEASE);
+	if (!session_file_path(s, path, "map-%u", id))
+		unlink(path);
+	if (s->file->maps[id].type == BPF_MAP_TYPE_RINGBUF && !session_file_path(s, path, "ring-%u", id))
+		unlink(path);
+	struct ring_mapping *r = __atomic_exchange_n(&s->rings[id], NULL, __ATOMIC_ACQ_REL);
+	if (r) {
+		munmap(r->ring, r->bytes);
+		free(r);
+	}
 }
 
 int map_base_copy(int fd, void *to, uint64_t data_bytes)

@@ -169,6 +169,8 @@ void session_destroy(struct session *s);
 int session_gc(void);
 /* Ids are dense from 0. -ENOSPC when a table is full. */
 int session_add_map(struct session *s, const struct ebpf_map *def, uint32_t *id, struct diag *d);
+/* Takes back a map that no program uses yet, with its files. */
+void session_remove_map(struct session *s, uint32_t id);
 int session_add_prog(struct session *s, const char *fragment_text, size_t size, const char *name, enum ebpf_point point, bool warp,
 	uint32_t *id, struct diag *d);
 int session_add_link(struct session *s, uint32_t prog, enum ebpf_point point, bool warp, const char *pattern, uint32_t *id, struct diag *d);

@@ -1,0 +1,136 @@
+/* BPF_RAW_TRACEPOINT_OPEN with a name such as "gpu.warp/load/my_kernel*": a link of the session. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "syscall/object.h"
+
+enum { MAX_NAME_BYTES = SESSION_PATTERN_BYTES + 64 };
+
+/* What a point's programs must take. */
+static int link_check(const struct object *prog, enum ebpf_point point, bool warp, struct diag *d)
+{
+	const struct report *r = prog->prog.report;
+	enum ebpf_context want = ebpf_point_context(point, warp);
+	if (r->context == want)
+		return 0;
+	return diag_set(d, EINVAL, "program %s: %s/%s needs a function whose first argument is struct %s *; this one takes struct %s *", r->name,
+		warp ? "gpu.warp" : "gpu", ebpf_point_name(point), ebpf_context_struct(want), ebpf_context_struct(r->context));
+}
+
+int loader_fragment(const struct loader_prog *p, enum ebpf_point point, bool warp, struct buf *out, struct diag *d)
+{
+	if (!p->fragment)
+		return diag_set(d, EINVAL, "program %s was not accepted", p->name);
+	if (p->program->context != ebpf_point_context(point, warp))
+		return diag_set(d, EINVAL, "program %s takes struct %s *, which is not what %s/%s gives", p->name,
+			ebpf_context_struct(p->program->context), warp ? "gpu.warp" : "gpu", ebpf_point_name(point));
+	struct ebpf_fragment f = *p->fragment;
+	f.point = point;
+	f.warp = warp;
+	ebpf_fragment_print(&f, out);
+	return out->failed ? diag_set(d, ENOMEM, "out of memory") : 0;
+}
+
+/* The session program of a point, made at the first link of it. */
+static int link_prog(struct loader *l, struct object *prog, enum ebpf_point point, bool warp, uint32_t *id)
+{
+	struct buf text = { 0 };
+	for (uint32_t i = 0; i < prog->prog.n_made; i++)
+		if (prog->prog.made[i].point == point && prog->prog.made[i].warp == warp) {
+			*id = prog->prog.made[i].id;
+			return 0;
+		}
+	const struct loader_prog *info = &prog->prog.report->info;
+	int err = loader_fragment(info, point, warp, &text, &l->error);
+	if (!err)
+		err = session_add_prog(l->options.session, text.data, text.len, info->name, point, warp, id, &l->error);
+	buf_free(&text);
+	if (!err && prog->prog.n_made < sizeof(prog->prog.made) / sizeof(*prog->prog.made)) {
+		prog->prog.made[prog->prog.n_made].point = point;
+		prog->prog.made[prog->prog.n_made].warp = warp;
+		prog->prog.made[prog->prog.n_made++].id = *id;
+	}
+	return err;
+}
+
+/* The section's own pattern, else the default one. */
+static int link_pattern(struct loader *l, const char *name, const char **pattern)
+{
+	if (!*pattern || !**pattern)
+		*pattern = l->default_pattern;
+	return *pattern ? 0 :
+			  diag_set(&l->error, EINVAL, "\"%s\" names no kernel: write %s/KERNEL (a name or a pattern such as '*'), or give -k KERNEL",
+				  name, name);
+}
+
+static int link_object(struct loader *l, struct object *prog, const char *name, uint32_t id)
+{
+	struct object *o;
+	char *copy = strdup(name);
+	int fd = copy ? object_anonymous("egpu-link") : -ENOMEM;
+	int err = fd < 0 ? fd : object_new(l, OBJECT_LINK, fd, &o);
+	if (err) {
+		free(copy);
+		return err;
+	}
+	o->link.id = id;
+	o->link.name = copy;
+	o->link.prog = prog;
+	prog->refs++;
+	return object_descriptor(o);
+}
+
+COMMAND(link_open)
+{
+	struct object *prog;
+	enum ebpf_point point;
+	bool warp;
+	uint32_t prog_id, id;
+	const char *pattern = NULL, *name = (const char *)(uintptr_t)attr->raw_tracepoint.name;
+	object_sweep(l);
+	int err = object_by_fd(l, (int)attr->raw_tracepoint.prog_fd, OBJECT_PROG, &prog);
+	if (err)
+		return err;
+	if (!name)
+		return -EINVAL;
+	if (!memchr(name, '\0', strnlen(name, MAX_NAME_BYTES) + 1) || strnlen(name, MAX_NAME_BYTES) == MAX_NAME_BYTES)
+		return diag_set(&l->error, E2BIG, "the section's name is too long: a kernel pattern has at most %d bytes",
+			SESSION_PATTERN_BYTES - 1);
+	if (!prog->prog.report || ebpf_section_parse(name, &point, &warp, &pattern))
+		return diag_set(&l->error, EINVAL, "\"%s\" is not a GPU probe: sections are gpu/POINT/KERNEL or gpu.warp/POINT/KERNEL with POINT "
+						   "one of entry, exit, load, store, atomic, mem", name);
+	err = link_check(prog, point, warp, &l->error);
+	if (!err)
+		err = link_pattern(l, name, &pattern);
+	if (!err)
+		err = link_prog(l, prog, point, warp, &prog_id);
+	if (!err)
+		err = session_add_link(l->options.session, prog_id, point, warp, pattern, &id, &l->error);
+	if (err)
+		return err;
+	int fd = link_object(l, prog, name, id);
+	if (fd < 0)
+		session_detach_link(l->options.session, id);
+	return fd;
+}
+
+COMMAND(link_detach)
+{
+	struct object *o;
+	int err = object_by_fd(l, (int)attr->link_detach.link_fd, OBJECT_LINK, &o);
+	if (err)
+		return err;
+	if (!o->link.detached)
+		session_detach_link(l->options.session, o->link.id);
+	o->link.detached = true;
+	return 0;
+}
+
+void link_object_release(struct loader *l, struct object *o)
+{
+	if (l->running && !o->link.detached)
+		session_detach_link(l->options.session, o->link.id);
+	object_unref(o->link.prog);
+	free(o->link.name);
+}

@@ -1,0 +1,28 @@
+/* Tells libbpf what sections "gpu/..." and "gpu.warp/..." are. */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <string.h>
+
+#include "syscall/loader.h"
+
+/* The section's own name is what bpf(2) gets, so that both spellings meet in one place. */
+static int attach_section(const struct bpf_program *prog, long cookie, struct bpf_link **link)
+{
+	*link = bpf_program__attach_raw_tracepoint(prog, bpf_program__section_name(prog));
+	return *link ? 0 : -errno;
+}
+
+int loader_register_sections(struct diag *d)
+{
+	static const char *const sections[] = { "gpu+", "gpu.warp+" };
+	LIBBPF_OPTS(libbpf_prog_handler_opts, opts, .prog_attach_fn = attach_section);
+	/* Our maps are files: the limit that libbpf would raise does not apply to them. */
+	libbpf_set_memlock_rlim(0);
+	for (int i = 0; i < 2; i++) {
+		int id = libbpf_register_prog_handler(sections[i], BPF_PROG_TYPE_RAW_TRACEPOINT, 0, &opts);
+		if (id < 0)
+			return diag_set(d, -id, "libbpf does not take section %s: %s", sections[i], strerror(-id));
+	}
+	return 0;
+}
