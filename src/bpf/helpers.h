@@ -1,7 +1,8 @@
 /* helpers.h - every helper a program may call: one row each.
  *
  * HELPER(number, name, return, arg1..arg5, cost): numbers and meaning are the kernel's
- * (enum bpf_func_id). cost: instructions it counts for in the worst-case length.
+ * (enum bpf_func_id). cost: instructions it counts for in the worst-case length. trace_printk reads as many of r3..r5 as its
+ * format wants, set or not, as the kernel's does: nothing checks them.
  */
 #ifndef EGPU_BPF_HELPERS_H
 #define EGPU_BPF_HELPERS_H
@@ -32,7 +33,7 @@ enum ebpf_ret {
 	HELPER(2, map_update_elem, SCALAR, MAP, KEY, VALUE, ANY, NONE, 64)                       \
 	HELPER(3, map_delete_elem, SCALAR, MAP, KEY, NONE, NONE, NONE, 32)                       \
 	HELPER(5, ktime_get_ns, SCALAR, NONE, NONE, NONE, NONE, NONE, 4)                         \
-	HELPER(6, trace_printk, SCALAR, MEM, SIZE, ANY, ANY, ANY, 64)                            \
+	HELPER(6, trace_printk, SCALAR, MEM, SIZE, NONE, NONE, NONE, 64)                         \
 	HELPER(7, get_prandom_u32, SCALAR, NONE, NONE, NONE, NONE, NONE, 8)                      \
 	HELPER(8, get_smp_processor_id, SCALAR, NONE, NONE, NONE, NONE, NONE, 2)                 \
 	HELPER(130, ringbuf_output, SCALAR, MAP, MEM, SIZE, ANY, NONE, 64)                       \

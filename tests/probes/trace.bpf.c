@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Text, time, SM. */
+#include <egpu/probe.bpf.h>
+
+__u64 first_ns, bad_time, bad_cpu;
+
+SEC("gpu/entry")
+int trace(struct egpu_entry *ctx)
+{
+	__u64 now = bpf_ktime_get_ns(), later = bpf_ktime_get_ns();
+	if (later < now)
+		bad_time++;
+	if (bpf_get_smp_processor_id() != ctx->sm)
+		bad_cpu++;
+	if (ctx->lane == 2)
+		bpf_printk("lane %d of block %d: 100%%", ctx->lane, ctx->block.x);
+	return 0;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";
