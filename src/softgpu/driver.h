@@ -257,7 +257,8 @@ void drv_remove_handle(struct drv_object *object);
 void *drv_find(const void *handle, enum drv_kind kind); /* NULL: no such object */
 void drv_wait(void); /* for the next broadcast of drv.progress */
 void drv_broadcast(void);
-/* The first failure of a context sticks; its other grids are ended. */
+/* Without the lock. The first failure of a context sticks, and its other grids are ended. The caller
+ * holds an operation of a stream of it. */
 void drv_fail(struct CUctx_st *ctx, CUresult error);
 bool drv_device_ok(CUdevice dev);
 

@@ -64,9 +64,7 @@ static void move(const struct copy_op *c)
 
 static void fail(struct drv_op *op)
 {
-	pthread_mutex_lock(&drv.lock);
 	drv_fail(op->stream->ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
-	pthread_mutex_unlock(&drv.lock);
 }
 
 static void run_copy(struct drv_op *op, bool skip)

@@ -129,10 +129,10 @@ static void ended(void *arg, CUresult error)
 {
 	struct drv_op *op = arg;
 	struct launch *l = (void *)op->data;
-	pthread_mutex_lock(&drv.lock);
-	l->module->running--;
 	if (error)
 		drv_fail(op->stream->ctx, error);
+	pthread_mutex_lock(&drv.lock);
+	l->module->running--;
 	pthread_mutex_unlock(&drv.lock);
 	drv_op_end(op);
 }

@@ -141,13 +141,15 @@ CUresult drv_image_ptx(const void *image, char **ptx, size_t *bytes, struct diag
 	struct fatbin *f = NULL;
 	if (!image)
 		return CUDA_ERROR_INVALID_VALUE;
-	return opened_ptx(fatbin_open_image(image, &f, d), f, ptx, bytes, d);
+	int err = fatbin_open_image(image, &f, d);
+	return opened_ptx(err, f, ptx, bytes, d);
 }
 
 CUresult drv_bytes_ptx(const void *data, size_t size, char **ptx, size_t *bytes, struct diag *d)
 {
 	struct fatbin *f = NULL;
-	return opened_ptx(fatbin_open(data, size, &f, d), f, ptx, bytes, d);
+	int err = fatbin_open(data, size, &f, d);
+	return opened_ptx(err, f, ptx, bytes, d);
 }
 
 #define MAX_FILE_BYTES (1ull << 30)

@@ -353,12 +353,22 @@ void drv_stream_retire(struct CUstream_st *s)
 		drv_stream_put(s);
 }
 
+/* The device's lock is held; a grid that has not ended keeps its operation, stream and context. */
+static bool in_context(void *arg, void *cookie)
+{
+	return ((struct drv_op *)arg)->stream->ctx == cookie;
+}
+
 void drv_fail(struct CUctx_st *ctx, CUresult error)
 {
-	if (ctx->error)
-		return;
-	ctx->error = error;
+	pthread_mutex_lock(&drv.lock);
+	bool first = !ctx->error;
+	if (first)
+		ctx->error = error;
 	drv_broadcast();
+	pthread_mutex_unlock(&drv.lock);
+	if (first)
+		sg_grids_fail(drv.dev, error, in_context, ctx);
 }
 
 /* -- the threads' own default streams ------------------------------------------------------------- */

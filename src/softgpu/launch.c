@@ -494,6 +494,26 @@ CUresult sg_grid_start(struct sg_device *dev, const struct sg_launch *launch, sg
 	return added;
 }
 
+void sg_grids_fail(struct sg_device *dev, CUresult error, bool (*which)(void *arg, void *cookie), void *cookie)
+{
+	pthread_mutex_lock(&dev->lock);
+	for (struct sg_grid *g = dev->grids; g; g = g->next) {
+		int none = CUDA_SUCCESS;
+		if (which(g->arg, cookie))
+			atomic_compare_exchange_strong(&g->error, &none, (int)error);
+	}
+	/* Resident blocks notice by themselves; a grid that has none is ended here. The lock is dropped
+	 * meanwhile, so the search starts over. */
+	for (struct sg_grid *g = dev->grids; g;) {
+		bool end = !g->n_resident && !has_new(g);
+		if (end)
+			maybe_finish(dev, g);
+		g = end ? dev->grids : g->next;
+	}
+	pthread_cond_broadcast(&dev->work);
+	pthread_mutex_unlock(&dev->lock);
+}
+
 /* -- the device -------------------------------------------------------------------- */
 
 static uint32_t online_cpus(void)

@@ -97,6 +97,10 @@ typedef void (*sg_grid_done)(void *arg, CUresult error);
  * grids that wait for each other make progress as on hardware while both fit. Invalid shapes are refused
  * (CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE). */
 CUresult sg_grid_start(struct sg_device *dev, const struct sg_launch *launch, sg_grid_done done, void *arg);
+/* Ends the started grids whose `arg` is chosen as if they had failed themselves (their done calls come with
+ * error): after a fault the other grids of a context would wait for work that never comes. `which` must not
+ * call back into the device; done calls may come from this thread. */
+void sg_grids_fail(struct sg_device *dev, CUresult error, bool (*which)(void *arg, void *cookie), void *cookie);
 /* Blocks of this shape that fit one SM at once. */
 uint32_t sg_occupancy(const struct sg_device *dev, const struct sg_kernel *k, uint32_t threads, uint32_t dynamic_shared_bytes);
 
