@@ -37,6 +37,7 @@ struct ebpf_fact {
 		bool constant;	 /* a scalar argument with one known value */
 		uint64_t value;	 /* that value */
 		uint64_t max;	 /* upper bound of a scalar argument (sizes) */
+		uint8_t align;	 /* memory: 1, 2, 4 or 8: what the address is a multiple of on every path */
 	} args[5];
 };
 

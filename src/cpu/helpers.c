@@ -1,0 +1,143 @@
+#include <errno.h>
+#include <string.h>
+
+#include "cpu/state.h"
+
+/* A register that holds "the map" holds the address of its row: no program can make another number into a map. */
+uint64_t interp_map_address(const struct interp *run, uint32_t map)
+{
+	return (uint64_t)(uintptr_t)&run->program->maps[map];
+}
+
+static int map_of(struct interp_state *s, uint64_t value, uint32_t *map)
+{
+	uint64_t offset = value - (uint64_t)(uintptr_t)s->run->program->maps;
+	*map = (uint32_t)(offset / sizeof(struct ebpf_map));
+	if (offset / sizeof(struct ebpf_map) >= s->run->program->n_maps || offset % sizeof(struct ebpf_map))
+		return interp_stop(s, EINVAL, "argument is not a map");
+	return 0;
+}
+
+static void *pointer(uint64_t value)
+{
+	return (void *)(uintptr_t)value;
+}
+
+static bool read_only(const struct ebpf_map *m)
+{
+	return m->frozen || (m->flags & BPF_F_RDONLY_PROG);
+}
+
+/* Arguments as the table describes them; *map is set when there is one. */
+static int check_args(struct interp_state *s, const struct ebpf_helper *h, uint32_t *map)
+{
+	for (int k = 0; k < 5; k++) {
+		uint64_t value = s->reg[k + 1];
+		int err = h->args[k] == EBPF_ARG_NONE ? 0 : interp_reg_set(s, (uint32_t)k + 1);
+		if (err)
+			return err;
+		const struct ebpf_map *m = &s->run->program->maps[*map];
+		switch (h->args[k]) {
+		case EBPF_ARG_MAP:
+			err = map_of(s, value, map);
+			break;
+		case EBPF_ARG_KEY:
+			err = interp_readable(s, value, m->key_size, 1);
+			break;
+		case EBPF_ARG_VALUE:
+			err = interp_readable(s, value, m->value_size, 1);
+			break;
+		case EBPF_ARG_MEM:
+			err = interp_readable(s, value, s->reg[k + 2], 1);
+			break;
+		case EBPF_ARG_RING_RECORD:
+			if (s->run->check && !interp_is_record(s, value))
+				err = interp_stop(s, EFAULT, "argument is not a reserved record");
+			break;
+		default:
+			break;
+		}
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int do_lookup(struct interp_state *s, uint32_t map)
+{
+	const struct interp *run = s->run;
+	const struct ebpf_map *m = &run->program->maps[map];
+	void *value = run->ops && run->ops->lookup ? run->ops->lookup(run->self, map, pointer(s->reg[2])) : NULL;
+	s->reg[0] = (uint64_t)(uintptr_t)value;
+	return interp_region(s, value, m->value_size, !read_only(m), false);
+}
+
+static int do_reserve(struct interp_state *s, uint32_t map)
+{
+	const struct interp *run = s->run;
+	void *record = run->ops && run->ops->ring_reserve ? run->ops->ring_reserve(run->self, map, s->reg[2]) : NULL;
+	s->reg[0] = (uint64_t)(uintptr_t)record;
+	return interp_region(s, record, s->reg[2], true, true);
+}
+
+static void do_commit(struct interp_state *s, bool discard)
+{
+	const struct interp *run = s->run;
+	interp_forget(s, pointer(s->reg[1]));
+	if (run->ops && run->ops->ring_commit)
+		run->ops->ring_commit(run->self, pointer(s->reg[1]), discard, s->reg[2]);
+}
+
+/* Helpers that only compute a number; -EOPNOTSUPP is what a service answers that is not there. */
+static uint64_t call_service(struct interp_state *s, uint32_t number, uint32_t map)
+{
+	static const struct interp_ops none;
+	const struct interp_ops *ops = s->run->ops ? s->run->ops : &none;
+	void *self = s->run->self;
+	const uint64_t *r = s->reg;
+	switch (number) {
+	case BPF_FUNC_map_update_elem:
+		return (uint64_t)(ops->update ? ops->update(self, map, pointer(r[2]), pointer(r[3]), r[4]) : -EOPNOTSUPP);
+	case BPF_FUNC_map_delete_elem:
+		return (uint64_t)(ops->delete ? ops->delete(self, map, pointer(r[2])) : -EOPNOTSUPP);
+	case BPF_FUNC_ktime_get_ns:
+		return ops->time_ns ? ops->time_ns(self) : 0;
+	case BPF_FUNC_trace_printk:
+		return (uint64_t)(ops->trace ? ops->trace(self, pointer(r[1]), (uint32_t)r[2], &r[3]) : -EOPNOTSUPP);
+	case BPF_FUNC_get_prandom_u32:
+		return ops->random ? ops->random(self) : 0;
+	case BPF_FUNC_get_smp_processor_id:
+		return ops->cpu ? ops->cpu(self) : 0;
+	case BPF_FUNC_ringbuf_output:
+		return (uint64_t)(ops->ring_output ? ops->ring_output(self, map, pointer(r[2]), r[3], r[4]) : -EOPNOTSUPP);
+	default: /* ringbuf_query */
+		return ops->ring_query ? ops->ring_query(self, map, r[2]) : 0;
+	}
+}
+
+int interp_helper(struct interp_state *s, uint32_t number)
+{
+	const struct ebpf_helper *h = ebpf_helper_by_number(number);
+	uint32_t map = 0;
+	if (!h)
+		return interp_stop(s, EINVAL, "unknown helper");
+	s->out->insns += h->cost;
+	int err = check_args(s, h, &map);
+	if (err)
+		return err;
+	s->set &= (uint16_t)~0x3f;
+	s->set |= h->ret != EBPF_RET_VOID;
+	switch (number) {
+	case BPF_FUNC_map_lookup_elem:
+		return do_lookup(s, map);
+	case BPF_FUNC_ringbuf_reserve:
+		return do_reserve(s, map);
+	case BPF_FUNC_ringbuf_submit:
+	case BPF_FUNC_ringbuf_discard:
+		do_commit(s, number == BPF_FUNC_ringbuf_discard);
+		return 0;
+	default:
+		s->reg[0] = call_service(s, number, map);
+		return 0;
+	}
+}

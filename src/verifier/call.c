@@ -1,0 +1,283 @@
+/* call.c - helpers, calls of subprograms, exits. */
+#include "verifier/state.h"
+
+#include <errno.h>
+
+struct call {
+	const struct ebpf_helper *helper;
+	const struct ebpf_map *map;
+	int32_t map_index;
+	uint32_t size;	  /* of an allocation */
+	uint32_t release; /* reservation that the call ends */
+	bool known;	  /* the looked-up value exists */
+};
+
+static bool map_fits(const struct ebpf_helper *h, uint32_t type)
+{
+	bool ring = h->number >= 130;
+	switch (type) {
+	case BPF_MAP_TYPE_RINGBUF:
+		return ring;
+	case BPF_MAP_TYPE_HASH:
+	case BPF_MAP_TYPE_ARRAY:
+	case BPF_MAP_TYPE_PERCPU_HASH:
+	case BPF_MAP_TYPE_PERCPU_ARRAY:
+	case BPF_MAP_TYPE_LRU_HASH:
+	case BPF_MAP_TYPE_LRU_PERCPU_HASH:
+		return !ring;
+	default:
+		return false;
+	}
+}
+
+static int arg_map(struct verifier *v, struct call *c, uint32_t reg, const struct vreg *r)
+{
+	if (r->type != V_MAP)
+		return refuse(v, EACCES, "type", "R%u type=%s expected=map_ptr", reg, vtype_name(r->type));
+	c->map_index = r->map;
+	c->map = &v->p->maps[r->map];
+	fact_map(v, r->map);
+	if (!map_fits(c->helper, c->map->type))
+		return refuse(v, EINVAL, "map", "cannot pass map_type %u into func bpf_%s#%u", c->map->type, c->helper->name, c->helper->number);
+	bool writes = c->helper->number == 2 || c->helper->number == 3;
+	if (writes && (c->map->frozen || (c->map->flags & BPF_F_RDONLY_PROG)))
+		return refuse(v, EACCES, "map", "write into map forbidden; '%s' is read-only", c->map->name ? c->map->name : "the map");
+	return 0;
+}
+
+/* Memory of a size that the map gives. */
+static int arg_map_memory(struct verifier *v, const struct call *c, uint32_t reg, uint32_t bytes, int arg)
+{
+	if (!c->map)
+		return refuse(v, EACCES, "type", "R%u has no map before it", reg);
+	return check_helper_memory(v, reg, bytes, arg);
+}
+
+static int check_scalar(struct verifier *v, uint32_t reg, const struct vreg *r)
+{
+	if (is_pointer(r))
+		return refuse(v, EACCES, "type", "R%u type=%s expected=scalar", reg, vtype_name(r->type));
+	return 0;
+}
+
+/* The register holds the size of the memory that the register before it points to. */
+static int arg_size(struct verifier *v, uint32_t reg, struct vreg *r, int arg)
+{
+	int err = check_scalar(v, reg, r);
+	if (err)
+		return err;
+	if (r->r.b64.smin < 0)
+		return refuse(v, EACCES, "size", "R%u min value is negative, either use unsigned or 'var &= const'", reg);
+	if (!r->r.b64.umin)
+		return refuse(v, EACCES, "size", "R%u invalid zero-sized read; make the size at least 1", reg);
+	if (r->r.b64.umax >= MAX_VAR_OFF)
+		return refuse(v, EACCES, "size", "R%u unbounded memory access, use 'var &= const' or 'if (var < const)'", reg);
+	err = check_helper_memory(v, reg - 1, r->r.b64.umax, arg - 1);
+	if (!err)
+		err = mark_precise(v, r);
+	if (!err)
+		fact_scalar(v, arg, r, true);
+	return err;
+}
+
+static int arg_const_size(struct verifier *v, struct call *c, uint32_t reg, struct vreg *r, int arg)
+{
+	int err = check_scalar(v, reg, r);
+	if (err)
+		return err;
+	if (!range_is_const(&r->r))
+		return refuse(v, EACCES, "size", "R%u is not a known constant; reserve a fixed size or use bpf_ringbuf_output", reg);
+	if (r->r.bits.value >= MAX_VAR_OFF)
+		return refuse(v, EACCES, "size", "R%u is too large a record", reg);
+	c->size = (uint32_t)r->r.bits.value;
+	err = mark_precise(v, r);
+	if (!err)
+		fact_scalar(v, arg, r, true);
+	return err;
+}
+
+static int arg_record(struct verifier *v, struct call *c, uint32_t reg, const struct vreg *r)
+{
+	if (r->type != V_RECORD)
+		return refuse(v, EACCES, r->type == V_RECORD_OR_NULL ? "null" : "type", "R%u type=%s expected=ringbuf_mem%s", reg, vtype_name(r->type),
+			r->type == V_RECORD_OR_NULL ? "; check it against NULL first" : "");
+	if (r->off || !range_is_value(&r->r, 0))
+		return refuse(v, EACCES, "ref", "R%u must have zero offset when passed to release func; pass what bpf_ringbuf_reserve returned", reg);
+	c->release = r->ref;
+	return fact_memory(v, r, 0, (int)reg - 1);
+}
+
+/* A number of no consequence to safety. Constant flags are worth knowing to the translator; values to be printed are not,
+ * and would keep states apart that only differ in them. */
+static int arg_any(struct verifier *v, const struct call *c, uint32_t reg, struct vreg *r, int arg)
+{
+	if (is_pointer(r))
+		return refuse(v, EACCES, "leak", "R%u leaks addr into helper function; pass a number", reg);
+	bool flags = c->helper->number != 6 && range_is_const(&r->r);
+	int err = flags ? mark_precise(v, r) : 0;
+	if (!err) {
+		struct vreg any = scalar_unknown();
+		fact_scalar(v, arg, flags ? r : &any, flags);
+	}
+	return err;
+}
+
+static int check_arg(struct verifier *v, struct call *c, int arg)
+{
+	uint32_t reg = (uint32_t)arg + 1;
+	struct vreg *r;
+	enum ebpf_arg kind = (enum ebpf_arg)c->helper->args[arg];
+	int err = kind == EBPF_ARG_NONE ? 0 : read_reg(v, reg, &r);
+	if (err)
+		return err;
+	switch (kind) {
+	case EBPF_ARG_MAP:
+		return arg_map(v, c, reg, r);
+	case EBPF_ARG_KEY:
+		return arg_map_memory(v, c, reg, c->map ? c->map->key_size : 0, arg);
+	case EBPF_ARG_VALUE:
+		return arg_map_memory(v, c, reg, c->map ? c->map->value_size : 0, arg);
+	case EBPF_ARG_SIZE:
+		return arg_size(v, reg, r, arg);
+	case EBPF_ARG_CONST_SIZE:
+		return arg_const_size(v, c, reg, r, arg);
+	case EBPF_ARG_RING_RECORD:
+		return arg_record(v, c, reg, r);
+	case EBPF_ARG_ANY:
+		return arg_any(v, c, reg, r, arg);
+	default: /* NONE; MEM is looked at with its size */
+		return 0;
+	}
+}
+
+/* An array entry whose index is known and exists: the look-up cannot fail. */
+static int find_known(struct verifier *v, struct call *c)
+{
+	uint32_t key;
+	int err = 0;
+	bool array = c->map && (c->map->type == BPF_MAP_TYPE_ARRAY || c->map->type == BPF_MAP_TYPE_PERCPU_ARRAY);
+	if (array && c->map->key_size == 4 && stack_constant(v, &frame_now(v)->regs[2], &key, &err))
+		c->known = key < c->map->max_entries;
+	return err;
+}
+
+/* Every copy of a released record becomes unusable. */
+static void release(struct verifier *v, uint32_t ref)
+{
+	for (uint32_t f = 0; f < v->cur.n_frames; f++) {
+		struct vframe *frame = &v->cur.frames[f];
+		for (uint32_t k = 0; k < 10; k++)
+			if (frame->regs[k].ref == ref && frame->regs[k].type != V_UNSET)
+				frame->regs[k] = (struct vreg){ .type = V_UNSET, .map = -1 };
+		for (uint32_t k = 0; k < frame->n_slots; k++)
+			if (frame->slots[k].kind[0] == SLOT_SPILL && frame->slots[k].spill.ref == ref)
+				for (int b = 0; b < 8; b++)
+					frame->slots[k].kind[b] = SLOT_UNSET;
+	}
+	for (uint32_t k = 0; k < v->cur.n_refs; k++)
+		if (v->cur.refs[k].id == ref)
+			v->cur.refs[k--] = v->cur.refs[--v->cur.n_refs];
+}
+
+static int set_result(struct verifier *v, const struct call *c)
+{
+	struct vframe *f = frame_now(v);
+	for (int k = 0; k <= 5; k++)
+		f->regs[k] = (struct vreg){ .type = V_UNSET, .map = -1 };
+	struct vreg *r = &f->regs[0];
+	switch (c->helper->ret) {
+	case EBPF_RET_VOID:
+		return 0;
+	case EBPF_RET_VALUE_OR_NULL:
+		*r = (struct vreg){ .type = c->known ? V_VALUE : V_VALUE_OR_NULL, .map = c->map_index, .r = range_const(0) };
+		r->id = c->known ? 0 : ++v->next_id;
+		return 0;
+	case EBPF_RET_RECORD_OR_NULL:
+		*r = (struct vreg){ .type = V_RECORD_OR_NULL, .map = -1, .bytes = c->size, .r = range_const(0) };
+		r->id = r->ref = ++v->next_id;
+		if (v->cur.n_refs == MAX_REFS)
+			return refuse(v, E2BIG, "ref", "more than %d records are reserved at once; submit or discard them first", MAX_REFS);
+		v->cur.refs[v->cur.n_refs++] = (struct vref){ r->ref, v->cur.insn };
+		return 0;
+	default:
+		*r = scalar_unknown();
+		return 0;
+	}
+}
+
+static int call_helper(struct verifier *v, const struct bpf_insn *i)
+{
+	struct call c = { .helper = ebpf_helper_by_number((uint32_t)i->imm), .map_index = -1 };
+	if (!c.helper)
+		return refuse(v, EINVAL, "helper", "unknown func #%d; no helper of this number exists on a GPU", i->imm);
+	int err = 0;
+	for (int arg = 0; arg < 5 && !err; arg++)
+		err = check_arg(v, &c, arg);
+	if (!err && c.helper->ret == EBPF_RET_VALUE_OR_NULL)
+		err = find_known(v, &c);
+	if (err)
+		return err;
+	fact_called(v);
+	if (c.release)
+		release(v, c.release);
+	v->cur.length += c.helper->cost;
+	err = set_result(v, &c);
+	v->cur.insn++;
+	return err;
+}
+
+static int call_subprog(struct verifier *v, const struct bpf_insn *i)
+{
+	if (v->cur.n_frames == MAX_FRAMES)
+		return refuse(v, E2BIG, "stack", "the call stack of %d frames is too deep; inline some of the functions", MAX_FRAMES + 1);
+	struct vframe *caller = frame_now(v), *f = &v->cur.frames[v->cur.n_frames];
+	uint32_t start = v->cur.insn + 1 + (uint32_t)i->imm;
+	for (uint32_t k = 0; k <= 10; k++)
+		f->regs[k] = (struct vreg){ .type = V_UNSET, .map = -1 };
+	for (uint32_t k = 0; k <= 5; k++) {
+		if (k)
+			f->regs[k] = caller->regs[k];
+		caller->regs[k] = (struct vreg){ .type = V_UNSET, .map = -1 };
+	}
+	f->regs[10] = (struct vreg){ .type = V_STACK, .frame = (uint8_t)v->cur.n_frames, .map = -1, .r = range_const(0) };
+	f->callsite = v->cur.insn;
+	f->subprog = subprog_of(v, start);
+	f->n_slots = 0;
+	v->cur.n_frames++;
+	v->cur.insn = start;
+	v->jumps++;
+	return 0;
+}
+
+int step_call(struct verifier *v, const struct bpf_insn *i)
+{
+	return i->src_reg == BPF_PSEUDO_CALL ? call_subprog(v, i) : call_helper(v, i);
+}
+
+static int exit_program(struct verifier *v, const struct vreg *r0)
+{
+	if (r0->type == V_UNSET)
+		return refuse(v, EACCES, "uninit", "R0 !read_ok; return a number on every path");
+	if (is_pointer(r0))
+		return refuse(v, EACCES, "leak", "At program exit the register R0 leaks addr as return value; return a number");
+	if (v->cur.n_refs)
+		return refuse(v, EACCES, "ref",
+			"Unreleased reference id=%u alloc_insn=%u; call bpf_ringbuf_submit or bpf_ringbuf_discard on every path", v->cur.refs[0].id,
+			v->cur.refs[0].insn);
+	return PATH_ENDED;
+}
+
+int step_exit(struct verifier *v)
+{
+	struct vframe *f = frame_now(v);
+	struct vreg *r0 = &f->regs[0];
+	if (v->cur.n_frames == 1)
+		return exit_program(v, r0);
+	if (r0->type == V_STACK)
+		return refuse(v, EACCES, "leak", "cannot return stack pointer to the caller");
+	v->cur.insn = f->callsite + 1;
+	v->cur.frames[v->cur.n_frames - 2].regs[0] = *r0;
+	v->cur.n_frames--;
+	v->jumps++;
+	return 0;
+}

@@ -1,0 +1,239 @@
+/* verdicts FILE - what our verifier says of programs whose verdict is known.
+ *
+ * Prints each difference and closes with "false accept N, false reject M, agree K, skipped S". Accepted programs also run in the checked
+ * interpreter: a violation, or a result other than the recorded one, counts as a false accept. Status 1 on a false accept.
+ */
+#include "cases.h"
+#include "bpf/helpers.h"
+#include "cpu/interp.h"
+#include "verifier/verifier.h"
+
+#include <errno.h>
+
+static unsigned false_accept, false_reject, agree, skipped;
+static bool verbose;
+
+struct maps {
+	struct ebpf_map map[EBPF_MAX_MAPS];
+	uint32_t n;
+	uint8_t *values[EBPF_MAX_MAPS]; /* arrays: all entries; hashes: one entry */
+	uint8_t keys[EBPF_MAX_MAPS][64];
+	bool live[EBPF_MAX_MAPS];
+	const char *initial[EBPF_MAX_MAPS]; /* of entry 0, as hex; "" for zeros */
+	uint8_t record[4096] __attribute__((aligned(8)));
+};
+
+static uint32_t number(const json_t *o, const char *key)
+{
+	return (uint32_t)json_integer_value(json_object_get(o, key));
+}
+
+static int map_index(struct maps *m, const json_t *defs, const char *name)
+{
+	for (uint32_t k = 0; k < m->n; k++)
+		if (!strcmp(m->map[k].name, name))
+			return (int)k;
+	const json_t *def = json_object_get(defs, name);
+	if (!def || m->n == EBPF_MAX_MAPS)
+		return -1;
+	m->map[m->n] = (struct ebpf_map){ .name = name, .type = number(def, "type"), .key_size = number(def, "key"),
+		.value_size = number(def, "value"), .max_entries = number(def, "max"), .flags = number(def, "flags"), .id = m->n };
+	const char *bytes = json_string_value(json_array_get(json_array_get(json_object_get(def, "init"), 0), 1));
+	m->initial[m->n] = bytes ? bytes : "";
+	return (int)m->n++;
+}
+
+static bool is_array(const struct ebpf_map *m)
+{
+	return m->type == BPF_MAP_TYPE_ARRAY || m->type == BPF_MAP_TYPE_PERCPU_ARRAY;
+}
+
+static void *map_lookup(void *self, uint32_t map, const void *key)
+{
+	struct maps *m = self;
+	const struct ebpf_map *def = &m->map[map];
+	uint32_t index;
+	if (is_array(def)) {
+		memcpy(&index, key, 4);
+		return index < def->max_entries ? m->values[map] + (size_t)index * ((def->value_size + 7) & ~7u) : NULL;
+	}
+	return m->live[map] && !memcmp(key, m->keys[map], def->key_size) ? m->values[map] : NULL;
+}
+
+static int64_t map_update(void *self, uint32_t map, const void *key, const void *value, uint64_t flags)
+{
+	struct maps *m = self;
+	const struct ebpf_map *def = &m->map[map];
+	if (flags > BPF_EXIST)
+		return -EINVAL;
+	if (!is_array(def)) {
+		memcpy(m->keys[map], key, def->key_size);
+		m->live[map] = true;
+	}
+	void *to = map_lookup(self, map, key);
+	if (!to)
+		return -E2BIG;
+	memcpy(to, value, def->value_size);
+	return 0;
+}
+
+static int64_t map_delete(void *self, uint32_t map, const void *key)
+{
+	struct maps *m = self;
+	if (is_array(&m->map[map]))
+		return -EINVAL;
+	if (!map_lookup(self, map, key))
+		return -ENOENT;
+	m->live[map] = false;
+	return 0;
+}
+
+static void *map_value(void *self, uint32_t map)
+{
+	return ((struct maps *)self)->values[map];
+}
+
+static void *ring_reserve(void *self, uint32_t map, uint64_t bytes)
+{
+	struct maps *m = self;
+	return bytes <= sizeof(m->record) ? m->record : NULL;
+}
+
+static void ring_commit(void *self, void *record, bool discard, uint64_t flags)
+{
+}
+
+static int64_t ring_output(void *self, uint32_t map, const void *data, uint64_t bytes, uint64_t flags)
+{
+	return 0;
+}
+
+static uint32_t draw(void *self)
+{
+	static uint32_t seed = 1;
+	return seed = seed * 1664525 + 1013904223;
+}
+
+static const struct interp_ops ops = { map_lookup, map_update, map_delete, map_value, ring_reserve, ring_commit, ring_output, NULL,
+	NULL, draw, NULL, NULL };
+
+static void reset_map(struct maps *m, uint32_t k)
+{
+	const struct ebpf_map *def = &m->map[k];
+	size_t bytes;
+	uint8_t *first = case_hex(m->initial[k], &bytes);
+	memset(m->values[k], 0, (size_t)(is_array(def) ? def->max_entries : 1) * ((def->value_size + 7) & ~7u));
+	memcpy(m->values[k], first, bytes < def->value_size ? bytes : def->value_size);
+	m->live[k] = false;
+	free(first);
+}
+
+/* One accepted program against its recorded results. */
+static bool run_agrees(const json_t *o, struct ebpf_program *p, struct maps *m, const struct verifier_result *v)
+{
+	const json_t *runs = json_object_get(o, "runs"), *want;
+	size_t k;
+	bool fine = true;
+	uint64_t context[128] = { 0 };
+	struct interp run = { .program = p, .memory = context, .ops = &ops, .self = m, .max_insns = v->max_run_insns, .check = true };
+	struct interp_result r;
+	json_array_foreach(runs, k, want) {
+		for (uint32_t i = 0; i < m->n; i++)
+			reset_map(m, i);
+		int err = interp_run(&run, &r);
+		if (err) {
+			printf("%s (%s): accepted, but at %u: %s\n", case_text(o, "id"), case_text(o, "name"), r.at, r.violation);
+			return false;
+		}
+		if (json_is_true(json_object_get(want, "deterministic")) && (uint32_t)r.r0 != (uint32_t)json_integer_value(json_object_get(want, "r0_low32"))) {
+			printf("%s (%s): r0 is 0x%x, recorded 0x%x\n", case_text(o, "id"), case_text(o, "name"), (uint32_t)r.r0,
+				(uint32_t)json_integer_value(json_object_get(want, "r0_low32")));
+			fine = false;
+		}
+	}
+	return fine;
+}
+
+/* Programs for helpers that no GPU has (and their callbacks) say nothing about this verifier. */
+static bool out_of_scope(const json_t *o)
+{
+	const json_t *h;
+	size_t k;
+	json_array_foreach(json_object_get(o, "helpers"), k, h)
+		if (!ebpf_helper_by_number((uint32_t)json_integer_value(h)))
+			return true;
+	return json_array_size(json_object_get(o, "func_starts")) > 0;
+}
+
+static void judge(const json_t *o, struct ebpf_program *p, struct maps *m)
+{
+	struct arena *arena = arena_new();
+	struct verifier_options opts = { .max_run_insns = 10000000, .log_level = verbose };
+	struct verifier_result v;
+	struct diag d = { 0 };
+	struct buf log = { 0 };
+	int err = verifier_check(arena, p, &opts, &v, verbose ? &log : NULL, &d);
+	const char *expect = case_text(o, "expect");
+	if (err && !strcmp(expect, "accept")) {
+		false_reject++;
+		printf("%s (%s): false reject [%s] at %u: %s\n", case_text(o, "id"), case_text(o, "name"), v.tag, v.failed_insn, d.text);
+	} else if (!err && !strcmp(expect, "reject")) {
+		false_accept++;
+		printf("%s (%s): false accept [%s]: %s\n", case_text(o, "id"), case_text(o, "name"), case_text(o, "tag"), case_text(o, "kernel_log"));
+	} else if (!err && !run_agrees(o, p, m, &v)) {
+		false_accept++;
+	} else {
+		agree++;
+		if (verbose && err)
+			printf("%s (%s): [%s | %s] %s | %s\n", case_text(o, "id"), case_text(o, "name"), v.tag, case_text(o, "tag"), d.text, case_text(o, "kernel_log"));
+		log.len = 0;
+	}
+	if (log.len)
+		fputs(log.data, stdout);
+	buf_free(&log);
+	arena_free(arena);
+}
+
+static void each(const json_t *o)
+{
+	static struct maps m;
+	size_t bytes, k;
+	uint8_t *insns = case_hex(case_text(o, "insns"), &bytes);
+	struct ebpf_program p = { .name = case_text(o, "id"), .insns = (struct bpf_insn *)insns, .n_insns = (uint32_t)(bytes / 8),
+		.context = EBPF_CONTEXT_MEM, .maps = m.map };
+	const json_t *use;
+	bool skip = out_of_scope(o);
+	memset(&m, 0, sizeof(m));
+	json_array_foreach(json_object_get(o, "maps"), k, use) {
+		uint32_t at = (uint32_t)json_integer_value(json_array_get(use, 0));
+		int index = map_index(&m, json_object_get(o, "map_defs"), json_string_value(json_array_get(use, 1)));
+		if (index < 0 || at >= p.n_insns)
+			skip = true;
+		else
+			p.insns[at].imm = index;
+	}
+	p.n_maps = m.n;
+	for (uint32_t i = 0; i < m.n; i++)
+		m.values[i] = calloc(is_array(&m.map[i]) ? m.map[i].max_entries : 1, (m.map[i].value_size + 7) & ~7u);
+	if (skip)
+		skipped++;
+	else
+		judge(o, &p, &m);
+	for (uint32_t i = 0; i < m.n; i++)
+		free(m.values[i]);
+	free(insns);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 2 && !strcmp(argv[1], "-v")) {
+		verbose = true;
+		argv++;
+	}
+	if (argc < 2 || !case_each(argv[1], each)) {
+		fprintf(stderr, "usage: verdicts [-v] FILE\n");
+		return 2;
+	}
+	printf("false accept %u, false reject %u, agree %u, skipped %u\n", false_accept, false_reject, agree, skipped);
+	return false_accept > 0;
+}
