@@ -276,8 +276,8 @@ static int do_atomic(struct interp_state *s, const struct bpf_insn *i)
 	if (!err && i->imm == BPF_CMPXCHG)
 		err = interp_reg_set(s, 0);
 	if (!err)
-		err = bytes < 4 || (result == 10 && (i->imm & BPF_FETCH)) ? interp_stop(s, EINVAL, "no such instruction") :
-			interp_readable(s, address, bytes, bytes);
+		err = bytes < 4 || address & (bytes - 1) || (result == 10 && (i->imm & BPF_FETCH)) ?
+			interp_stop(s, EINVAL, "no such atomic") : interp_readable(s, address, bytes, bytes);
 	if (!err)
 		err = interp_writable(s, address, bytes, bytes);
 	if (err)

@@ -34,6 +34,7 @@ struct interp {
 	void *self;
 	uint64_t max_insns; /* 0: unlimited; helpers count by their cost */
 	bool check;	    /* every access against the regions that the program may reach, every read against what was written */
+	bool any_alignment; /* checked runs: let misaligned loads and stores pass, as a CPU does */
 };
 
 struct interp_result {

@@ -64,7 +64,7 @@ int interp_readable(struct interp_state *s, uint64_t address, uint64_t bytes, ui
 	uint64_t offset;
 	if (!s->run->check)
 		return 0;
-	if (address & (align - 1))
+	if (!s->run->any_alignment && (address & (align - 1)))
 		return interp_stop(s, EFAULT, "misaligned read");
 	struct interp_frame *f = frame_at(s, address, bytes, &offset);
 	if (f && memchr(f->set + offset, 0, bytes))
@@ -77,7 +77,7 @@ int interp_writable(struct interp_state *s, uint64_t address, uint64_t bytes, ui
 	uint64_t offset;
 	if (!s->run->check)
 		return 0;
-	if (address & (align - 1))
+	if (!s->run->any_alignment && (address & (align - 1)))
 		return interp_stop(s, EFAULT, "misaligned write");
 	struct interp_frame *f = frame_at(s, address, bytes, &offset);
 	if (f) {
