@@ -1,0 +1,349 @@
+/* agent.h - the guest in the target process: one state struct, and what its parts offer each other.
+ *
+ *   real.c     the driver behind us                 resolve.c  exported functions, cuGetProcAddress
+ *   state.c    start, fork, exit, log               lock.c     locks and the launch gate
+ *   handles.c  function handle -> kernel, lock-free image.c    PTX of an image and its kernels
+ *   module.c   loads and unloads of the program     build.c    links -> instrumented PTX -> cubin
+ *   variant.c  cubin -> loaded, bound variant       launch.c   the swap at a launch
+ *   stream.c   who has work on the device           context.c  per-context state, clock
+ *   devmap.c   maps: device <-> session             ptxas.c    the compiler of last resort
+ *
+ * Rules: a failure of ours falls through to the program's own call; nothing is printed; no lock that a driver call may need is held
+ * by us while others call the driver, except the launch gate as lock.c explains. Structures that a launch may look at are never freed.
+ */
+#ifndef EGPU_AGENT_AGENT_H
+#define EGPU_AGENT_AGENT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "agent/real.h"
+#include "base/arena.h"
+#include "base/diag.h"
+#include "base/table.h"
+#include "bpf/fragment.h"
+#include "cuda/fatbin.h"
+#include "instrument/instrument.h"
+#include "map/map.h"
+#include "map/session.h"
+#include "ptx/ptx.h"
+
+/* -- lock.c ---------------------------------------------------------------- */
+
+struct lock {
+	atomic_int v; /* 0 free, 1 held, 2 held and waited for */
+};
+void lock_take(struct lock *l);
+bool lock_try(struct lock *l);
+void lock_drop(struct lock *l);
+
+/* Launches pass shared, the loader passes alone and never waits: a launch cannot slip between the loader's look at the streams and its
+ * load, and nobody waits for a launch that waits for the device. */
+struct gate {
+	atomic_int users;	/* launches inside; -1: the loader is */
+	atomic_int waiting;	/* launches that wait for it */
+	atomic_int owner;	/* thread id of the loader: its own nested calls pass */
+};
+void gate_enter(struct gate *g);
+void gate_leave(struct gate *g);
+bool gate_close(struct gate *g); /* false: a launch is inside */
+void gate_open(struct gate *g);
+/* Sleeps until *word differs from seen, or for at most ms milliseconds. */
+void word_wait(atomic_int *word, int seen, int ms);
+void word_wake(atomic_int *word);
+int thread_id(void);
+uint64_t now_ns(void); /* CLOCK_MONOTONIC */
+
+/* -- handles.c ------------------------------------------------------------- */
+
+struct handles {
+	_Atomic(struct handle_table *) table;
+	struct lock lock;
+};
+void *handles_get(struct handles *h, const void *key);
+void handles_put(struct handles *h, const void *key, void *value); /* value NULL removes */
+/* Removes every pair for which drop() holds. */
+void handles_sweep(struct handles *h, bool (*drop)(void *value, void *arg), void *arg);
+
+/* -- image.c --------------------------------------------------------------- */
+
+enum { MAX_UNITS = 4096 };
+
+/* One PTX text of an image. */
+struct unit {
+	const char *source; /* "fatbin sm_90 PTX" */
+	struct fatbin_entry entry; /* how `stored` is packed; strings are ours */
+	void *stored;	    /* our copy of the packed bytes; NULL: text is there from the start */
+	char *text;	    /* NUL-terminated; NULL until it is needed */
+	size_t text_bytes;
+	struct ptx_module *module; /* parsed; NULL until it is needed */
+	uint32_t max_regs;  /* -maxrregcount of its options; 0: none */
+	const char *broken; /* why the text cannot be used */
+};
+
+/* What one compilation made: kept so that other contexts and reloads need no second one. */
+struct build {
+	struct build *next;
+	uint64_t links; /* bit per link whose program is in it */
+	uint32_t cc;
+	uint32_t max_regs;
+	struct arena *arena;
+	struct instrument_result result;
+	uint64_t maps;
+	char *cubin;
+	size_t cubin_bytes;
+	const char **unbound;
+	uint32_t n_unbound;
+};
+
+struct kernel {
+	struct image *image;
+	const char *name, *demangled; /* demangled NULL: same as name */
+	int32_t unit;		      /* index in image->units, -1: no PTX has it */
+	uint32_t row;		      /* in the session; UINT32_MAX: none */
+	struct session_kernel *shared; /* NULL: no row */
+	uint32_t first_site, n_sites;
+	bool has_sites;
+	_Atomic uint64_t links;	      /* attached links that match */
+	const char *refused;	      /* NULL, or why no variant can be made for `links` */
+	struct build *builds;
+	_Atomic uint32_t wanted; /* links != 0 and not refused: a launch looks at the rest only then */
+	CUfunc_cache cache_config; /* last one set */
+	bool has_cache_config;
+};
+
+/* Contents of a module, kept for the process's life: many programs load the same image again. */
+struct image {
+	struct image *next;
+	uint64_t hash;
+	struct arena *arena;
+	struct unit *units;
+	uint32_t n_units;
+	struct kernel *kernels;
+	uint32_t n_kernels;
+	struct table *by_name;
+	const char *no_ptx; /* reason for kernels without PTX */
+	uint32_t opt_max_regs; /* CU_JIT_MAX_REGISTERS of the program's own load; 0: none */
+	bool matched; /* against the links of agent.generation; under agent.build */
+};
+
+/* The image for what a program hands to a load call. NULL when it cannot be understood (d says why). cc: of the device. */
+struct image *image_get(const void *data, uint32_t cc, struct diag *d);
+struct image *image_get_file(const char *path, uint32_t cc, struct diag *d);
+struct kernel *image_kernel(struct image *im, const char *name);
+/* Text and parse of a unit; NULL with unit->broken set. Under agent.build. */
+struct ptx_module *unit_module(struct unit *u);
+/* Linker inputs and outputs. */
+void link_input(CUlinkState state, CUjitInputType type, const void *data, size_t bytes, uint32_t cc);
+void link_input_file(CUlinkState state, CUjitInputType type, const char *path, uint32_t cc);
+void link_option_regs(CUlinkState state, uint32_t max_regs);
+void link_output(CUlinkState state, const void *cubin, size_t bytes);
+void link_forget(CUlinkState state);
+
+/* -- context.c, devmap.c --------------------------------------------------- */
+
+struct devmap {
+	CUdeviceptr address; /* 0: not made */
+	size_t bytes;
+	struct map_instance *instance;
+	struct map_image *image; /* in the instance file */
+	bool pinned;
+	bool is_ring;
+	uint64_t consumed;
+};
+
+struct context {
+	struct context *next;
+	CUcontext handle;
+	CUdevice device;
+	uint32_t cc, sms;
+	atomic_int dead;
+	bool ready;	 /* stream and clock exist */
+	CUstream stream; /* private, NON_BLOCKING */
+	int64_t clock_offset_ns;
+	bool primary;
+	struct lock copying; /* who holds it may use stream and maps[] */
+	void *scratch;	     /* first copy of a ring */
+	size_t scratch_bytes;
+	uint64_t copy_took_ns;
+	struct devmap maps[EBPF_MAX_MAPS];
+	uint64_t map_mask;
+	_Atomic uint64_t launches;	/* instrumented, ever */
+	_Atomic uint64_t finished;	/* launches known to have ended */
+	_Atomic uint64_t copied;	/* launches whose effect the last copy shows in full */
+	_Atomic uint64_t copied_ns;
+	_Atomic uint64_t last_launch_ns;
+};
+
+/* The state for a context; makes it. NULL: it cannot be asked. */
+struct context *context_get(CUcontext handle);
+struct context *context_current(void);
+/* Compute capability of the current context's device, or of device 0. */
+uint32_t context_cc_hint(void);
+/* Private stream and clock. The context is current and the device idle. */
+int context_prepare(struct context *c, struct diag *d);
+/* Around a call of the program that may end a context: the last copy, and nobody else at it meanwhile. NULL: not one of ours. */
+struct context *context_ending(CUcontext handle);
+struct context *context_ending_primary(CUdevice device);
+void context_ended(struct context *c, bool gone);
+
+/* Makes the device images of these maps. Context current, device idle. */
+int devmap_make(struct context *c, uint64_t mask, struct diag *d);
+void devmap_launched(struct context *c);
+/* Work was given that may run variants without our seeing it (a graph). */
+void devmap_touched(void);
+/* The last copy, by who holds c->copying; the context need not be current. */
+void devmap_final(struct context *c);
+void devmap_after_sync(CUcontext which); /* NULL: every context */
+int devmap_start(void);			 /* the thread */
+void devmap_stop(void);			 /* at exit: last copies */
+
+/* -- build.c, variant.c ---------------------------------------------------- */
+
+enum { MAX_PREPARED = 16 };
+enum variant_state { VARIANT_PENDING, VARIANT_READY, VARIANT_REFUSED };
+
+/* A kernel of a loaded module in a context. */
+struct variant {
+	struct variant *next;	/* in its module's list */
+	struct variant *queued; /* in agent.queue */
+	struct kernel *kernel;
+	struct module *module;
+	struct context *context;
+	struct build *build;
+	uint64_t links;
+	_Atomic int state; /* enum variant_state, stored last */
+	bool in_queue;
+	CUmodule handle;
+	CUfunction function;
+	CUfunction original;
+};
+
+struct function {
+	struct module *module;
+	struct kernel *kernel;
+	CUcontext context; /* NULL: a CUkernel, which lives in every context */
+	_Atomic(struct variant *) cached; /* the one used last */
+};
+
+struct module {
+	struct module *next;
+	void *handle; /* CUmodule or CUlibrary */
+	bool is_library;
+	struct context *context; /* CUmodule: where it was loaded */
+	struct image *image;
+	atomic_int gone;
+	_Atomic(struct variant *) variants; /* all of this module, newest first */
+	_Atomic(struct context *) prepared[MAX_PREPARED]; /* contexts whose variants were made; written under agent.build */
+	atomic_uint n_prepared;
+};
+
+/* Attached links that match a kernel, reads programs that are new. */
+void build_match(struct image *im);
+/* The instrumented and compiled kernel for this device; -errno with d. Context current. */
+int build_kernel(struct kernel *k, uint32_t cc, const char *const *unbound, uint32_t n_unbound, uint32_t max_regs, struct build **out,
+	struct diag *d);
+void kernel_refuse(struct kernel *k, const char *reason);
+void kernel_state(struct kernel *k, enum session_kernel_state state, const char *reason);
+/* Gives a kernel its row in the session. */
+void kernel_row(struct kernel *k);
+
+/* Compiles PTX with the driver for the current context. */
+int compile_ptx(const char *ptx, size_t bytes, const struct ptx_module *m, uint32_t cc, uint32_t max_regs, char **cubin, size_t *cubin_bytes,
+	struct diag *d);
+/* ptxas from PATH or the usual place. target "sm_90a". */
+int ptxas_compile(const char *ptx, size_t bytes, const char *target, uint32_t max_regs, char **cubin, size_t *cubin_bytes, struct diag *d);
+
+/* Makes variants for all matching kernels of a module in a context: compiled, and queued for loading. */
+void variant_prepare(struct module *m, struct context *c);
+/* The variant to launch in place of a function's kernel, made and loaded if that is possible now; NULL: the original. */
+struct variant *variant_for_launch(struct function *f, CUcontext current);
+/* Takes note of links attached or detached since. */
+void variant_relink(void);
+/* Calls fn for the loaded variants of a function (in one context, or in all when it is a CUkernel). */
+void variant_each(struct function *f, void (*fn)(struct variant *v, void *arg), void *arg);
+/* Loads what is queued if the device is idle. must: wait for another thread that is loading. */
+void variant_load_queued(bool must);
+void variant_retire_module(struct module *m);
+bool variant_prepared(const struct module *m, const struct context *c);
+void variant_context_gone(struct context *c);
+
+/* -- module.c -------------------------------------------------------------- */
+
+struct function *function_get(void *handle);
+
+/* -- stream.c -------------------------------------------------------------- */
+
+void stream_used(CUstream stream, bool per_thread);
+void stream_synchronised(CUstream stream, bool per_thread);
+void stream_all_synchronised(uint64_t since);
+void stream_destroying(CUstream stream);
+void stream_context_gone(CUcontext handle);
+uint64_t stream_epoch(void);
+/* Whether nothing runs that we know of; *why says what does. The gate is closed by the caller. */
+bool stream_idle(const char **why);
+/* The same for one context, from any thread. */
+bool stream_context_idle(CUcontext handle);
+/* Waits, at most ms milliseconds, until the streams of a context are idle. */
+bool stream_settle(CUcontext handle, int ms);
+void capture_begun(void);
+void capture_ended(void);
+
+/* -- state.c --------------------------------------------------------------- */
+
+enum agent_mode { AGENT_IDLE, AGENT_ON, AGENT_OFF };
+
+struct agent {
+	atomic_int mode;
+	pid_t pid;
+	struct session *session;
+	struct session_file *shared;
+	struct lock lock;  /* registries: images, modules, contexts, links */
+	struct lock build; /* compiling and loading; never taken with lock held */
+	struct gate gate;
+	struct handles functions, streams;
+	struct handles aliases; /* CUmodule of a library -> struct module */
+	_Atomic(struct image *) images;
+	_Atomic(struct module *) modules;
+	_Atomic(struct context *) contexts; /* grow at the head, under lock; never shortened */
+	_Atomic uint64_t generation; /* of the session, when links were matched */
+	struct arena *arena;	     /* fragments, for the process's life */
+	struct ebpf_fragment *fragments[SESSION_MAX_PROGS];
+	const char *fragment_error[SESSION_MAX_PROGS];
+	struct link_record *links;
+	struct link_product *products;
+	struct variant *queue, *retired; /* under build */
+	atomic_int n_queued;
+	_Atomic uint64_t last_try_ns;
+	atomic_int captures;
+	struct thread_use *thread_uses;
+	struct ghost *ghosts;
+	atomic_int unknown_work;
+	_Atomic uint64_t epoch;
+	struct lock stream_lock;
+	struct {
+		atomic_int started, stop, word, done, parked;
+	} sync;
+	int log_fd;
+};
+extern struct agent agent;
+
+/* After the first successful cuInit. */
+void agent_start(void);
+static inline bool agent_on(void)
+{
+	return atomic_load_explicit(&agent.mode, memory_order_acquire) == AGENT_ON;
+}
+/* `egpu off` or a detached session: originals run. */
+static inline bool agent_off_word(void)
+{
+	return __atomic_load_n(&agent.shared->off, __ATOMIC_RELAXED) != 0;
+}
+/* A moment at which variants may be loaded. */
+void agent_moment(void);
+void agent_log(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

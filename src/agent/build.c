@@ -1,0 +1,383 @@
+/* build.c - from links to machine code: which programs a kernel wants, its rows in the session, its instrumented PTX, its cubin.
+ *
+ * Nothing here touches a device: the driver's linker only compiles. Everything runs under agent.build. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/agent.h"
+
+enum { ROWS_FOR_ALL = 1024 }; /* an image with more kernels shows only those that are matched or launched */
+
+/* -- programs ---------------------------------------------------------------- */
+
+static struct ebpf_fragment *fragment_get(uint32_t prog)
+{
+	char *text;
+	size_t size;
+	struct diag d = {0};
+	if (prog >= SESSION_MAX_PROGS || agent.fragments[prog] || agent.fragment_error[prog])
+		return prog < SESSION_MAX_PROGS ? agent.fragments[prog] : NULL;
+	int err = session_read_prog(agent.session, prog, &text, &size);
+	struct ebpf_fragment *f = err ? NULL : arena_alloc(agent.arena, sizeof(*f));
+	if (!err) {
+		err = f ? ebpf_fragment_parse(agent.arena, text, size, f, &d) : -ENOMEM;
+		free(text);
+	}
+	if (err) {
+		agent_log("program %u: %d %s", prog, err, d.text);
+		agent.fragment_error[prog] = "its program cannot be read from the session";
+		return NULL;
+	}
+	return agent.fragments[prog] = f;
+}
+
+static uint64_t links_of(const struct kernel *k)
+{
+	uint64_t bits = 0;
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
+		const struct session_link *l = &agent.shared->links[i];
+		char pattern[SESSION_PATTERN_BYTES];
+		if (__atomic_load_n(&l->state, __ATOMIC_ACQUIRE) != SESSION_LINK_ATTACHED)
+			continue;
+		memcpy(pattern, l->pattern, sizeof(pattern));
+		pattern[sizeof(pattern) - 1] = 0;
+		if (session_match(pattern, k->name, k->demangled) > 0)
+			bits |= (uint64_t)1 << i;
+	}
+	return bits;
+}
+
+static void count_matches(uint64_t fresh)
+{
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
+		if (fresh >> i & 1)
+			__atomic_fetch_add(&agent.shared->links[i].matched, 1, __ATOMIC_RELAXED);
+}
+
+void build_match(struct image *im)
+{
+	for (uint32_t i = 0; i < im->n_kernels; i++) {
+		struct kernel *k = &im->kernels[i];
+		if (image_kernel(im, k->name) != k)
+			continue; /* a second definition of the name */
+		uint64_t links = links_of(k), old = atomic_load(&k->links);
+		if (links || im->n_kernels <= ROWS_FOR_ALL)
+			kernel_row(k);
+		if (links == old)
+			continue;
+		count_matches(links & ~old);
+		k->refused = NULL;
+		atomic_store(&k->links, links);
+		atomic_store(&k->wanted, links != 0);
+		if (!links)
+			kernel_state(k, SESSION_KERNEL_SEEN, "");
+	}
+}
+
+/* -- rows --------------------------------------------------------------------- */
+
+static const char *source_of(const struct kernel *k)
+{
+	return k->unit >= 0 ? k->image->units[k->unit].source : "none";
+}
+
+void kernel_row(struct kernel *k)
+{
+	bool created;
+	uint32_t id;
+	if (k->row != UINT32_MAX || session_add_kernel(agent.session, k->image->hash, k->name, &id, &created))
+		return;
+	if (id >= SESSION_MAX_KERNELS)
+		return;
+	k->shared = &agent.shared->kernels[id];
+	k->row = id;
+	if (created)
+		k->shared->source = session_add_text(agent.session, source_of(k));
+}
+
+void kernel_state(struct kernel *k, enum session_kernel_state state, const char *reason)
+{
+	if (!k->shared)
+		return;
+	k->shared->reason = session_add_text(agent.session, reason ? reason : "");
+	__atomic_store_n(&k->shared->links, state == SESSION_KERNEL_INSTRUMENTED ? atomic_load(&k->links) : 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&k->shared->state, (uint32_t)state, __ATOMIC_RELEASE);
+}
+
+void kernel_refuse(struct kernel *k, const char *reason)
+{
+	k->refused = arena_strdup(k->image->arena, reason);
+	if (!k->refused)
+		k->refused = "out of memory";
+	atomic_store(&k->wanted, 0);
+	kernel_state(k, SESSION_KERNEL_REFUSED, reason);
+	agent_log("%s refused: %s", k->name, reason);
+}
+
+static uint32_t space_number(enum ptx_space space)
+{
+	switch (space) {
+	case PTX_SPACE_GLOBAL: return 1;
+	case PTX_SPACE_SHARED: return 2;
+	case PTX_SPACE_LOCAL: return 3;
+	case PTX_SPACE_CONST: return 4;
+	case PTX_SPACE_PARAM: return 5;
+	case PTX_SPACE_SHARED_CLUSTER: return 6;
+	default: return 0;
+	}
+}
+
+static void site_row(struct kernel *k, uint32_t id, const struct instrument_site *s)
+{
+	struct session_site *row = &agent.shared->sites[id];
+	*row = (struct session_site){
+		.kernel = k->row,
+		.point = s->point,
+		.ptx_line = s->ptx_line,
+		.line = s->line,
+		.column = s->column,
+		.file = session_add_text(agent.session, s->file ? s->file : ""),
+		.opcode = session_add_text(agent.session, s->opcode ? s->opcode : ""),
+		.function = session_add_text(agent.session, s->function ? s->function : ""),
+		.skipped = session_add_text(agent.session, s->skipped ? s->skipped : ""),
+		.space = space_number(s->space),
+		.bytes = s->bytes,
+	};
+}
+
+/* Site ids are taken once for a kernel of the session; another process with the same image shares them. */
+static int take_sites(struct kernel *k, struct arena *a, struct ptx_module *m, struct diag *d)
+{
+	struct instrument_site *sites;
+	uint32_t n, first = 0;
+	if (k->has_sites)
+		return 0;
+	int err = instrument_sites(a, m, k->name, &sites, &n, d);
+	if (err)
+		return err;
+	if (k->shared && __atomic_load_n(&k->shared->n_sites, __ATOMIC_ACQUIRE) == n && n &&
+		k->shared->first_site <= SESSION_MAX_SITES - n) {
+		k->first_site = k->shared->first_site;
+	} else {
+		if (n && session_add_sites(agent.session, n, &first))
+			return diag_set(d, ENOSPC, "the session has no room for %u more sites", n);
+		k->first_site = first;
+		for (uint32_t i = 0; i < n; i++)
+			site_row(k, first + i, &sites[i]);
+		if (k->shared) {
+			k->shared->first_site = first;
+			__atomic_store_n(&k->shared->n_sites, n, __ATOMIC_RELEASE);
+		}
+	}
+	k->n_sites = n;
+	k->has_sites = true;
+	return 0;
+}
+
+/* What only the instrumenter knows: which sites stay without probes. */
+static void mark_skipped(const struct kernel *k, const struct instrument_result *r)
+{
+	for (uint32_t i = 0; i < r->n_sites; i++)
+		if (r->sites[i].ordinal < k->n_sites)
+			agent.shared->sites[k->first_site + r->sites[i].ordinal].skipped =
+				session_add_text(agent.session, r->sites[i].skipped ? r->sites[i].skipped : "");
+}
+
+/* -- compiling ----------------------------------------------------------------- */
+
+static bool needs_other_compiler(CUresult r)
+{
+	return r == CUDA_ERROR_UNSUPPORTED_PTX_VERSION || r == CUDA_ERROR_JIT_COMPILER_NOT_FOUND || r == CUDA_ERROR_JIT_COMPILATION_DISABLED;
+}
+
+static const char *error_name(CUresult r)
+{
+	const char *name = NULL;
+	if (REAL(cuGetErrorName))
+		REAL(cuGetErrorName)(r, &name);
+	return name ? name : "unknown error";
+}
+
+/* The first line of the compiler's log that says something. */
+static void first_line(char *log)
+{
+	char *from = log + strspn(log, " \n\r\t");
+	from[strcspn(from, "\n\r")] = 0;
+	memmove(log, from, strlen(from) + 1);
+}
+
+static CUresult link_one(const char *ptx, size_t bytes, uint32_t max_regs, char *log, size_t log_bytes, char **cubin, size_t *cubin_bytes)
+{
+	CUjit_option names[4] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+	void *values[4] = {log, (void *)(uintptr_t)log_bytes};
+	unsigned int n = 2;
+	CUlinkState state = NULL;
+	void *out = NULL;
+	size_t out_bytes = 0;
+	if (!REAL(cuLinkCreate_v2) || !REAL(cuLinkAddData_v2) || !REAL(cuLinkComplete) || !REAL(cuLinkDestroy))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (max_regs) {
+		names[n] = CU_JIT_MAX_REGISTERS;
+		values[n++] = (void *)(uintptr_t)max_regs;
+	}
+	CUresult r = REAL(cuLinkCreate_v2)(n, names, values, &state);
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = REAL(cuLinkAddData_v2)(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)ptx, bytes + 1, "egpu", 0, NULL, NULL);
+	if (r == CUDA_SUCCESS)
+		r = REAL(cuLinkComplete)(state, &out, &out_bytes);
+	if (r == CUDA_SUCCESS) {
+		/* Text and fatbins of other drivers may rely on a NUL behind. */
+		*cubin = calloc(1, out_bytes + 1);
+		if (*cubin)
+			memcpy(*cubin, out, out_bytes);
+		*cubin_bytes = out_bytes;
+		r = *cubin ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	REAL(cuLinkDestroy)(state);
+	return r;
+}
+
+int compile_ptx(const char *ptx, size_t bytes, const struct ptx_module *m, uint32_t cc, uint32_t max_regs, char **cubin, size_t *cubin_bytes,
+	struct diag *d)
+{
+	char log[4096] = "";
+	CUresult r = link_one(ptx, bytes, max_regs, log, sizeof(log), cubin, cubin_bytes);
+	if (r == CUDA_SUCCESS)
+		return 0;
+	log[sizeof(log) - 1] = 0;
+	first_line(log);
+	if (!needs_other_compiler(r) || !m)
+		return diag_set(d, EINVAL, "the driver does not compile the instrumented kernel: %s (%s)", error_name(r), log);
+	char target[32];
+	struct diag other = {0};
+	bool same = m->target_suffix == 'a' ? m->sm == cc : m->target_suffix == 'f' && m->sm / 10 == cc / 10;
+	snprintf(target, sizeof(target), "sm_%u%.*s", cc, same, &m->target_suffix);
+	int err = ptxas_compile(ptx, bytes, target, max_regs, cubin, cubin_bytes, &other);
+	if (!err)
+		return 0;
+	return diag_set(d, -err, "PTX %u.%u is newer than the driver's compiler (%s) and %s", m->version_major, m->version_minor,
+		error_name(r), other.text);
+}
+
+/* -- builds -------------------------------------------------------------------- */
+
+static bool same_unbound(const struct build *b, const char *const *unbound, uint32_t n)
+{
+	if (b->n_unbound != n)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (strcmp(b->unbound[i], unbound[i]))
+			return false;
+	return true;
+}
+
+static uint32_t collect_fragments(uint64_t links, const struct ebpf_fragment **list, uint64_t *maps, struct diag *d)
+{
+	uint32_t n = 0;
+	*maps = 0;
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
+		if (!(links >> i & 1))
+			continue;
+		const struct ebpf_fragment *f = fragment_get(agent.shared->links[i].prog);
+		if (!f) {
+			diag_set(d, EINVAL, "the program of link %u cannot be read from the session", i);
+			return 0;
+		}
+		*maps |= f->maps;
+		list[n++] = f;
+	}
+	return n;
+}
+
+static int instrument(struct kernel *k, struct build *b, struct diag *d)
+{
+	const struct ebpf_fragment *fragments[SESSION_MAX_LINKS];
+	struct unit *u = &k->image->units[k->unit];
+	struct ptx_module *m = unit_module(u);
+	if (!m)
+		return diag_set(d, EINVAL, "%s", u->broken ? u->broken : "its PTX cannot be read");
+	int err = take_sites(k, b->arena, m, d);
+	if (err)
+		return err;
+	uint32_t n = collect_fragments(b->links, fragments, &b->maps, d);
+	if (!n)
+		return d->err ? -d->err : -EINVAL;
+	struct instrument_request request = {
+		.module = m,
+		.kernel = k->name,
+		.fragments = fragments,
+		.n_fragments = n,
+		.kernel_id = k->row,
+		.first_site = k->first_site,
+		.unbound = b->unbound,
+		.n_unbound = b->n_unbound,
+	};
+	err = instrument_kernel(b->arena, &request, &b->result, d);
+	if (err)
+		return err;
+	mark_skipped(k, &b->result);
+	if (k->shared)
+		k->shared->last_bit_may_differ = b->result.last_bit_may_differ;
+	return compile_ptx(b->result.ptx, b->result.ptx_bytes, m, b->cc, b->max_regs, &b->cubin, &b->cubin_bytes, d);
+}
+
+static struct build *build_new(struct kernel *k, uint32_t cc, const char *const *unbound, uint32_t n_unbound, uint32_t max_regs)
+{
+	struct arena *a = arena_new();
+	struct build *b = a ? arena_alloc(a, sizeof(*b)) : NULL;
+	const char **names = b ? arena_array(a, n_unbound ? n_unbound : 1, sizeof(*names)) : NULL;
+	if (!names) {
+		arena_free(a);
+		return NULL;
+	}
+	for (uint32_t i = 0; i < n_unbound; i++)
+		names[i] = arena_strdup(a, unbound[i]);
+	b->arena = a;
+	b->cc = cc;
+	b->max_regs = max_regs;
+	b->links = atomic_load(&k->links);
+	b->unbound = names;
+	b->n_unbound = n_unbound;
+	return b;
+}
+
+static uint32_t regs_wanted(const struct kernel *k, uint32_t cap)
+{
+	uint32_t own = k->image->units[k->unit].max_regs;
+	if (!own)
+		own = k->image->opt_max_regs;
+	return own && (!cap || own < cap) ? own : cap;
+}
+
+int build_kernel(struct kernel *k, uint32_t cc, const char *const *unbound, uint32_t n_unbound, uint32_t max_regs, struct build **out,
+	struct diag *d)
+{
+	uint64_t links = atomic_load(&k->links);
+	if (k->unit < 0)
+		return diag_set(d, ENOENT, "%s", k->image->no_ptx ? k->image->no_ptx : "no PTX in what the program loaded");
+	uint32_t cap = regs_wanted(k, max_regs);
+	for (struct build *b = k->builds; b; b = b->next) {
+		if (b->links != links || b->cc != cc || b->max_regs != cap || !same_unbound(b, unbound, n_unbound))
+			continue;
+		*out = b;
+		return 0;
+	}
+	struct build *b = build_new(k, cc, unbound, n_unbound, cap);
+	if (!b)
+		return diag_set(d, ENOMEM, "out of memory");
+	uint64_t start = now_ns();
+	int err = instrument(k, b, d);
+	if (err) {
+		arena_free(b->arena);
+		return err;
+	}
+	agent_log("%s built in %.1f ms: %u sites, %u probed, %zu bytes", k->name, (double)(now_ns() - start) / 1e6, b->result.n_sites,
+		b->result.n_probed, b->cubin_bytes);
+	b->next = k->builds;
+	k->builds = b;
+	*out = b;
+	return 0;
+}

@@ -1,0 +1,339 @@
+/* context.c - what the agent keeps for a context: device, private stream, clock. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/agent.h"
+
+enum { SETTLE_MS = 2000, CLOCK_SAMPLES = 5 };
+
+static int attribute(CUdevice_attribute which, CUdevice device)
+{
+	int v = 0;
+	return REAL(cuDeviceGetAttribute)(&v, which, device) == CUDA_SUCCESS ? v : 0;
+}
+
+static uint32_t device_cc(CUdevice device)
+{
+	int major = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+	int minor = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+	return (uint32_t)(major * 10 + minor);
+}
+
+uint32_t context_cc_hint(void)
+{
+	CUdevice device;
+	CUcontext current = NULL;
+	if (REAL(cuCtxGetCurrent)(&current) == CUDA_SUCCESS && current && REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS)
+		return device_cc(device);
+	return REAL(cuDeviceGet)(&device, 0) == CUDA_SUCCESS ? device_cc(device) : 0;
+}
+
+/* The context is active, so taking and giving back a reference changes nothing. */
+static bool is_primary(CUcontext handle, CUdevice device)
+{
+	CUcontext primary = NULL;
+	unsigned int flags;
+	int active = 0;
+	if (!REAL(cuDevicePrimaryCtxGetState) || REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) != CUDA_SUCCESS || !active)
+		return false;
+	if (REAL(cuDevicePrimaryCtxRetain)(&primary, device) != CUDA_SUCCESS)
+		return false;
+	REAL(cuDevicePrimaryCtxRelease_v2)(device);
+	return primary == handle;
+}
+
+static struct context *find(CUcontext handle)
+{
+	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next)
+		if (c->handle == handle && !atomic_load(&c->dead))
+			return c;
+	return NULL;
+}
+
+static struct context *make(CUcontext handle)
+{
+	CUcontext was;
+	CUdevice device = 0;
+	struct context *c = calloc(1, sizeof(*c));
+	if (!c || REAL(cuCtxPushCurrent_v2)(handle) != CUDA_SUCCESS) {
+		free(c);
+		return NULL;
+	}
+	bool known = REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS;
+	REAL(cuCtxPopCurrent_v2)(&was);
+	if (!known) {
+		free(c);
+		return NULL;
+	}
+	c->handle = handle;
+	c->device = device;
+	c->cc = device_cc(device);
+	c->sms = (uint32_t)attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+	c->primary = is_primary(handle, device);
+	return c;
+}
+
+struct context *context_get(CUcontext handle)
+{
+	struct context *c = handle ? find(handle) : NULL;
+	if (c || !handle)
+		return c;
+	struct context *fresh = make(handle);
+	lock_take(&agent.lock);
+	c = find(handle);
+	if (!c && fresh) {
+		c = fresh;
+		c->next = atomic_load(&agent.contexts);
+		atomic_store(&agent.contexts, c);
+		fresh = NULL;
+	}
+	lock_drop(&agent.lock);
+	free(fresh);
+	return c;
+}
+
+struct context *context_current(void)
+{
+	CUcontext handle = NULL;
+	return REAL(cuCtxGetCurrent)(&handle) == CUDA_SUCCESS ? context_get(handle) : NULL;
+}
+
+/* -- clock -------------------------------------------------------------------- */
+
+static const char clock_ptx[] =
+	".version %s\n.target %s\n.address_size 64\n"
+	".visible .entry egpu_clock(.param .u64 out)\n"
+	"{\n\t.reg .b64 %%rd<4>;\n"
+	"\tld.param.u64 %%rd1, [out];\n"
+	"\tcvta.to.global.u64 %%rd2, %%rd1;\n"
+	"\tmov.u64 %%rd3, %%globaltimer;\n"
+	"\tst.global.u64 [%%rd2], %%rd3;\n"
+	"\tret;\n}\n";
+
+static bool sample_clock(struct context *c, CUfunction fn, CUdeviceptr cell, int64_t *offset, uint64_t *spread)
+{
+	void *params[] = {&cell};
+	uint64_t device = 0;
+	uint64_t before = now_ns();
+	if (REAL(cuLaunchKernel)(fn, 1, 1, 1, 1, 1, 1, 0, c->stream, params, NULL) != CUDA_SUCCESS ||
+		REAL(cuStreamSynchronize)(c->stream) != CUDA_SUCCESS)
+		return false;
+	uint64_t after = now_ns();
+	if (REAL(cuMemcpyDtoHAsync_v2)(&device, cell, sizeof(device), c->stream) != CUDA_SUCCESS ||
+		REAL(cuStreamSynchronize)(c->stream) != CUDA_SUCCESS)
+		return false;
+	*spread = after - before;
+	*offset = (int64_t)(before + *spread / 2 - device);
+	return true;
+}
+
+/* CLOCK_MONOTONIC minus %globaltimer, from the quickest of a few round trips. 0 where it cannot be measured. */
+static int64_t measure_clock(struct context *c)
+{
+	char ptx[640], *cubin = NULL;
+	size_t bytes;
+	CUmodule module = NULL;
+	CUfunction fn;
+	CUdeviceptr cell = 0;
+	int64_t best = 0, offset;
+	uint64_t tightest = UINT64_MAX, spread;
+	int n = snprintf(ptx, sizeof(ptx), clock_ptx, c->cc >= 75 ? "6.3" : "6.0", c->cc >= 75 ? "sm_75" : "sm_52");
+	if (compile_ptx(ptx, (size_t)n, NULL, c->cc, 0, &cubin, &bytes, NULL))
+		return 0;
+	if (REAL(cuModuleLoadData)(&module, cubin) == CUDA_SUCCESS &&
+		REAL(cuModuleGetFunction)(&fn, module, "egpu_clock") == CUDA_SUCCESS &&
+		REAL(cuMemAlloc_v2)(&cell, sizeof(uint64_t)) == CUDA_SUCCESS) {
+		for (int i = 0; i < CLOCK_SAMPLES; i++)
+			if (sample_clock(c, fn, cell, &offset, &spread) && spread < tightest) {
+				tightest = spread;
+				best = offset;
+			}
+		REAL(cuMemFree_v2)(cell);
+	}
+	if (module)
+		REAL(cuModuleUnload)(module);
+	free(cubin);
+	agent_log("clock offset %lld ns, within %llu ns", (long long)best, (unsigned long long)tightest / 2);
+	return best;
+}
+
+int context_prepare(struct context *c, struct diag *d)
+{
+	if (c->ready)
+		return 0;
+	if (REAL(cuStreamCreate)(&c->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+		return diag_set(d, EIO, "the driver gives egpu no stream");
+	c->clock_offset_ns = measure_clock(c);
+	c->ready = true;
+	return 0;
+}
+
+/* -- end ------------------------------------------------------------------------ */
+
+static struct context *begin_ending(struct context *c)
+{
+	if (!c)
+		return NULL;
+	if (atomic_load(&c->launches) && !atomic_load(&agent.captures))
+		stream_settle(c->handle, SETTLE_MS);
+	lock_take(&c->copying);
+	if (c->ready)
+		devmap_final(c);
+	return c;
+}
+
+struct context *context_ending(CUcontext handle)
+{
+	return begin_ending(handle ? find(handle) : NULL);
+}
+
+struct context *context_ending_primary(CUdevice device)
+{
+	struct context *c = atomic_load(&agent.contexts);
+	while (c && (!c->primary || c->device != device || atomic_load(&c->dead)))
+		c = c->next;
+	return begin_ending(c);
+}
+
+void context_ended(struct context *c, bool gone)
+{
+	if (!c)
+		return;
+	if (gone) {
+		atomic_store(&c->dead, 1);
+		for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
+			if (!c->maps[i].instance)
+				continue;
+			if (c->maps[i].is_ring)
+				map_ring_give_up(agent.session, i, c->maps[i].image, c->maps[i].consumed);
+			__atomic_store_n(&c->maps[i].instance->ended, 1, __ATOMIC_RELEASE);
+			map_instance_close(c->maps[i].instance);
+			c->maps[i].instance = NULL;
+			c->maps[i].image = NULL;
+		}
+	}
+	lock_drop(&c->copying);
+	if (gone) {
+		stream_context_gone(c->handle);
+		variant_context_gone(c);
+	}
+}
+
+/* -- hooks ---------------------------------------------------------------------- */
+
+CUresult hook_cuCtxDestroy(CUcontext ctx);
+CUresult hook_cuCtxDestroy_v2(CUcontext ctx);
+CUresult hook_cuCtxDetach(CUcontext ctx);
+CUresult hook_cuDevicePrimaryCtxRelease(CUdevice dev);
+CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice dev);
+CUresult hook_cuDevicePrimaryCtxReset(CUdevice dev);
+CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice dev);
+CUresult hook_cuCtxSynchronize(void);
+CUresult hook_cuCtxSynchronize_v2(CUcontext ctx);
+
+static CUresult destroy(CUcontext handle, CUresult (*call)(CUcontext))
+{
+	struct context *c = context_ending(handle);
+	CUresult r = call(handle);
+	context_ended(c, r == CUDA_SUCCESS);
+	return r;
+}
+
+CUresult hook_cuCtxDestroy(CUcontext ctx)
+{
+	return destroy(ctx, REAL(cuCtxDestroy));
+}
+
+CUresult hook_cuCtxDestroy_v2(CUcontext ctx)
+{
+	return destroy(ctx, REAL(cuCtxDestroy_v2));
+}
+
+CUresult hook_cuCtxDetach(CUcontext ctx)
+{
+	return destroy(ctx, REAL(cuCtxDetach));
+}
+
+/* Only the last reference ends a primary context. */
+static CUresult release(CUdevice device, CUresult (*call)(CUdevice))
+{
+	unsigned int flags;
+	int active = 1;
+	struct context *c = context_ending_primary(device);
+	CUresult r = call(device);
+	if (c && r == CUDA_SUCCESS && REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) != CUDA_SUCCESS)
+		active = 1;
+	context_ended(c, c && r == CUDA_SUCCESS && !active);
+	return r;
+}
+
+static CUresult reset(CUdevice device, CUresult (*call)(CUdevice))
+{
+	struct context *c = context_ending_primary(device);
+	CUresult r = call(device);
+	context_ended(c, r == CUDA_SUCCESS);
+	return r;
+}
+
+CUresult hook_cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+	return release(dev, REAL(cuDevicePrimaryCtxRelease));
+}
+
+CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+	return release(dev, REAL(cuDevicePrimaryCtxRelease_v2));
+}
+
+CUresult hook_cuDevicePrimaryCtxReset(CUdevice dev)
+{
+	return reset(dev, REAL(cuDevicePrimaryCtxReset));
+}
+
+CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+	return reset(dev, REAL(cuDevicePrimaryCtxReset_v2));
+}
+
+/* What was launched before the call is done after it. */
+static void synchronised(CUcontext handle, uint64_t launches, uint64_t epoch)
+{
+	struct context *c = find(handle);
+	if (c && atomic_load(&c->finished) < launches)
+		atomic_store(&c->finished, launches);
+	stream_all_synchronised(epoch);
+	devmap_after_sync(handle);
+	agent_moment();
+}
+
+static uint64_t launches_of(CUcontext handle)
+{
+	struct context *c = find(handle);
+	return c ? atomic_load(&c->launches) : 0;
+}
+
+CUresult hook_cuCtxSynchronize(void)
+{
+	CUcontext handle = NULL;
+	REAL(cuCtxGetCurrent)(&handle);
+	uint64_t launches = launches_of(handle), epoch = stream_epoch();
+	CUresult r = REAL(cuCtxSynchronize)();
+	if (r == CUDA_SUCCESS)
+		synchronised(handle, launches, epoch);
+	return r;
+}
+
+CUresult hook_cuCtxSynchronize_v2(CUcontext ctx)
+{
+	CUcontext handle = ctx;
+	if (!handle)
+		REAL(cuCtxGetCurrent)(&handle);
+	uint64_t launches = launches_of(handle), epoch = stream_epoch();
+	CUresult r = REAL(cuCtxSynchronize_v2)(ctx);
+	if (r == CUDA_SUCCESS)
+		synchronised(handle, launches, epoch);
+	return r;
+}

@@ -1,0 +1,354 @@
+/* devmap.c - maps between device memory and the session.
+ *
+ * Each map a variant uses has one image on the device, made when nothing runs there. A thread, started with the first of them, copies images to
+ * the session while instrumented work is unfinished, and drains rings. DMA runs beside kernels on a stream that waits for nobody.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+
+enum {
+	COPY_MS = 20,	     /* between copies while work is unfinished */
+	RING_MS = 2,	     /* the same where a ring fills */
+	LATE_MS = 200,	     /* when the last launch was more than a second ago */
+	AFTER_SYNC_MS = 10,  /* at most one copy in the program's own thread in this time */
+	AFTER_SYNC_BYTES = 1 << 20,
+	PARKED_MS = 10000,
+	EXIT_SETTLE_MS = 2000,
+	EXIT_WAIT_MS = 5000,
+	RING_ROUNDS = 100000, /* of a drain at the end, where the consumer may be slow or dead */
+};
+
+static bool ok(CUresult r)
+{
+	return r == CUDA_SUCCESS;
+}
+
+/* -- making --------------------------------------------------------------------- */
+
+static int make_map(struct context *c, uint32_t id, struct diag *d)
+{
+	struct devmap *m = &c->maps[id];
+	int err = map_instance_create(agent.session, id, c->sms ? c->sms : 1, (uint32_t)c->device, &m->instance, &m->image, &m->bytes, d);
+	if (err)
+		return err;
+	m->is_ring = agent.shared->maps[id].type == BPF_MAP_TYPE_RINGBUF;
+	if (!ok(REAL(cuMemAlloc_v2)(&m->address, m->bytes))) {
+		map_instance_close(m->instance);
+		memset(m, 0, sizeof(*m));
+		return diag_set(d, ENOMEM, "no device memory for map %u", id);
+	}
+	/* A page table entry less to look up for every copy; copies from memory that is not pinned are slower, not wrong. */
+	m->pinned = REAL(cuMemHostRegister_v2) && ok(REAL(cuMemHostRegister_v2)(m->instance, (char *)m->image - (char *)m->instance + m->bytes, 0));
+	if (!ok(REAL(cuMemcpyHtoDAsync_v2)(m->address, m->image, m->bytes, c->stream)) || !ok(REAL(cuStreamSynchronize)(c->stream))) {
+		REAL(cuMemFree_v2)(m->address);
+		map_instance_close(m->instance);
+		memset(m, 0, sizeof(*m));
+		return diag_set(d, EIO, "map %u cannot be copied to the device", id);
+	}
+	m->consumed = m->image->consumed;
+	c->map_mask |= (uint64_t)1 << id;
+	return 0;
+}
+
+int devmap_make(struct context *c, uint64_t mask, struct diag *d)
+{
+	int err = 0;
+	lock_take(&c->copying);
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS && !err; i++)
+		if ((mask >> i & 1) && !c->maps[i].address)
+			err = make_map(c, i, d);
+	lock_drop(&c->copying);
+	return err ? err : devmap_start();
+}
+
+/* -- rings ---------------------------------------------------------------------- */
+
+/* Runs fn over the one or two pieces of the ring that hold positions [from, to). */
+static bool each_piece(struct context *c, struct devmap *m, uint64_t from, uint64_t to, void *host,
+	bool (*fn)(struct context *c, struct devmap *m, size_t at, size_t n, void *host))
+{
+	uint64_t size = m->bytes - MAP_IMAGE_HEADER;
+	while (from < to) {
+		uint64_t at = from % size, n = to - from;
+		if (n > size - at)
+			n = size - at;
+		if (!fn(c, m, MAP_IMAGE_HEADER + at, n, host))
+			return false;
+		from += n;
+	}
+	return true;
+}
+
+static bool piece_to_host(struct context *c, struct devmap *m, size_t at, size_t n, void *host)
+{
+	return ok(REAL(cuMemcpyDtoHAsync_v2)((char *)host + at, m->address + at, n, c->stream));
+}
+
+static bool piece_zero(struct context *c, struct devmap *m, size_t at, size_t n, void *host)
+{
+	return ok(REAL(cuMemsetD8Async)(m->address + at, 0, n, c->stream));
+}
+
+static bool ring_scratch(struct context *c, size_t bytes)
+{
+	if (c->scratch_bytes >= bytes)
+		return true;
+	void *p = realloc(c->scratch, bytes);
+	if (!p)
+		return false;
+	c->scratch = p;
+	c->scratch_bytes = bytes;
+	return true;
+}
+
+static bool finish(struct context *c)
+{
+	return ok(REAL(cuStreamSynchronize)(c->stream));
+}
+
+/* One round. A record is taken when the first copy shows it committed, its contents from the second copy, which was made later. What
+ * was taken is zeroed before its room is given back, so that a header of an earlier lap is never read. Bytes taken, or negative. */
+static int64_t drain_round(struct context *c, uint32_t id)
+{
+	struct devmap *m = &c->maps[id];
+	if (!ring_scratch(c, m->bytes))
+		return -ENOMEM;
+	struct map_image *first = c->scratch;
+	uint64_t size = m->bytes - MAP_IMAGE_HEADER, from = m->consumed;
+	if (!piece_to_host(c, m, 0, MAP_IMAGE_HEADER, first) || !finish(c))
+		return -EIO;
+	uint64_t produced = first->produced;
+	if (produced < from || produced - from > size)
+		produced = from + size;
+	if (produced != from && (!each_piece(c, m, from, produced, first, piece_to_host) || !finish(c)))
+		return -EIO;
+	uint64_t committed = produced == from ? from : map_ring_committed(first, from);
+	map_instance_begin(m->instance);
+	bool copied = committed == from || (each_piece(c, m, from, committed, m->image, piece_to_host) && finish(c));
+	memcpy(m->image, first, MAP_IMAGE_HEADER);
+	m->image->produced = committed;
+	m->image->consumed = from;
+	uint64_t to = from;
+	int got = copied && committed != from ? map_ring_drain(agent.session, id, m->image, &to) : 0;
+	m->image->consumed = to;
+	map_instance_end(m->instance, now_ns());
+	if (!copied)
+		return -EIO;
+	if (to == from)
+		return got < 0 ? got : 0;
+	m->consumed = to;
+	if (!each_piece(c, m, from, to, NULL, piece_zero) ||
+		!ok(REAL(cuMemcpyHtoDAsync_v2)(m->address + offsetof(struct map_image, consumed), &m->consumed, sizeof(m->consumed), c->stream)) ||
+		!finish(c))
+		return -EIO;
+	return (int64_t)(to - from);
+}
+
+/* -- copies --------------------------------------------------------------------- */
+
+static void copy_image(struct context *c, struct devmap *m)
+{
+	map_instance_begin(m->instance);
+	if (ok(REAL(cuMemcpyDtoHAsync_v2)(m->image, m->address, m->bytes, c->stream)))
+		finish(c);
+	map_instance_end(m->instance, now_ns());
+}
+
+/* All maps once; whether a ring still flows. Holder of c->copying, any thread. */
+static bool copy_maps(struct context *c)
+{
+	CUcontext was;
+	bool flows = false;
+	uint64_t start = now_ns(), launches = atomic_load(&c->launches), finished = atomic_load(&c->finished);
+	if (!ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
+		return false;
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
+		struct devmap *m = &c->maps[i];
+		if (!m->address)
+			continue;
+		if (m->is_ring)
+			flows |= drain_round(c, i) > 0;
+		else
+			copy_image(c, m);
+	}
+	REAL(cuCtxPopCurrent_v2)(&was);
+	if (finished >= launches)
+		atomic_store(&c->copied, launches);
+	atomic_store(&c->copied_ns, now_ns());
+	c->copy_took_ns = now_ns() - start;
+	return flows;
+}
+
+void devmap_final(struct context *c)
+{
+	CUcontext was;
+	for (int i = 0; i < RING_ROUNDS && copy_maps(c); i++)
+		;
+	if (!ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
+		return;
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
+		struct devmap *m = &c->maps[i];
+		if (m->address && m->pinned) {
+			REAL(cuMemHostUnregister)(m->instance);
+			m->pinned = false;
+		}
+	}
+	REAL(cuCtxPopCurrent_v2)(&was);
+}
+
+static bool unfinished(const struct context *c)
+{
+	return c->ready && !atomic_load(&c->dead) && atomic_load(&c->copied) != atomic_load(&c->launches);
+}
+
+void devmap_after_sync(CUcontext which)
+{
+	uint64_t now = now_ns();
+	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next) {
+		size_t bytes = 0;
+		if ((which && c->handle != which) || !unfinished(c) || now - atomic_load(&c->copied_ns) < AFTER_SYNC_MS * 1000000ull)
+			continue;
+		if (atomic_load(&agent.captures) || !lock_try(&c->copying))
+			continue;
+		for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
+			bytes += c->maps[i].address ? c->maps[i].bytes : 0;
+		if (bytes <= AFTER_SYNC_BYTES && !atomic_load(&c->dead))
+			copy_maps(c);
+		lock_drop(&c->copying);
+	}
+}
+
+/* -- thread --------------------------------------------------------------------- */
+
+void devmap_launched(struct context *c)
+{
+	atomic_store_explicit(&c->last_launch_ns, now_ns(), memory_order_relaxed);
+	atomic_fetch_add(&c->launches, 1);
+	if (atomic_load(&agent.sync.parked))
+		word_wake(&agent.sync.word);
+}
+
+void devmap_touched(void)
+{
+	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next)
+		if (atomic_load(&c->launches))
+			devmap_launched(c);
+}
+
+/* Milliseconds until this context wants the next look. */
+static int serve(struct context *c)
+{
+	bool ring = false, flows = true;
+	uint64_t launches = atomic_load(&c->launches);
+	if (atomic_load(&c->finished) < launches && stream_context_idle(c->handle))
+		atomic_store(&c->finished, launches);
+	lock_take(&c->copying);
+	/* What flows is followed without a pause, up to a point: the stop word wants to be seen. */
+	for (int i = 0; i < 64 && flows && !atomic_load(&c->dead) && c->ready; i++)
+		flows = copy_maps(c);
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
+		ring |= c->maps[i].address && c->maps[i].is_ring;
+	uint64_t took_ms = c->copy_took_ns / 1000000;
+	lock_drop(&c->copying);
+	if (flows)
+		return 0;
+	uint64_t age = now_ns() - atomic_load(&c->last_launch_ns);
+	int ms = ring ? RING_MS : age < 1000000000ull ? COPY_MS : LATE_MS;
+	return took_ms * 10 > (uint64_t)ms ? (int)(took_ms * 10 < 1000 ? took_ms * 10 : 1000) : ms;
+}
+
+static void last_copies(void)
+{
+	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next) {
+		if (!c->ready || atomic_load(&c->dead))
+			continue;
+		if (atomic_load(&c->launches))
+			stream_settle(c->handle, EXIT_SETTLE_MS);
+		lock_take(&c->copying);
+		if (!atomic_load(&c->dead)) {
+			devmap_final(c);
+			for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
+				struct devmap *m = &c->maps[i];
+				if (m->instance && m->is_ring)
+					map_ring_give_up(agent.session, i, m->image, m->consumed);
+				if (m->instance)
+					__atomic_store_n(&m->instance->ended, 1, __ATOMIC_RELEASE);
+			}
+		}
+		lock_drop(&c->copying);
+	}
+}
+
+static void *sync_thread(void *arg)
+{
+	/* Nothing this thread calls may invalidate a capture of the program's. */
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	if (REAL(cuThreadExchangeStreamCaptureMode))
+		REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+	while (!atomic_load(&agent.sync.stop)) {
+		int seen = atomic_load(&agent.sync.word), ms = PARKED_MS;
+		bool parked = true;
+		for (struct context *c = atomic_load(&agent.contexts); c; c = c->next) {
+			if (!unfinished(c))
+				continue;
+			int want = serve(c);
+			ms = want < ms ? want : ms;
+			parked = false;
+		}
+		if (parked) {
+			/* A launch that came after the look sees the flag and wakes us. */
+			atomic_store(&agent.sync.parked, 1);
+			for (struct context *c = atomic_load(&agent.contexts); c; c = c->next)
+				parked &= !unfinished(c);
+			if (parked)
+				word_wait(&agent.sync.word, seen, ms);
+			atomic_store(&agent.sync.parked, 0);
+		} else if (ms) {
+			word_wait(&agent.sync.word, seen, ms);
+		}
+	}
+	last_copies();
+	atomic_store(&agent.sync.done, 1);
+	word_wake(&agent.sync.word);
+	return NULL;
+}
+
+int devmap_start(void)
+{
+	pthread_t thread;
+	pthread_attr_t attr;
+	sigset_t all, old;
+	int none = 0;
+	if (!atomic_compare_exchange_strong(&agent.sync.started, &none, 1))
+		return 0;
+	/* The target's handlers run in the target's threads. */
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &old);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	int err = pthread_create(&thread, &attr, sync_thread, NULL);
+	pthread_attr_destroy(&attr);
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	if (err)
+		atomic_store(&agent.sync.started, 0);
+	return -err;
+}
+
+void devmap_stop(void)
+{
+	if (!atomic_load(&agent.sync.started))
+		return;
+	atomic_store(&agent.sync.stop, 1);
+	word_wake(&agent.sync.word);
+	for (uint64_t end = now_ns() + EXIT_WAIT_MS * 1000000ull; !atomic_load(&agent.sync.done) && now_ns() < end;) {
+		int seen = atomic_load(&agent.sync.word);
+		if (!atomic_load(&agent.sync.done))
+			word_wait(&agent.sync.word, seen, 100);
+	}
+}

@@ -1,0 +1,205 @@
+/* launch.c - the swap: the variant runs in place of the kernel that was asked for, or the kernel itself. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/agent.h"
+
+enum { FEW_PARAMS = 64, FEW_BYTES = 4096 + 64 };
+
+struct launch {
+	void *fn;
+	CUlaunchConfig config;
+	void **params, **extra;
+	bool cooperative, extended; /* through cuLaunchCooperativeKernel, cuLaunchKernelEx */
+	bool per_thread;	    /* the _ptsz twin */
+};
+
+/* The driver's function of that form with this function, these parameters. */
+static CUresult call(const struct launch *l, CUfunction fn, void **params, void **extra)
+{
+	const CUlaunchConfig *c = &l->config;
+	if (l->extended)
+		return (l->per_thread ? REAL(cuLaunchKernelEx_ptsz) : REAL(cuLaunchKernelEx))(c, fn, params, extra);
+	if (l->cooperative)
+		return (l->per_thread ? REAL(cuLaunchCooperativeKernel_ptsz) : REAL(cuLaunchCooperativeKernel))(fn, c->gridDimX, c->gridDimY,
+			c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, params);
+	return (l->per_thread ? REAL(cuLaunchKernel_ptsz) : REAL(cuLaunchKernel))(fn, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX,
+		c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, params, extra);
+}
+
+static bool is_cooperative(const struct launch *l)
+{
+	bool yes = l->cooperative;
+	for (unsigned int i = 0; l->extended && l->config.attrs && i < l->config.numAttrs; i++)
+		yes |= l->config.attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && l->config.attrs[i].value.cooperative;
+	return yes;
+}
+
+/* All blocks of a cooperative launch must be resident, and the variant may need more registers. */
+static bool fits_cooperative(const struct launch *l, const struct variant *v)
+{
+	const CUlaunchConfig *c = &l->config;
+	int blocks = 0;
+	int threads = (int)(c->blockDimX * c->blockDimY * c->blockDimZ);
+	if (REAL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(&blocks, v->function, threads, c->sharedMemBytes) != CUDA_SUCCESS)
+		return false;
+	return (uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ <= (uint64_t)blocks * v->context->sms;
+}
+
+/* Parameters by address: the same list with the launch id behind. */
+static CUresult with_list(const struct launch *l, const struct variant *v, uint64_t *id)
+{
+	uint32_t n = v->build->result.n_params;
+	void *few[FEW_PARAMS + 1], **list = few;
+	if (n && !l->params)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (n > FEW_PARAMS)
+		list = malloc((n + 1) * sizeof(*list));
+	if (!list)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (n)
+		memcpy(list, l->params, n * sizeof(*list));
+	list[n] = id;
+	CUresult r = call(l, v->function, list, NULL);
+	if (list != few)
+		free(list);
+	return r;
+}
+
+/* Parameters as one block: a copy with the launch id at its place. */
+static CUresult with_block(const struct launch *l, const struct variant *v, uint64_t id)
+{
+	const void *from = NULL;
+	size_t bytes = 0, at = v->build->result.launch_param_offset, total = at + sizeof(id);
+	for (void **e = l->extra; *e != CU_LAUNCH_PARAM_END; e += 2) {
+		if (e[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+			from = e[1];
+		else if (e[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+			bytes = *(size_t *)e[1];
+		else
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (at && (!from || !bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	char few[FEW_BYTES], *block = total > sizeof(few) ? malloc(total) : few;
+	if (!block)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	memset(block, 0, total);
+	if (at)
+		memcpy(block, from, bytes < at ? bytes : at);
+	memcpy(block + at, &id, sizeof(id));
+	void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, block, CU_LAUNCH_PARAM_BUFFER_SIZE, &total, CU_LAUNCH_PARAM_END};
+	CUresult r = call(l, v->function, NULL, extra);
+	if (block != few)
+		free(block);
+	return r;
+}
+
+static CUresult launch_variant(const struct launch *l, struct variant *v)
+{
+	uint64_t id = __atomic_fetch_add(&agent.shared->next_launch, 1, __ATOMIC_RELAXED) + 1;
+	if (is_cooperative(l) && !fits_cooperative(l, v))
+		return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+	CUresult r;
+	if (!v->build->result.launch_param)
+		r = call(l, v->function, l->params, l->extra);
+	else if (l->extra && !l->params)
+		r = with_block(l, v, id);
+	else
+		r = with_list(l, v, &id);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (v->kernel->shared)
+		__atomic_fetch_add(&v->kernel->shared->launches_instrumented, 1, __ATOMIC_RELAXED);
+	devmap_launched(v->context);
+	return r;
+}
+
+/* A CUkernel runs in its stream's context when it has a stream, in the current one otherwise. */
+static CUcontext context_of(const struct launch *l)
+{
+	CUcontext c = NULL;
+	CUstream s = l->config.hStream;
+	if (s > CU_STREAM_PER_THREAD && REAL(cuStreamGetCtx) && REAL(cuStreamGetCtx)(s, &c) == CUDA_SUCCESS)
+		return c;
+	REAL(cuCtxGetCurrent)(&c);
+	return c;
+}
+
+static struct variant *choose(const struct launch *l, struct function *f)
+{
+	struct kernel *k = f->kernel;
+	if (k->shared)
+		__atomic_fetch_add(&k->shared->launches, 1, __ATOMIC_RELAXED);
+	if (!atomic_load_explicit(&k->wanted, memory_order_relaxed) || agent_off_word())
+		return NULL;
+	return variant_for_launch(f, f->context ? f->context : context_of(l));
+}
+
+static CUresult launch(const struct launch *l)
+{
+	if (atomic_load_explicit(&agent.generation, memory_order_relaxed) != __atomic_load_n(&agent.shared->generation, __ATOMIC_RELAXED))
+		variant_relink();
+	struct function *f = function_get(l->fn);
+	struct variant *v = f ? choose(l, f) : NULL;
+	CUresult r = CUDA_ERROR_UNKNOWN;
+	gate_enter(&agent.gate);
+	stream_used(l->config.hStream, l->per_thread);
+	if (v)
+		r = launch_variant(l, v);
+	/* Whatever keeps the variant from starting is no business of the program's. */
+	if (r != CUDA_SUCCESS)
+		r = call(l, l->fn, l->params, l->extra);
+	gate_leave(&agent.gate);
+	return r;
+}
+
+/* -- hooks ----------------------------------------------------------------------------- */
+
+#define CONFIG                                                                                                     \
+	{                                                                                                          \
+		.gridDimX = grid_x, .gridDimY = grid_y, .gridDimZ = grid_z, .blockDimX = block_x, .blockDimY = block_y, \
+		.blockDimZ = block_z, .sharedMemBytes = shared, .hStream = stream                                  \
+	}
+
+#define LAUNCH_HOOK(sym, twin)                                                                                     \
+	CUresult hook_##sym(CUfunction fn, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, \
+		unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream, void **params, void **extra); \
+	CUresult hook_##sym(CUfunction fn, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, \
+		unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream, void **params, void **extra) \
+	{                                                                                                          \
+		return launch(&(struct launch){.fn = fn, .config = CONFIG, .params = params, .extra = extra, .per_thread = twin}); \
+	}
+LAUNCH_HOOK(cuLaunchKernel, false)
+LAUNCH_HOOK(cuLaunchKernel_ptsz, true)
+
+#define COOPERATIVE_HOOK(sym, twin)                                                                                \
+	CUresult hook_##sym(CUfunction fn, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, \
+		unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream, void **params);  \
+	CUresult hook_##sym(CUfunction fn, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, \
+		unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream, void **params)   \
+	{                                                                                                          \
+		return launch(&(struct launch){.fn = fn, .config = CONFIG, .params = params, .cooperative = true, .per_thread = twin}); \
+	}
+COOPERATIVE_HOOK(cuLaunchCooperativeKernel, false)
+COOPERATIVE_HOOK(cuLaunchCooperativeKernel_ptsz, true)
+
+static CUresult launch_ex(const CUlaunchConfig *config, CUfunction fn, void **params, void **extra, bool twin)
+{
+	if (!config)
+		return (twin ? REAL(cuLaunchKernelEx_ptsz) : REAL(cuLaunchKernelEx))(config, fn, params, extra);
+	return launch(&(struct launch){.fn = fn, .config = *config, .params = params, .extra = extra, .extended = true, .per_thread = twin});
+}
+
+CUresult hook_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction fn, void **params, void **extra);
+CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction fn, void **params, void **extra);
+
+CUresult hook_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction fn, void **params, void **extra)
+{
+	return launch_ex(config, fn, params, extra, false);
+}
+
+CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction fn, void **params, void **extra)
+{
+	return launch_ex(config, fn, params, extra, true);
+}

@@ -1,0 +1,111 @@
+/* lock.c - locks of one word each, so that a forked child can reset them, and the launch gate. */
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+
+static void futex_wait(atomic_int *word, int seen, const struct timespec *timeout)
+{
+	int keep = errno;
+	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, timeout, NULL, 0);
+	errno = keep;
+}
+
+static void futex_wake(atomic_int *word, int n)
+{
+	int keep = errno;
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
+	errno = keep;
+}
+
+bool lock_try(struct lock *l)
+{
+	int free = 0;
+	return atomic_compare_exchange_strong_explicit(&l->v, &free, 1, memory_order_acquire, memory_order_relaxed);
+}
+
+void lock_take(struct lock *l)
+{
+	if (lock_try(l))
+		return;
+	while (atomic_exchange_explicit(&l->v, 2, memory_order_acquire))
+		futex_wait(&l->v, 2, NULL);
+}
+
+void lock_drop(struct lock *l)
+{
+	if (atomic_exchange_explicit(&l->v, 0, memory_order_release) == 2)
+		futex_wake(&l->v, 1);
+}
+
+int thread_id(void)
+{
+	return (int)syscall(SYS_gettid);
+}
+
+uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void gate_enter(struct gate *g)
+{
+	int n = atomic_load_explicit(&g->users, memory_order_relaxed);
+	for (;;) {
+		if (n >= 0) {
+			if (atomic_compare_exchange_weak_explicit(&g->users, &n, n + 1, memory_order_acquire, memory_order_relaxed))
+				return;
+			continue;
+		}
+		/* A driver that calls its own exported functions while it loads for us comes by here. */
+		if (atomic_load(&g->owner) == thread_id())
+			return;
+		atomic_fetch_add(&g->waiting, 1);
+		futex_wait(&g->users, -1, NULL);
+		atomic_fetch_sub(&g->waiting, 1);
+		n = atomic_load_explicit(&g->users, memory_order_relaxed);
+	}
+}
+
+void gate_leave(struct gate *g)
+{
+	int n = atomic_load_explicit(&g->users, memory_order_relaxed);
+	while (n > 0)
+		if (atomic_compare_exchange_weak_explicit(&g->users, &n, n - 1, memory_order_release, memory_order_relaxed))
+			return;
+}
+
+bool gate_close(struct gate *g)
+{
+	int none = 0;
+	if (!atomic_compare_exchange_strong_explicit(&g->users, &none, -1, memory_order_acquire, memory_order_relaxed))
+		return false;
+	atomic_store(&g->owner, thread_id());
+	return true;
+}
+
+void gate_open(struct gate *g)
+{
+	atomic_store(&g->owner, 0);
+	atomic_store(&g->users, 0);
+	if (atomic_load(&g->waiting))
+		futex_wake(&g->users, INT_MAX);
+}
+
+void word_wait(atomic_int *word, int seen, int ms)
+{
+	struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
+	futex_wait(word, seen, &t);
+}
+
+void word_wake(atomic_int *word)
+{
+	atomic_fetch_add(word, 1);
+	futex_wake(word, INT_MAX);
+}

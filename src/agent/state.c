@@ -1,0 +1,113 @@
+/* state.c - the agent's one state struct: start, fork, exit, log. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+
+struct agent agent = {.log_fd = -1};
+
+void agent_log(const char *fmt, ...)
+{
+	char line[1024];
+	if (agent.log_fd < 0)
+		return;
+	int keep = errno;
+	int n = snprintf(line, sizeof(line), "[%d %d] ", (int)getpid(), thread_id());
+	va_list ap;
+	va_start(ap, fmt);
+	int m = vsnprintf(line + n, sizeof(line) - (size_t)n - 1, fmt, ap);
+	va_end(ap);
+	size_t len = (size_t)n + (m < 0 ? 0 : (size_t)m);
+	if (len > sizeof(line) - 2)
+		len = sizeof(line) - 2;
+	line[len++] = '\n';
+	if (write(agent.log_fd, line, len) < 0)
+		agent.log_fd = -1;
+	errno = keep;
+}
+
+/* The child has none of our threads and, once the driver was initialised, no usable device: it passes through until
+ * an cuInit of its own succeeds. What the parent's state points to stays where it is. */
+static void forked(void)
+{
+	int log = agent.log_fd;
+	memset(&agent, 0, sizeof(agent));
+	agent.log_fd = log;
+}
+
+static void leave(void)
+{
+	/* Not in a child that inherited the handler with the parent's memory. */
+	if (!agent_on() || agent.pid != getpid())
+		return;
+	devmap_stop();
+	session_leave(agent.session, agent.pid);
+	agent_log("left");
+}
+
+static bool switched_off(const char *name)
+{
+	const char *value = getenv(name);
+	return value && *value && strcmp(value, "0");
+}
+
+static int join(void)
+{
+	struct diag d = {0};
+	const char *dir = getenv(SESSION_ENV);
+	int err = session_open(dir, &agent.session, &d);
+	if (err) {
+		agent_log("no session: %s", d.text);
+		return err;
+	}
+	agent.shared = session_data(agent.session);
+	agent.pid = getpid();
+	atomic_store(&agent.generation, __atomic_load_n(&agent.shared->generation, __ATOMIC_ACQUIRE));
+	agent.arena = arena_new();
+	err = agent.arena ? session_join(agent.session, agent.pid) : -ENOMEM;
+	if (err) {
+		agent_log("cannot join %s: %d", dir, err);
+		session_close(agent.session);
+		agent.session = NULL;
+	}
+	return err;
+}
+
+void agent_start(void)
+{
+	static atomic_int registered;
+	int idle = AGENT_IDLE;
+	if (atomic_load(&agent.mode) != AGENT_IDLE)
+		return;
+	lock_take(&agent.lock);
+	if (atomic_load(&agent.mode) == idle) {
+		const char *log = getenv("EGPU_AGENT_LOG");
+		if (log && *log && agent.log_fd < 0)
+			agent.log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+		bool wanted = getenv(SESSION_ENV) && *getenv(SESSION_ENV) && !switched_off("EGPU_DISABLE");
+		if (wanted && !join()) {
+			/* After the driver's own handlers, so it runs before them. */
+			if (!atomic_exchange(&registered, 1)) {
+				pthread_atfork(NULL, NULL, forked);
+				atexit(leave);
+			}
+			agent_log("joined %s", session_path(agent.session));
+			atomic_store_explicit(&agent.mode, AGENT_ON, memory_order_release);
+		} else {
+			atomic_store_explicit(&agent.mode, AGENT_OFF, memory_order_release);
+		}
+	}
+	lock_drop(&agent.lock);
+}
+
+void agent_moment(void)
+{
+	if (atomic_load_explicit(&agent.n_queued, memory_order_relaxed))
+		variant_load_queued(false);
+}

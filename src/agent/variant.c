@@ -1,0 +1,529 @@
+/* variant.c - cubin -> loaded and bound variant, at a moment when that can harm nobody.
+ *
+ * A variant is compiled at any time and then queued. It is loaded when the launch gate can be closed without waiting and every stream we know
+ * of is idle: then the driver's load has nothing to wait for, and no launch can slip in that would wait for it. Until then the
+ * original runs and the session shows the kernel as pending. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+
+enum { RETRY_NS = 50000, REG_FILE = 65536, REG_UNIT = 8, WARP = 32, MAX_PARAM_CHECK = 4096 };
+
+/* Attributes that a program sets on its kernel and that the variant must share. */
+static const CUfunction_attribute mirrored[] = {
+	CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+	CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+	CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+	CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE,
+};
+
+static int function_attribute(CUfunction fn, CUfunction_attribute which, int otherwise)
+{
+	int v = otherwise;
+	return REAL(cuFuncGetAttribute)(&v, which, fn) == CUDA_SUCCESS ? v : otherwise;
+}
+
+/* -- symbols of the original ------------------------------------------------------ */
+
+static CUdeviceptr symbol_address(const struct module *m, const char *name)
+{
+	CUdeviceptr at = 0;
+	size_t bytes;
+	CUresult r = m->is_library ? REAL(cuLibraryGetGlobal)(&at, &bytes, m->handle, name)
+				   : REAL(cuModuleGetGlobal_v2)(&at, &bytes, m->handle, name);
+	return r == CUDA_SUCCESS ? at : 0;
+}
+
+/* Names of the build that the loaded module does not know, added to those it was made without. */
+static uint32_t find_unbound(const struct module *m, const struct build *b, const char ***names)
+{
+	uint32_t n = 0;
+	const char **list = calloc(b->n_unbound + b->result.n_symbols + 1, sizeof(*list));
+	*names = list;
+	if (!list)
+		return 0;
+	for (uint32_t i = 0; i < b->n_unbound; i++)
+		list[n++] = b->unbound[i];
+	for (uint32_t i = 0; i < b->result.n_symbols; i++)
+		if (!symbol_address(m, b->result.symbols[i]))
+			list[n++] = b->result.symbols[i];
+	return n;
+}
+
+/* Builds again without what cannot be bound, until all can. */
+static int settle_symbols(struct variant *v, uint32_t max_regs, struct diag *d)
+{
+	for (int round = 0; round < 8; round++) {
+		const char **unbound;
+		uint32_t n = find_unbound(v->module, v->build, &unbound);
+		struct build *b = v->build;
+		int err = 0;
+		if (n != b->n_unbound || max_regs)
+			err = build_kernel(v->kernel, v->context->cc, unbound, n, max_regs, &b, d);
+		free(unbound);
+		if (err)
+			return err;
+		bool same = b == v->build;
+		v->build = b;
+		if (same || (n == b->n_unbound && !max_regs))
+			return 0;
+		if (max_regs)
+			max_regs = 0;
+	}
+	return diag_set(d, EINVAL, "its variables cannot be bound to the loaded module");
+}
+
+/* -- loading ------------------------------------------------------------------------ */
+
+static int find_original(struct variant *v, struct diag *d)
+{
+	CUresult r;
+	const char *name = v->kernel->name;
+	if (v->module->is_library) {
+		CUkernel kernel;
+		r = REAL(cuLibraryGetKernel)(&kernel, v->module->handle, name);
+		if (r == CUDA_SUCCESS)
+			r = REAL(cuKernelGetFunction)(&v->original, kernel);
+	} else {
+		r = REAL(cuModuleGetFunction)(&v->original, v->module->handle, name);
+	}
+	return r == CUDA_SUCCESS ? 0 : diag_set(d, ENOENT, "its PTX has it, the loaded module does not");
+}
+
+static int load_cubin(struct variant *v, struct diag *d)
+{
+	CUresult r = REAL(cuModuleLoadData)(&v->handle, v->build->cubin);
+	if (r == CUDA_SUCCESS)
+		r = REAL(cuModuleGetFunction)(&v->function, v->handle, v->kernel->name);
+	return r == CUDA_SUCCESS ? 0 : diag_set(d, EIO, "the driver does not load the instrumented kernel (error %d)", (int)r);
+}
+
+static void unload(struct variant *v)
+{
+	if (v->handle)
+		REAL(cuModuleUnload)(v->handle);
+	v->handle = NULL;
+	v->function = NULL;
+}
+
+static int same_parameters(struct variant *v, struct diag *d)
+{
+	if (!REAL(cuFuncGetParamInfo))
+		return 0;
+	for (size_t i = 0; i < MAX_PARAM_CHECK; i++) {
+		size_t at = 0, bytes = 0, at2 = 0, bytes2 = 0;
+		bool has = REAL(cuFuncGetParamInfo)(v->original, i, &at, &bytes) == CUDA_SUCCESS;
+		bool has2 = REAL(cuFuncGetParamInfo)(v->function, i, &at2, &bytes2) == CUDA_SUCCESS;
+		bool last = i == v->build->result.n_params;
+		if (last && !has && has2 == v->build->result.launch_param)
+			return 0;
+		if (!i && !has && v->build->result.n_params)
+			return 0; /* this driver does not tell */
+		if (!has || !has2 || last || at != at2 || bytes != bytes2)
+			return diag_set(d, EINVAL, "its PTX has other parameters than the loaded code");
+	}
+	return 0;
+}
+
+static int same_shape(struct variant *v, struct diag *d)
+{
+	int shared = function_attribute(v->original, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, 0);
+	int shared2 = function_attribute(v->function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, 0);
+	if (shared != shared2)
+		return diag_set(d, EINVAL, "its PTX takes %d bytes of static shared memory, the loaded code %d", shared2, shared);
+	return same_parameters(v, d);
+}
+
+/* Registers a thread may have so that a block of `threads` fits. */
+static uint32_t register_cap(int threads)
+{
+	uint32_t warps = ((uint32_t)threads + WARP - 1) / WARP;
+	uint32_t cap = REG_FILE / WARP / (warps ? warps : 1) / REG_UNIT * REG_UNIT;
+	return cap > 255 ? 255 : cap < 16 ? 16 : cap;
+}
+
+/* A program may launch any block the original allows: one that the variant does not is built again with fewer registers. */
+static int fit_threads(struct variant *v, struct diag *d)
+{
+	int want = function_attribute(v->original, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024);
+	int have = function_attribute(v->function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024);
+	if (have >= want)
+		return 0;
+	unload(v);
+	int err = settle_symbols(v, register_cap(want), d);
+	if (!err)
+		err = load_cubin(v, d);
+	if (err)
+		return err;
+	have = function_attribute(v->function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024);
+	if (have < want)
+		return diag_set(d, ERANGE, "the instrumented kernel allows %d threads a block, the original %d", have, want);
+	return 0;
+}
+
+static uint64_t seed(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	return ((uint64_t)t.tv_nsec << 32 ^ (uint64_t)t.tv_sec ^ (uint64_t)getpid() << 16) * 0x9e3779b97f4a7c15u;
+}
+
+/* Everything the variant reads through __egpu_table. */
+static int fill_table(struct variant *v, struct diag *d)
+{
+	CUdeviceptr at;
+	size_t bytes;
+	const struct instrument_result *r = &v->build->result;
+	struct context *c = v->context;
+	if (REAL(cuModuleGetGlobal_v2)(&at, &bytes, v->handle, "__egpu_table") != CUDA_SUCCESS)
+		return 0; /* nothing in it is used, so the compiler left it out */
+	uint32_t n = r->table_entries > EBPF_TABLE_SYMBOLS + r->n_symbols ? r->table_entries : EBPF_TABLE_SYMBOLS + r->n_symbols;
+	uint64_t *table = calloc(n, sizeof(*table));
+	if (!table)
+		return diag_set(d, ENOMEM, "out of memory");
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
+		table[i] = c->maps[i].address;
+	table[EBPF_TABLE_SMS] = c->sms ? c->sms : 1;
+	table[EBPF_TABLE_CLOCK] = (uint64_t)c->clock_offset_ns;
+	table[EBPF_TABLE_SEED] = seed();
+	for (uint32_t i = 0; i < r->n_symbols; i++)
+		table[EBPF_TABLE_SYMBOLS + i] = symbol_address(v->module, r->symbols[i]);
+	size_t want = n * sizeof(*table);
+	bool done = REAL(cuMemcpyHtoDAsync_v2)(at, table, bytes < want ? bytes : want, c->stream) == CUDA_SUCCESS &&
+		REAL(cuStreamSynchronize)(c->stream) == CUDA_SUCCESS;
+	free(table);
+	return done ? 0 : diag_set(d, EIO, "the table of the instrumented kernel cannot be written");
+}
+
+static void mirror_attributes(struct variant *v)
+{
+	for (size_t i = 0; i < sizeof(mirrored) / sizeof(mirrored[0]); i++) {
+		int want = function_attribute(v->original, mirrored[i], -1);
+		int have = function_attribute(v->function, mirrored[i], -1);
+		if (want != have && want >= 0)
+			REAL(cuFuncSetAttribute)(v->function, mirrored[i], want);
+	}
+	if (v->kernel->has_cache_config && REAL(cuFuncSetCacheConfig))
+		REAL(cuFuncSetCacheConfig)(v->function, v->kernel->cache_config);
+}
+
+static void report(struct variant *v)
+{
+	struct session_kernel *row = v->kernel->shared;
+	if (!row)
+		return;
+	row->regs_before = (uint32_t)function_attribute(v->original, CU_FUNC_ATTRIBUTE_NUM_REGS, 0);
+	row->regs_after = (uint32_t)function_attribute(v->function, CU_FUNC_ATTRIBUTE_NUM_REGS, 0);
+	row->local_before = (uint32_t)function_attribute(v->original, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, 0);
+	row->local_after = (uint32_t)function_attribute(v->function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, 0);
+	kernel_state(v->kernel, SESSION_KERNEL_INSTRUMENTED, "");
+}
+
+/* The device is idle, the gate closed, the context current. */
+static int load(struct variant *v, struct diag *d)
+{
+	int err = context_prepare(v->context, d);
+	if (!err)
+		err = find_original(v, d);
+	if (!err)
+		err = settle_symbols(v, 0, d);
+	if (!err)
+		err = devmap_make(v->context, v->build->maps, d);
+	if (!err)
+		err = load_cubin(v, d);
+	if (!err)
+		err = fit_threads(v, d);
+	if (!err)
+		err = same_shape(v, d);
+	if (!err)
+		err = fill_table(v, d);
+	if (err) {
+		unload(v);
+		return err;
+	}
+	mirror_attributes(v);
+	report(v);
+	return 0;
+}
+
+static void load_one(struct variant *v)
+{
+	CUcontext was;
+	struct diag d = {0};
+	uint64_t start = now_ns();
+	if (atomic_load(&v->module->gone) || atomic_load(&v->context->dead)) {
+		atomic_store(&v->state, VARIANT_REFUSED);
+		return;
+	}
+	if (REAL(cuCtxPushCurrent_v2)(v->context->handle) != CUDA_SUCCESS) {
+		atomic_store(&v->state, VARIANT_REFUSED);
+		return;
+	}
+	int err = load(v, &d);
+	REAL(cuCtxPopCurrent_v2)(&was);
+	if (err) {
+		kernel_refuse(v->kernel, d.text[0] ? d.text : "it cannot be loaded");
+		atomic_store_explicit(&v->state, VARIANT_REFUSED, memory_order_release);
+		return;
+	}
+	agent_log("%s loaded in %.1f ms", v->kernel->name, (double)(now_ns() - start) / 1e6);
+	atomic_store_explicit(&v->state, VARIANT_READY, memory_order_release);
+}
+
+/* -- queue --------------------------------------------------------------------------- */
+
+static void set_pending(const char *why)
+{
+	for (struct variant *v = agent.queue; v; v = v->queued)
+		kernel_state(v->kernel, SESSION_KERNEL_PENDING, why);
+}
+
+static void unload_retired(void)
+{
+	struct variant *v = agent.retired;
+	agent.retired = NULL;
+	while (v) {
+		CUcontext was;
+		struct variant *next = v->queued;
+		if (!atomic_load(&v->context->dead) && REAL(cuCtxPushCurrent_v2)(v->context->handle) == CUDA_SUCCESS) {
+			unload(v);
+			REAL(cuCtxPopCurrent_v2)(&was);
+		}
+		v = next;
+	}
+}
+
+/* agent.build is held. */
+static void try_load(void)
+{
+	const char *why = "another launch is under way";
+	if (!gate_close(&agent.gate)) {
+		set_pending(why);
+		return;
+	}
+	if (stream_idle(&why)) {
+		while (agent.queue) {
+			struct variant *v = agent.queue;
+			agent.queue = v->queued;
+			atomic_fetch_sub(&agent.n_queued, 1);
+			load_one(v);
+		}
+		unload_retired();
+		why = NULL;
+	}
+	gate_open(&agent.gate);
+	if (why) {
+		agent_log("pending: %s", why);
+		set_pending(why);
+	}
+}
+
+void variant_load_queued(bool must)
+{
+	if (!atomic_load(&agent.n_queued) || !agent_on())
+		return;
+	uint64_t now = now_ns();
+	if (!must && now - atomic_load(&agent.last_try_ns) < RETRY_NS)
+		return;
+	/* A launch of a kernel that another thread is loading waits for it: that ends, since it waits for nothing on the device. */
+	if (must)
+		lock_take(&agent.build);
+	else if (!lock_try(&agent.build))
+		return;
+	atomic_store(&agent.last_try_ns, now);
+	if (agent.queue)
+		try_load();
+	lock_drop(&agent.build);
+}
+
+/* -- making --------------------------------------------------------------------------- */
+
+bool variant_prepared(const struct module *m, const struct context *c)
+{
+	uint32_t n = atomic_load(&m->n_prepared);
+	for (uint32_t i = 0; i < n && i < MAX_PREPARED; i++)
+		if (m->prepared[i] == c)
+			return true;
+	return false;
+}
+
+static struct variant *existing(struct module *m, const struct kernel *k, const struct context *c)
+{
+	for (struct variant *v = atomic_load(&m->variants); v; v = v->next)
+		if (v->kernel == k && v->context == c && v->links == atomic_load(&k->links))
+			return v;
+	return NULL;
+}
+
+static void make(struct module *m, struct kernel *k, struct context *c)
+{
+	struct diag d = {0};
+	struct build *b;
+	if (existing(m, k, c))
+		return;
+	int err = build_kernel(k, c->cc, NULL, 0, 0, &b, &d);
+	if (err) {
+		kernel_refuse(k, d.text[0] ? d.text : "out of memory");
+		return;
+	}
+	struct variant *v = calloc(1, sizeof(*v));
+	if (!v)
+		return;
+	v->kernel = k;
+	v->module = m;
+	v->context = c;
+	v->build = b;
+	v->links = b->links;
+	/* While other launches go on. For a library the look-up would load it, which must wait. */
+	if (!m->is_library && settle_symbols(v, 0, &d)) {
+		kernel_refuse(k, d.text);
+		free(v);
+		return;
+	}
+	v->next = atomic_load(&m->variants);
+	atomic_store_explicit(&m->variants, v, memory_order_release);
+	v->queued = agent.queue;
+	agent.queue = v;
+	atomic_fetch_add(&agent.n_queued, 1);
+	kernel_state(k, SESSION_KERNEL_PENDING, "waits for a moment when nothing runs on the device");
+}
+
+void variant_prepare(struct module *m, struct context *c)
+{
+	if (!c || !m->image || atomic_load(&m->gone))
+		return;
+	lock_take(&agent.build);
+	if (!variant_prepared(m, c)) {
+		uint32_t n = atomic_load(&m->n_prepared);
+		for (uint32_t i = 0; i < m->image->n_kernels; i++)
+			if (atomic_load(&m->image->kernels[i].wanted))
+				make(m, &m->image->kernels[i], c);
+		for (uint32_t i = 0; i < n; i++)
+			if (atomic_load(&m->prepared[i]->dead)) {
+				m->prepared[i] = c;
+				c = NULL;
+				break;
+			}
+		if (c && n < MAX_PREPARED) {
+			m->prepared[n] = c;
+			atomic_store(&m->n_prepared, n + 1);
+		}
+	}
+	lock_drop(&agent.build);
+}
+
+static struct variant *ready(struct function *f, CUcontext context)
+{
+	struct variant *v = atomic_load_explicit(&f->cached, memory_order_acquire);
+	uint64_t links = atomic_load_explicit(&f->kernel->links, memory_order_relaxed);
+	if (v && v->context->handle == context && v->links == links && !atomic_load_explicit(&v->context->dead, memory_order_relaxed))
+		return v;
+	for (v = atomic_load_explicit(&f->module->variants, memory_order_acquire); v; v = v->next) {
+		if (v->kernel != f->kernel || v->context->handle != context || v->links != links)
+			continue;
+		if (atomic_load_explicit(&v->state, memory_order_acquire) != VARIANT_READY || atomic_load(&v->context->dead))
+			continue;
+		atomic_store_explicit(&f->cached, v, memory_order_release);
+		return v;
+	}
+	return NULL;
+}
+
+struct variant *variant_for_launch(struct function *f, CUcontext current)
+{
+	CUcontext context = f->context ? f->context : current;
+	struct variant *v = ready(f, context);
+	if (v)
+		return v;
+	struct context *c = context_get(context);
+	if (!c)
+		return NULL;
+	if (!variant_prepared(f->module, c))
+		variant_prepare(f->module, c);
+	if (!atomic_load(&f->kernel->wanted))
+		return NULL;
+	variant_load_queued(true);
+	return ready(f, context);
+}
+
+void variant_each(struct function *f, void (*fn)(struct variant *v, void *arg), void *arg)
+{
+	for (struct variant *v = atomic_load(&f->module->variants); v; v = v->next)
+		if (v->kernel == f->kernel && (!f->context || v->context->handle == f->context) &&
+			atomic_load(&v->state) == VARIANT_READY && !atomic_load(&v->context->dead))
+			fn(v, arg);
+}
+
+void variant_relink(void)
+{
+	lock_take(&agent.build);
+	uint64_t generation = __atomic_load_n(&agent.shared->generation, __ATOMIC_ACQUIRE);
+	if (generation != atomic_load(&agent.generation)) {
+		for (struct image *im = atomic_load(&agent.images); im; im = im->next)
+			if (im->matched)
+				build_match(im);
+		for (struct module *m = atomic_load(&agent.modules); m; m = m->next)
+			atomic_store(&m->n_prepared, 0);
+		atomic_store(&agent.generation, generation);
+	}
+	lock_drop(&agent.build);
+}
+
+/* -- end -------------------------------------------------------------------------------- */
+
+static void drop_from_queue(bool (*drop)(struct variant *v, void *arg), void *arg)
+{
+	struct variant **at = &agent.queue;
+	while (*at) {
+		struct variant *v = *at;
+		if (drop(v, arg)) {
+			*at = v->queued;
+			atomic_fetch_sub(&agent.n_queued, 1);
+			atomic_store(&v->state, VARIANT_REFUSED);
+		} else {
+			at = &v->queued;
+		}
+	}
+}
+
+static bool of_module(struct variant *v, void *arg)
+{
+	return v->module == arg;
+}
+
+static bool of_context(struct variant *v, void *arg)
+{
+	return v->context == arg;
+}
+
+/* The program unloads: what is loaded for it goes at the next idle moment, since unloading waits as loading does. */
+void variant_retire_module(struct module *m)
+{
+	lock_take(&agent.build);
+	atomic_store(&m->gone, 1);
+	drop_from_queue(of_module, m);
+	for (struct variant *v = atomic_load(&m->variants); v; v = v->next) {
+		if (atomic_load(&v->state) != VARIANT_READY)
+			continue;
+		atomic_store(&v->state, VARIANT_REFUSED);
+		v->queued = agent.retired;
+		agent.retired = v;
+	}
+	lock_drop(&agent.build);
+}
+
+void variant_context_gone(struct context *c)
+{
+	lock_take(&agent.build);
+	drop_from_queue(of_context, c);
+	for (struct module *m = atomic_load(&agent.modules); m; m = m->next)
+		for (struct variant *v = atomic_load(&m->variants); v; v = v->next)
+			if (v->context == c)
+				atomic_store(&v->state, VARIANT_REFUSED);
+	lock_drop(&agent.build);
+}
