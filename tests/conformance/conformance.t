@@ -2,9 +2,10 @@
 # Verdicts and instruction results against recorded ones. The data lies beside the source tree and is not part of it.
 data=${EGPU_SOURCE:-.}/../shared/conformance
 bin=${EGPU_BUILD:-build}/tests/conformance
-echo 1..4
+echo 1..6
 if [ ! -r "$data/verdicts.jsonl" ] || [ ! -r "$data/isa.jsonl" ]; then
-	for what in 'no program is accepted that must not be' 'verdicts agree' 'no instruction computes something else' 'instructions agree'; do
+	for what in 'no program is accepted that must not be' 'verdicts agree' 'no instruction computes something else' 'instructions agree' \
+		'no test kernel computes something else' 'test kernels agree'; do
 		n=$((${n:-0} + 1))
 		echo "ok $n # skip $what: 2015 recorded cases are not on this machine"
 	done
@@ -24,14 +25,19 @@ if [ "${rejects:-999}" -le 20 ]; then
 else
 	echo "not ok 2 - verdicts agree but for the known differences: $rejects refused that should not be"
 fi
-isa=$("$bin/isa" --on cpu "$data/isa.jsonl")
-echo "$isa" | sed 's/^/# /'
-last=$(echo "$isa" | tail -n 1)
-case $last in
-*'disagree 0,'*) echo "ok 3 - no instruction computes something else ($last)" ;;
-*) echo "not ok 3 - no instruction computes something else ($last)" ;;
-esac
-case $last in
-'agree 0,'* | '') echo "not ok 4 - instructions agree" ;;
-*) echo "ok 4 - instructions agree" ;;
-esac
+# What an executor computes, as tests $2 and $3; $4: instructions or test kernels.
+compare() {
+	isa=$(EGPU_TEST_DRIVER=${EGPU_BUILD:-build}/src/softgpu/libcuda.so.1 "$bin/isa" --on "$1" "$data/isa.jsonl")
+	echo "$isa" | sed 's/^/# /'
+	last=$(echo "$isa" | tail -n 1)
+	case $last in
+	*'disagree 0,'*) echo "ok $2 - no $4 computes something else ($last)" ;;
+	*) echo "not ok $2 - no $4 computes something else ($last)" ;;
+	esac
+	case $last in
+	'agree 0,'* | '') echo "not ok $3 - ${4}s agree" ;;
+	*) echo "ok $3 - ${4}s agree" ;;
+	esac
+}
+compare cpu 3 4 instruction
+compare softgpu 5 6 'test kernel'

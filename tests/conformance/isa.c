@@ -7,6 +7,8 @@
 
 static const struct isa_executor *const executors[] = {
 	&isa_cpu,
+	&isa_softgpu,
+	&isa_gpu,
 };
 static const struct isa_executor *on = &isa_cpu;
 static unsigned agree, disagree, skipped;

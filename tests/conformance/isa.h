@@ -22,6 +22,6 @@ struct isa_executor {
 	isa_run_fn *run;
 };
 
-extern const struct isa_executor isa_cpu;
+extern const struct isa_executor isa_cpu, isa_softgpu, isa_gpu;
 
 #endif

@@ -5,6 +5,7 @@
 struct event {
 	__u64 who;
 	__u64 twice;
+	__u64 thrice; /* 40 bytes with the header: no multiple fills the ring */
 	__u32 lane;
 };
 
@@ -24,6 +25,7 @@ int stream(struct egpu_entry *ctx)
 		__builtin_memset(&e, 0, sizeof(e)); /* its padding goes out too */
 		e.who = who;
 		e.twice = who * 2;
+		e.thrice = who * 3;
 		e.lane = ctx->lane;
 		if (bpf_ringbuf_output(&ring, &e, sizeof(e), 0))
 			dropped++;
@@ -38,6 +40,7 @@ int stream(struct egpu_entry *ctx)
 	}
 	e->who = who;
 	e->twice = who * 2;
+	e->thrice = who * 3;
 	e->lane = ctx->lane;
 	if (ctx->lane == 4) {
 		bpf_ringbuf_discard(e, 0);

@@ -1,0 +1,504 @@
+/* Probes compiled by clang run on a device by many blocks: counts exact, hash maps without lost or double keys, ring
+ * buffers whose records and drops add up.
+ *
+ * usage: translate_run [LIBRARY]     the driver; default: softgpu's of this build
+ */
+#include "tap.h"
+
+#include <unistd.h>
+
+#include "device.h"
+#include "map/map.h"
+#include "probe.h"
+#include "translate/translate.h"
+
+enum { BLOCKS = 48, THREADS = 128, LANES = 32 };
+
+struct run {
+	struct device *dev;
+	struct arena *arena;
+	struct probe_object object;
+	struct ebpf_fragment fragment;
+	uint64_t images[EBPF_MAX_MAPS];
+	size_t image_bytes[EBPF_MAX_MAPS];
+	struct device_module *module;
+};
+
+static struct device *device;
+static const char *clang;
+static char dir[64];
+
+static bool prepare(struct run *r, const char *name, const char *cpu)
+{
+	char source[512], object[128];
+	struct verifier_result v;
+	struct diag d = { 0 };
+	memset(r, 0, sizeof(*r));
+	r->arena = arena_new();
+	snprintf(source, sizeof(source), "%s/%s.bpf.c", PROBE_SOURCES, name);
+	snprintf(object, sizeof(object), "%s/%s.%s.o", dir, name, cpu);
+	if (!probe_compile(clang, source, cpu, object) || !probe_read(r->arena, object, &r->object))
+		return false;
+	if (!strcmp(name, "trace"))
+		probe_add_trace_map(&r->object, 1 << 16);
+	struct buf log = { 0 };
+	struct verifier_options options = { .log_level = 1 };
+	int err = verifier_check(r->arena, &r->object.progs[0].program, &options, &v, &log, &d);
+	if (err)
+		printf("# verifier: %s\n# %s\n", d.text, log.data ? log.data : "");
+	buf_free(&log);
+	if (!err)
+		err = translate_program(r->arena, &r->object.progs[0].program, &v, r->object.progs[0].point,
+			r->object.progs[0].warp, &r->fragment, &d);
+	if (err)
+		printf("# %s: %s\n", name, d.text);
+	return !err;
+}
+
+static bool place_maps(struct run *r)
+{
+	for (uint32_t k = 0; k < r->object.n_maps; k++) {
+		const struct ebpf_map *m = &r->object.maps[k];
+		uint32_t replicas = m->type == BPF_MAP_TYPE_PERCPU_ARRAY ? device_sms(r->dev) : 1;
+		uint64_t bytes = map_image_bytes(m->type, m->key_size, m->value_size, m->max_entries, replicas);
+		char *image = bytes ? calloc(1, bytes) : NULL;
+		if (!image)
+			return false;
+		map_image_init((struct map_image *)image, m->type, m->key_size, m->value_size, m->max_entries, replicas);
+		if (m->values)
+			memcpy(image + MAP_IMAGE_HEADER, m->values, m->value_size);
+		r->image_bytes[k] = bytes;
+		r->images[k] = device_alloc(r->dev, bytes);
+		bool fine = r->images[k] && device_write(r->dev, r->images[k], image, bytes);
+		free(image);
+		if (!fine)
+			return false;
+	}
+	return true;
+}
+
+static const char *version_of(const char *target)
+{
+	int sm = atoi(target + 3);
+	return sm <= 75 ? "6.3" : sm <= 86 ? "7.1" : sm <= 90 ? "8.0" : "9.0";
+}
+
+static bool load(struct run *r)
+{
+	struct buf ptx = { 0 };
+	uint64_t table[72] = { 0 };
+	probe_host(&r->fragment, version_of(device_target(r->dev)), device_target(r->dev), &ptx);
+	r->module = device_load(r->dev, ptx.data);
+	buf_free(&ptx);
+	if (!r->module)
+		return false;
+	for (uint32_t k = 0; k < r->object.n_maps; k++)
+		table[k] = r->images[k];
+	table[EBPF_TABLE_SMS] = device_sms(r->dev);
+	table[EBPF_TABLE_CLOCK] = 1000;
+	table[EBPF_TABLE_SEED] = 0x1234567;
+	uint64_t at = device_symbol(r->dev, r->module, "__egpu_table", NULL);
+	return at && device_write(r->dev, at, table, sizeof(table));
+}
+
+static bool launch(struct run *r, uint32_t blocks, uint32_t threads, uint64_t p0, uint64_t p1)
+{
+	uint32_t grid[3] = { blocks, 1, 1 }, block[3] = { threads, 1, 1 };
+	uint64_t args[2] = { p0, p1 };
+	return device_launch(r->dev, r->module, "host", grid, block, args, 2) && device_wait(r->dev);
+}
+
+static void finish(struct run *r)
+{
+	device_unload(r->dev, r->module);
+	for (uint32_t k = 0; k < r->object.n_maps; k++)
+		device_free(r->dev, r->images[k]);
+	arena_free(r->arena);
+}
+
+/* The image of a map as it is on the device now; the caller frees it. */
+static struct map_image *image_of(struct run *r, const char *name)
+{
+	const struct ebpf_map *m = probe_map(&r->object, name);
+	struct map_image *image = malloc(r->image_bytes[m->id]);
+	device_read(r->dev, image, r->images[m->id], r->image_bytes[m->id]);
+	return image;
+}
+
+static uint8_t *data_of(struct map_image *image)
+{
+	return (uint8_t *)image + MAP_IMAGE_HEADER;
+}
+
+/* Sets up and starts a probe over BLOCKS blocks. */
+static bool run_probe(struct run *r, const char *name, const char *cpu, uint64_t p0, uint64_t p1)
+{
+	bool fine = prepare(r, name, cpu);
+	r->dev = device;
+	return ok(fine && place_maps(r) && load(r) && launch(r, BLOCKS, THREADS, p0, p1), "%s (%s) runs", name, cpu);
+}
+
+static uint32_t count(const char *text, const char *word)
+{
+	uint32_t n = 0;
+	for (const char *s = text; (s = strstr(s, word)); s++)
+		n++;
+	return n;
+}
+
+/* Sum of lane numbers over all threads of one block of THREADS. */
+static const uint64_t lane_sum = THREADS / LANES * (LANES * (LANES - 1) / 2);
+
+static void test_counter(const char *cpu)
+{
+	struct run r;
+	if (!run_probe(&r, "counter", cpu, 0, 0))
+		return;
+	struct map_image *counts = image_of(&r, "counts"), *bss = image_of(&r, ".bss"), *small = image_of(&r, ".data");
+	uint64_t sums[8] = { 0 };
+	for (uint32_t k = 0; k < 64; k++)
+		sums[k % 8] += ((uint64_t *)data_of(counts))[k];
+	uint64_t n = BLOCKS * THREADS;
+	is_int(sums[0], n, "v[0]++ counts every thread");
+	is_int(sums[1], 4 * n, "v += field");
+	is_int((int64_t)sums[2], -(int64_t)(BLOCKS * lane_sum), "v -= field");
+	is_int(sums[3], (uint64_t)BLOCKS * THREADS / LANES * (6 * 1 + 26 * 3), "a conditional addend");
+	is_int(sums[4], n, "v++ whose old value is used");
+	is_int(sums[5], n, "every other old value is odd");
+	is_int(sums[6], BLOCKS * THREADS / LANES * 20u, "a conditional addition");
+	is_int(sums[7], n, "an atomic without result");
+	uint64_t globals = 0;
+	memcpy(&globals, data_of(bss), 8);
+	int64_t other;
+	memcpy(&other, data_of(bss) + 8, 8);
+	ok((globals == n && other == -(int64_t)(BLOCKS * lane_sum)) || ((uint64_t)other == n && (int64_t)globals == -(int64_t)(BLOCKS * lane_sum)),
+		"64-bit globals");
+	is_int(*(uint32_t *)data_of(small), 7 + BLOCKS * lane_sum, "a 32-bit global with an initial value");
+	is_int(count(r.fragment.body, "ld.volatile"), 0, "no load is left");
+	is_int(r.fragment.local_bytes, 0, "no local memory");
+	free(counts);
+	free(bss);
+	free(small);
+	finish(&r);
+}
+
+static void test_histogram(const char *cpu)
+{
+	struct run r;
+	if (!run_probe(&r, "histogram", cpu, 0, 0))
+		return;
+	struct map_image *hist = image_of(&r, "hist");
+	uint64_t bins[32] = { 0 }, replica = map_replica_bytes(32, 8);
+	for (uint32_t s = 0; s < hist->n_replicas; s++)
+		for (uint32_t k = 0; k < 32; k++)
+			bins[k] += *(uint64_t *)(data_of(hist) + s * replica + 8 * k);
+	bool exact = true;
+	for (uint32_t k = 0; k < 7; k++)
+		exact &= bins[k] == (uint64_t)BLOCKS << k;
+	ok(exact && bins[7] == BLOCKS, "each power of two has its threads");
+	free(hist);
+	finish(&r);
+}
+
+/* Slots of a hash image: how many are live; whether two hold one key; any that is neither free, live nor dead. */
+static uint32_t check_hash(struct map_image *image, bool *doubled, bool *busy, void (*each)(void *, const uint8_t *, const uint8_t *), void *arg)
+{
+	uint64_t slots = map_hash_slots(image->max_entries), bytes = map_hash_slot_bytes(image->key_size, image->value_size);
+	uint32_t live = 0;
+	*doubled = *busy = false;
+	for (uint64_t a = 0; a < slots; a++) {
+		uint8_t *slot = data_of(image) + a * bytes;
+		uint32_t state = ((uint32_t *)slot)[0];
+		if (state == MAP_SLOT_EMPTY)
+			continue;
+		*busy |= state == MAP_SLOT_BUSY || state > MAP_SLOT_DEAD ||
+			 ((uint32_t *)slot)[1] != map_hash_key(slot + 8, image->key_size);
+		for (uint64_t b = 0; b < a; b++) {
+			uint8_t *twin = data_of(image) + b * bytes;
+			*doubled |= ((uint32_t *)twin)[0] && !memcmp(twin + 8, slot + 8, image->key_size);
+		}
+		if (state == MAP_SLOT_LIVE) {
+			live++;
+			if (each)
+				each(arg, slot + 8, slot + 8 + map_round_up(image->key_size, 8));
+		}
+	}
+	return live;
+}
+
+static void sum_block(void *arg, const uint8_t *key, const uint8_t *value)
+{
+	uint64_t *sums = arg, v[2];
+	uint32_t k[3], last;
+	memcpy(k, key, sizeof(k));
+	memcpy(v, value, sizeof(v));
+	memcpy(&last, value + 16, 4);
+	sums[0] += v[0];
+	sums[1] += v[1];
+	sums[2] += k[1] == 7 && k[2] == 0 && last == 5 && k[0] < 64 && v[0] % THREADS == 0;
+}
+
+static uint64_t global_at(struct map_image *bss, uint32_t index)
+{
+	uint64_t v;
+	memcpy(&v, data_of(bss) + 8 * index, 8);
+	return v;
+}
+
+static void test_blocks(const char *cpu)
+{
+	struct run r;
+	if (!run_probe(&r, "blocks", cpu, 0, 0))
+		return;
+	bool doubled, busy;
+	uint64_t sums[3] = { 0 };
+	struct map_image *by_block = image_of(&r, "by_block"), *crowded = image_of(&r, "crowded"), *bss = image_of(&r, ".bss");
+	is_int(check_hash(by_block, &doubled, &busy, sum_block, sums), BLOCKS, "one key a block");
+	ok(!doubled && !busy, "no key has two slots, none is left half written");
+	is_int(sums[0], BLOCKS * THREADS, "every run is counted in its key's slot");
+	is_int(sums[1], BLOCKS * lane_sum, "the second word too");
+	is_int(sums[2], BLOCKS, "keys and values are whole");
+	is_int(by_block->live, BLOCKS, "live keys");
+	is_int(by_block->lost, 0, "nothing lost");
+	is_int(check_hash(crowded, &doubled, &busy, NULL, NULL), 16, "a full map holds max_entries keys");
+	ok(!doubled && !busy, "and each once");
+	is_int(crowded->live, 16, "live keys of the full map");
+	/* clang lays the three counters out in an order of its own */
+	uint64_t total = global_at(bss, 0) + global_at(bss, 1) + global_at(bss, 2);
+	is_int(total, BLOCKS * THREADS, "each update was made or refused, no insertion failed");
+	bool found = false;
+	for (uint32_t k = 0; k < 3; k++)
+		found |= global_at(bss, k) == crowded->lost;
+	ok(found && crowded->lost >= BLOCKS * THREADS / 3, "every refusal is counted as lost (%llu)", (unsigned long long)crowded->lost);
+	free(by_block);
+	free(crowded);
+	free(bss);
+	finish(&r);
+}
+
+/* All keys fit exactly: nobody may be told that the map is full. */
+static void test_exact_fit(const char *cpu)
+{
+	struct run r;
+	if (!ok(prepare(&r, "churn", cpu), "churn (%s) translates", cpu))
+		return;
+	r.dev = device;
+	if (!ok(place_maps(&r) && load(&r) && launch(&r, BLOCKS, THREADS, 0, 0), "churn (%s) runs", cpu))
+		return;
+	bool doubled, busy;
+	struct map_image *keys = image_of(&r, "keys"), *bss = image_of(&r, ".bss");
+	uint32_t live = check_hash(keys, &doubled, &busy, NULL, NULL);
+	ok(!doubled && !busy, "insertions and deletions leave each key one slot");
+	is_int(keys->live, live, "the count of live keys is that of live slots");
+	is_int(keys->lost, 0, "a map with room for every key refuses none");
+	/* inserted - deleted = live, whichever of the five counters they are */
+	bool balanced = false;
+	for (uint32_t a = 0; a < 5; a++)
+		for (uint32_t b = 0; b < 5; b++)
+			balanced |= a != b && global_at(bss, a) - global_at(bss, b) == live;
+	ok(balanced, "insertions minus deletions are what is there");
+	uint64_t sum = 0;
+	for (uint32_t k = 0; k < 5; k++)
+		sum += global_at(bss, k);
+	is_int(sum, BLOCKS * THREADS + BLOCKS * THREADS / 2, "every operation has an answer");
+	free(keys);
+	free(bss);
+	finish(&r);
+}
+
+struct event {
+	uint64_t who, twice, thrice;
+	uint32_t lane, padding;
+};
+
+struct records {
+	uint64_t good, discarded, fills, bad, end;
+};
+
+/* Walks the records from `at` on. A discarded record of another size is what fills the ring's end. */
+static struct records read_ring(struct map_image *ring, uint64_t at)
+{
+	struct records r = { 0 };
+	while (at < ring->produced) {
+		uint64_t off = at & (ring->max_entries - 1);
+		uint32_t head = *(uint32_t *)(data_of(ring) + off);
+		uint32_t bytes = head & ~(MAP_RING_BUSY | MAP_RING_DISCARD);
+		struct event e;
+		at += MAP_RING_HEADER + map_round_up(bytes, 8);
+		if (bytes != sizeof(e) && head & MAP_RING_DISCARD) {
+			r.fills++;
+			r.bad += (at & (ring->max_entries - 1)) != 0;
+			continue;
+		}
+		if (bytes != sizeof(e) || off + MAP_RING_HEADER + bytes > ring->max_entries) {
+			r.bad++;
+			break;
+		}
+		memcpy(&e, data_of(ring) + off + MAP_RING_HEADER, sizeof(e));
+		r.bad += (head & MAP_RING_BUSY) || e.twice != 2 * e.who || e.thrice != 3 * e.who ||
+			 e.lane != (uint32_t)e.who % LANES;
+		*(head & MAP_RING_DISCARD ? &r.discarded : &r.good) += 1;
+	}
+	r.end = at;
+	return r;
+}
+
+static void test_ring(const char *cpu)
+{
+	struct run r;
+	if (!run_probe(&r, "stream", cpu, 0, 0))
+		return;
+	struct map_image *ring = image_of(&r, "ring"), *bss = image_of(&r, ".bss");
+	struct records all = read_ring(ring, 0);
+	is_int(all.bad, 0, "every record is whole and committed");
+	is_int(all.end, ring->produced, "records end where the producer is");
+	is_int(all.good + all.discarded + ring->lost, BLOCKS * THREADS, "records and drops are all there is");
+	ok(ring->lost > 0 && ring->produced <= ring->max_entries, "the ring was full (%llu dropped)", (unsigned long long)ring->lost);
+	uint64_t sum = 0, found = 0;
+	for (uint32_t k = 0; k < 4; k++) {
+		sum += global_at(bss, k);
+		found |= (uint64_t)(global_at(bss, k) == ring->lost) << 0 | (uint64_t)(global_at(bss, k) == all.discarded) << 1;
+	}
+	is_int(sum, BLOCKS * THREADS, "the probe counts them all");
+	is_int(found, 3, "the probe's drops and discards are the ring's");
+
+	/* The reader takes everything: the next launch wraps around. */
+	uint64_t produced = ring->produced;
+	const struct ebpf_map *m = probe_map(&r.object, "ring");
+	memset(data_of(ring), 0, ring->max_entries);
+	ring->consumed = produced;
+	ring->lost = 0;
+	device_write(device, r.images[m->id], ring, r.image_bytes[m->id]);
+	ok(launch(&r, 1, THREADS, 0, 0), "it runs again");
+	free(ring);
+	ring = image_of(&r, "ring");
+	all = read_ring(ring, produced);
+	is_int(all.bad, 0, "records are whole after the end");
+	is_int(all.fills, 1, "one record fills the end");
+	is_int(all.good + all.discarded, THREADS, "nothing is lost");
+	is_int(ring->lost, 0, "nor said to be");
+	free(ring);
+	free(bss);
+	finish(&r);
+}
+
+static void test_filter(const char *cpu)
+{
+	struct run r;
+	if (!run_probe(&r, "filter", cpu, 11, 3))
+		return;
+	struct map_image *bss = image_of(&r, ".bss");
+	uint64_t n = BLOCKS * THREADS, sum = 0;
+	for (uint32_t k = 0; k < 4; k++)
+		sum += global_at(bss, k);
+	uint64_t low = (uint64_t)BLOCKS * (THREADS * (THREADS - 1) / 2) + (uint64_t)THREADS * (BLOCKS * (BLOCKS - 1) / 2);
+	uint64_t weighed = (uint64_t)(-(int64_t)(n / 4) * 295);
+	is_int(sum, n + 11 * n + low + weighed, "parameters, narrow fields and signed constants");
+	is_int(r.fragment.n_params, 2, "two parameters are read");
+	is_int(r.fragment.params[0].bytes * 16 + r.fragment.params[1].bytes, 8 * 16 + 4, "of 8 and 4 bytes");
+	ok(launch(&r, BLOCKS, THREADS, 11, 4), "it runs with another parameter");
+	free(bss);
+	bss = image_of(&r, ".bss");
+	uint64_t again = 0;
+	for (uint32_t k = 0; k < 4; k++)
+		again += global_at(bss, k);
+	is_int(again, sum, "and the filter keeps it out");
+	free(bss);
+	finish(&r);
+}
+
+static void test_trace(const char *cpu)
+{
+	struct run r;
+	if (!run_probe(&r, "trace", cpu, 0, 0))
+		return;
+	struct map_image *ring = image_of(&r, "egpu_trace"), *bss = image_of(&r, ".bss");
+	uint32_t lines = 0, bad = 0;
+	for (uint64_t at = 0; at < ring->produced;) {
+		uint32_t *record = (uint32_t *)(data_of(ring) + at);
+		const char *format = (const char *)(record + 2) + 32;
+		uint64_t args[3];
+		memcpy(args, (char *)(record + 2) + 8, sizeof(args));
+		bad += record[0] & MAP_RING_BUSY || record[3] != 2 || args[0] != 2 || args[1] >= BLOCKS || args[2] != 0 ||
+		       strcmp(format, "lane %d of block %d: 100%%") || record[2] != strlen(format) + 1;
+		lines++;
+		at += 8 + map_round_up(record[0] & 0x3fffffff, 8);
+	}
+	is_int(lines, BLOCKS * THREADS / LANES, "a line from one lane of each warp");
+	is_int(bad, 0, "with its format and arguments");
+	is_int(global_at(bss, 0) + global_at(bss, 1) + global_at(bss, 2), 0, "time goes forward, and the processor is the SM");
+	free(ring);
+	free(bss);
+	finish(&r);
+}
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+	return a * 3 + b;
+}
+
+static void test_subprograms(const char *cpu)
+{
+	static const uint8_t bytes[16] = { 1, 2, 4, 8, 16, 32, 64, 128, 3, 6, 9, 12, 15, 18, 21, 24 };
+	struct run r;
+	if (!run_probe(&r, "subprograms", cpu, 0, 0))
+		return;
+	struct map_image *bss = image_of(&r, ".bss");
+	uint64_t want[4] = { 0 };
+	for (uint32_t b = 0; b < BLOCKS; b++)
+		for (uint32_t x = 0; x < THREADS; x++) {
+			uint64_t lane = x % LANES, a = mix(lane, 5);
+			want[0] += a;
+			want[1] += mix(a, lane) ^ 0x55;
+			want[2] += mix(lane, x);
+			want[3] += bytes[lane & 15];
+		}
+	for (uint32_t k = 0; k < 4; k++)
+		is_int(global_at(bss, k), want[k], "result %u of functions", k);
+	free(bss);
+	finish(&r);
+}
+
+static void test_all(const char *cpu)
+{
+	test_counter(cpu);
+	test_histogram(cpu);
+	test_blocks(cpu);
+	test_exact_fit(cpu);
+	test_ring(cpu);
+	test_filter(cpu);
+	test_trace(cpu);
+	test_subprograms(cpu);
+}
+
+int main(int argc, char **argv)
+{
+	const char *why = "EGPU_BUILD does not name the build directory", *library = argc > 1 ? argv[1] : NULL;
+	static const char *const cpus[] = { "v3", "v4" };
+	char own[512];
+	if (!library && getenv("EGPU_BUILD")) {
+		snprintf(own, sizeof(own), "%s/src/softgpu/libcuda.so.1", getenv("EGPU_BUILD"));
+		library = own;
+	}
+	device = library ? device_open(library, &why) : NULL;
+	if (!device) {
+		tap_skip(why);
+		return tap_done();
+	}
+	snprintf(dir, sizeof(dir), "/tmp/egpu-probes-XXXXXX");
+	if (!mkdtemp(dir))
+		return 1;
+	for (int k = 0; k < 2; k++) {
+		clang = probe_clang(k == 1);
+		if (clang)
+			test_all(cpus[k]);
+		else
+			tap_skip("no clang for this BPF version");
+	}
+	char command[128];
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	if (system(command))
+		printf("# %s stays\n", dir);
+	device_close(device);
+	return tap_done();
+}
