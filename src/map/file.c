@@ -9,7 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* fstat(3) is a symbol of glibc 2.33; the kernel's struct is the C library's on every 64-bit machine we build for. */
+/* fstat(3) is a symbol of glibc 2.33; the kernel's struct is the C library's on every 64-bit
+ * machine we build for. */
 int file_stat(int fd, struct stat *st)
 {
 	return syscall(SYS_fstat, fd, st) ? -errno : 0;
@@ -23,7 +24,8 @@ int file_open(const char *path, int flags, uid_t owner, uint64_t *size)
 		return -errno;
 	struct stat st;
 	int err = file_stat(fd, &st);
-	if (!err && (!S_ISREG(st.st_mode) || st.st_uid != owner || (st.st_mode & 022) || st.st_size < 0))
+	if (!err && (!S_ISREG(st.st_mode) || st.st_uid != owner || (st.st_mode & 022) ||
+			    st.st_size < 0))
 		err = -EPERM;
 	if (err) {
 		close(fd);
@@ -147,7 +149,8 @@ int process_start_time(pid_t pid, uint64_t *ticks)
 	if (n <= 0)
 		return n < 0 ? -err : -ENOENT; /* ESRCH: it ended meanwhile */
 	text[n] = '\0';
-	/* The command name may hold anything, so fields are counted after its last parenthesis: " S ppid ...". */
+	/* The command name may hold anything, so fields are counted after its last parenthesis: " S
+	 * ppid ...". */
 	const char *p = strrchr(text, ')');
 	if (!p || p[1] != ' ')
 		return -EINVAL;

@@ -1,6 +1,7 @@
 /* file.h - the few file and process operations that sessions need; internal to src/map.
  *
- * Only symbols of glibc 2.28 and older are used here and in all that the agent links, so stat(2) goes through syscall(2).
+ * Only symbols of glibc 2.28 and older are used here and in all that the agent links, so stat(2)
+ * goes through syscall(2).
  */
 #ifndef EGPU_MAP_FILE_H
 #define EGPU_MAP_FILE_H
@@ -11,18 +12,20 @@
 #include <sys/types.h>
 
 int file_stat(int fd, struct stat *st);
-/* Opens an existing regular file that belongs to `owner` and nobody else can touch; no links are followed, nothing blocks.
- * The descriptor and *size, or -errno. */
+/* Opens an existing regular file that belongs to `owner` and nobody else can touch; no links are
+ * followed, nothing blocks. The descriptor and *size, or -errno. */
 int file_open(const char *path, int flags, uid_t owner, uint64_t *size);
-/* Makes a new file of `size` bytes, mode 0600. `reserve`: takes the memory now, so that a later write to a mapping cannot
- * fault. The descriptor or -errno; nothing is left behind on failure. */
+/* Makes a new file of `size` bytes, mode 0600. `reserve`: takes the memory now, so that a later
+ * write to a mapping cannot fault. The descriptor or -errno; nothing is left behind on failure. */
 int file_create(const char *path, uint64_t size, bool reserve);
-/* Takes the memory of a range. 0 also where the file system cannot; -ENOSPC and the like when there is none. */
+/* Takes the memory of a range. 0 also where the file system cannot; -ENOSPC and the like when there
+ * is none. */
 int file_reserve(int fd, uint64_t offset, uint64_t bytes);
 /* All n bytes or -errno (-EIO at the end of the file). */
 int file_read_at(int fd, void *to, size_t n, uint64_t offset);
 int file_write_at(int fd, const void *from, size_t n, uint64_t offset);
-/* Advisory lock on a whole file, owned by the open description: 0, or -EAGAIN after `ms` milliseconds. */
+/* Advisory lock on a whole file, owned by the open description: 0, or -EAGAIN after `ms`
+ * milliseconds. */
 int file_lock(int fd, bool exclusive, int ms);
 void file_unlock(int fd);
 void file_sleep_ms(int ms);
@@ -30,7 +33,8 @@ void file_sleep_ms(int ms);
 /* Digits at *p into *out, *p moves past them; false without digits or on overflow. */
 bool parse_u64(const char **p, uint64_t *out);
 
-/* Field 22 of /proc/PID/stat, clock ticks after boot. 0, or -errno (-ENOENT: no such process). A zombie counts as gone. */
+/* Field 22 of /proc/PID/stat, clock ticks after boot. 0, or -errno (-ENOENT: no such process). A
+ * zombie counts as gone. */
 int process_start_time(pid_t pid, uint64_t *ticks);
 /* start 0: unknown, any process of that number counts. */
 bool process_alive(pid_t pid, uint64_t start);

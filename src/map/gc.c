@@ -17,7 +17,8 @@ bool session_name_parse(const char *name, struct session_name *out)
 	if (strncmp(p, "egpu-", 5))
 		return false;
 	p += 5;
-	if (!parse_u64(&p, &out->uid) || *p++ != '-' || !parse_u64(&p, &out->pid) || *p++ != '-' || !parse_u64(&p, &out->start))
+	if (!parse_u64(&p, &out->uid) || *p++ != '-' || !parse_u64(&p, &out->pid) || *p++ != '-' ||
+		!parse_u64(&p, &out->start))
 		return false;
 	if (*p == '-') {
 		p++;
@@ -27,7 +28,8 @@ bool session_name_parse(const char *name, struct session_name *out)
 	return !*p && out->pid && out->pid <= INT32_MAX;
 }
 
-/* Opens a directory of that name that belongs to the user in its name, who is us (root: anyone). -1: not a session of ours. */
+/* Opens a directory of that name that belongs to the user in its name, who is us (root: anyone).
+ * -1: not a session of ours. */
 static int session_dir_open(int root, const char *name, struct session_name *id)
 {
 	struct stat st;
@@ -50,13 +52,14 @@ static bool session_has_agents(int fd)
 	if (file_read_at(fd, rows, sizeof(rows), offsetof(struct session_file, agents)))
 		return false;
 	for (int i = 0; i < SESSION_MAX_AGENTS; i++)
-		if (rows[i].pid && rows[i].pid <= INT32_MAX && process_alive((pid_t)rows[i].pid, rows[i].start_time))
+		if (rows[i].pid && rows[i].pid <= INT32_MAX &&
+			process_alive((pid_t)rows[i].pid, rows[i].start_time))
 			return true;
 	return false;
 }
 
-/* Whether anything lives in it. On false, *lock is a descriptor that keeps others from opening it meanwhile, or -1 when there is
- * no session file. */
+/* Whether anything lives in it. On false, *lock is a descriptor that keeps others from opening it
+ * meanwhile, or -1 when there is no session file. */
 static bool session_in_use(int dir, const struct session_name *id, int *lock)
 {
 	*lock = -1;
@@ -132,7 +135,9 @@ void session_destroy(struct session *s)
 		char *slash = strrchr(root, '/');
 		*slash = '\0';
 		int up = open(root[0] ? root : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		int dir = up < 0 ? -1 : openat(up, slash + 1, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		int dir = up < 0 ? -1
+				 : openat(up, slash + 1,
+					   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (dir >= 0) {
 			session_remove_dir(up, slash + 1, dir);
 			close(dir);
@@ -150,7 +155,8 @@ struct found {
 
 static int newest_first(const void *a, const void *b)
 {
-	const struct session_name *x = &((const struct found *)a)->id, *y = &((const struct found *)b)->id;
+	const struct session_name *x = &((const struct found *)a)->id,
+				  *y = &((const struct found *)b)->id;
 	if (x->start != y->start)
 		return x->start < y->start ? 1 : -1;
 	if (x->pid != y->pid)

@@ -11,24 +11,33 @@
 
 #include "map/map.h"
 
-enum { MAX_KEY_BYTES = 512, MAX_VALUE_BYTES = 256 << 20, MAX_REPLICAS = 65536, MIN_RING_BYTES = 4096 };
+enum {
+	MAX_KEY_BYTES = 512,
+	MAX_VALUE_BYTES = 256 << 20,
+	MAX_REPLICAS = 65536,
+	MIN_RING_BYTES = 4096
+};
 
 static const uint64_t MAX_IMAGE_BYTES = 64ull << 30;
 
 /* Every factor is bounded before it is multiplied, so that nothing wraps. */
-static uint64_t map_data_bytes(uint32_t type, uint32_t key_size, uint32_t value_size, uint32_t max_entries, uint32_t n_replicas)
+static uint64_t map_data_bytes(uint32_t type, uint32_t key_size, uint32_t value_size,
+	uint32_t max_entries, uint32_t n_replicas)
 {
 	if (type == BPF_MAP_TYPE_RINGBUF)
-		return !key_size && !value_size && n_replicas == 1 && max_entries >= MIN_RING_BYTES &&
-				       !(max_entries & (max_entries - 1)) ?
-			       max_entries :
-			       0;
-	if (!value_size || value_size > MAX_VALUE_BYTES || !max_entries || !n_replicas || n_replicas > MAX_REPLICAS)
+		return !key_size && !value_size && n_replicas == 1 &&
+				       max_entries >= MIN_RING_BYTES &&
+				       !(max_entries & (max_entries - 1))
+			       ? max_entries
+			       : 0;
+	if (!value_size || value_size > MAX_VALUE_BYTES || !max_entries || !n_replicas ||
+		n_replicas > MAX_REPLICAS)
 		return 0;
 	if (type == BPF_MAP_TYPE_HASH)
-		return key_size && key_size <= MAX_KEY_BYTES && n_replicas == 1 ?
-			       map_hash_slots(max_entries) * map_hash_slot_bytes(key_size, value_size) :
-			       0;
+		return key_size && key_size <= MAX_KEY_BYTES && n_replicas == 1
+			       ? map_hash_slots(max_entries) *
+					 map_hash_slot_bytes(key_size, value_size)
+			       : 0;
 	if (key_size != 4)
 		return 0;
 	if (type == BPF_MAP_TYPE_ARRAY)
@@ -39,14 +48,15 @@ static uint64_t map_data_bytes(uint32_t type, uint32_t key_size, uint32_t value_
 	return one <= MAX_IMAGE_BYTES / n_replicas ? one * n_replicas : 0;
 }
 
-uint64_t map_image_bytes(uint32_t type, uint32_t key_size, uint32_t value_size, uint32_t max_entries, uint32_t n_replicas)
+uint64_t map_image_bytes(uint32_t type, uint32_t key_size, uint32_t value_size,
+	uint32_t max_entries, uint32_t n_replicas)
 {
 	uint64_t data = map_data_bytes(type, key_size, value_size, max_entries, n_replicas);
 	return data && data <= MAX_IMAGE_BYTES - MAP_IMAGE_HEADER ? MAP_IMAGE_HEADER + data : 0;
 }
 
-void map_image_init(struct map_image *image, uint32_t type, uint32_t key_size, uint32_t value_size, uint32_t max_entries,
-	uint32_t n_replicas)
+void map_image_init(struct map_image *image, uint32_t type, uint32_t key_size, uint32_t value_size,
+	uint32_t max_entries, uint32_t n_replicas)
 {
 	image->magic = MAP_IMAGE_MAGIC;
 	image->type = type;
@@ -60,10 +70,12 @@ void map_image_init(struct map_image *image, uint32_t type, uint32_t key_size, u
 
 bool map_image_fits(const struct map_image *image, const struct session_map *row, uint64_t bytes)
 {
-	return image->magic == MAP_IMAGE_MAGIC && image->type == row->type && image->key_size == row->key_size &&
-	       image->value_size == row->value_size && image->max_entries == row->max_entries && bytes > MAP_IMAGE_HEADER &&
+	return image->magic == MAP_IMAGE_MAGIC && image->type == row->type &&
+	       image->key_size == row->key_size && image->value_size == row->value_size &&
+	       image->max_entries == row->max_entries && bytes > MAP_IMAGE_HEADER &&
 	       image->data_bytes == bytes - MAP_IMAGE_HEADER &&
-	       map_image_bytes(row->type, row->key_size, row->value_size, row->max_entries, image->n_replicas) == bytes;
+	       map_image_bytes(row->type, row->key_size, row->value_size, row->max_entries,
+		       image->n_replicas) == bytes;
 }
 
 /* -- the host's own image -- */
@@ -93,7 +105,8 @@ static bool session_map_is_mappable(const struct session_map *row)
 	return row->type == BPF_MAP_TYPE_ARRAY && (row->flags & BPF_F_MMAPABLE);
 }
 
-static int map_base_create(struct session *s, uint32_t id, const struct session_map *row, const struct ebpf_map *def)
+static int map_base_create(
+	struct session *s, uint32_t id, const struct session_map *row, const struct ebpf_map *def)
 {
 	char path[SESSION_FILE_PATH_BYTES];
 	uint64_t bytes = map_base_bytes(row), header_at = map_base_header_at(bytes);
@@ -132,16 +145,24 @@ static int map_refuse(const struct ebpf_map *def, struct diag *d)
 	const char *name = def->name && def->name[0] ? def->name : "(no name)";
 	switch (def->type) {
 	case BPF_MAP_TYPE_RINGBUF:
-		return diag_set(d, EINVAL, "map %s: a ring buffer has no key and no value, and max_entries is its size in bytes, a power "
-					   "of two of at least %d", name, MIN_RING_BYTES);
+		return diag_set(d, EINVAL,
+			"map %s: a ring buffer has no key and no value, and max_entries is its "
+			"size in bytes, a power "
+			"of two of at least %d",
+			name, MIN_RING_BYTES);
 	case BPF_MAP_TYPE_ARRAY:
 	case BPF_MAP_TYPE_PERCPU_ARRAY:
 	case BPF_MAP_TYPE_HASH:
-		return diag_set(d, EINVAL, "map %s: key of %u bytes, value of %u bytes, %u entries is not possible (array keys have 4 bytes, "
-					   "hash keys at most %d; the whole map at most 64 GiB)",
+		return diag_set(d, EINVAL,
+			"map %s: key of %u bytes, value of %u bytes, %u entries is not possible "
+			"(array keys have 4 bytes, "
+			"hash keys at most %d; the whole map at most 64 GiB)",
 			name, def->key_size, def->value_size, def->max_entries, MAX_KEY_BYTES);
 	default:
-		return diag_set(d, EINVAL, "map %s: type %u is not supported; use ARRAY, HASH, PERCPU_ARRAY or RINGBUF", name, def->type);
+		return diag_set(d, EINVAL,
+			"map %s: type %u is not supported; use ARRAY, HASH, PERCPU_ARRAY or "
+			"RINGBUF",
+			name, def->type);
 	}
 }
 
@@ -166,7 +187,9 @@ int session_add_map(struct session *s, const struct ebpf_map *def, uint32_t *id,
 	if (!err && row.type == BPF_MAP_TYPE_RINGBUF)
 		err = map_ring_create(s, i, &row);
 	if (err)
-		return diag_set(d, -err, "cannot make map %s in %s: %s", row.name, s->path, strerror(-err));
+		return diag_set(d, -err, "cannot make map %s in %s: %s%s", row.name, s->path,
+			strerror(-err),
+			err == -ENOSPC ? "; set EGPU_DIR to a directory with more room" : "");
 	s->file->maps[i] = row;
 	__atomic_store_n(&s->file->maps[i].used, 1, __ATOMIC_RELEASE);
 	*id = i;
@@ -181,7 +204,8 @@ void session_remove_map(struct session *s, uint32_t id)
 	__atomic_store_n(&s->file->maps[id].used, 0, __ATOMIC_RELEASE);
 	if (!session_file_path(s, path, "map-%u", id))
 		unlink(path);
-	if (s->file->maps[id].type == BPF_MAP_TYPE_RINGBUF && !session_file_path(s, path, "ring-%u", id))
+	if (s->file->maps[id].type == BPF_MAP_TYPE_RINGBUF &&
+		!session_file_path(s, path, "ring-%u", id))
 		unlink(path);
 	struct ring_mapping *r = __atomic_exchange_n(&s->rings[id], NULL, __ATOMIC_ACQ_REL);
 	if (r) {
@@ -198,7 +222,7 @@ int map_base_copy(int fd, void *to, uint64_t data_bytes)
 		if (data >= 0)
 			hole = lseek(fd, data, SEEK_HOLE);
 		else if (errno == ENXIO)
-			return 0; /* only holes from here on */
+			return 0;               /* only holes from here on */
 		if (data < 0 || hole <= data) { /* the file system does not tell */
 			data = (off_t)at;
 			hole = (off_t)data_bytes;
@@ -207,7 +231,8 @@ int map_base_copy(int fd, void *to, uint64_t data_bytes)
 			return 0;
 		if ((uint64_t)hole > data_bytes)
 			hole = (off_t)data_bytes;
-		int err = file_read_at(fd, (char *)to + data, (size_t)(hole - data), (uint64_t)data);
+		int err =
+			file_read_at(fd, (char *)to + data, (size_t)(hole - data), (uint64_t)data);
 		if (err)
 			return err;
 		at = (uint64_t)hole;
@@ -217,14 +242,17 @@ int map_base_copy(int fd, void *to, uint64_t data_bytes)
 
 /* -- instances: made by agents -- */
 
-/* A private page before the mapping remembers its size, which the shared page may not be asked for. */
+/* A private page before the mapping remembers its size, which the shared page may not be asked for.
+ */
 static void *map_instance_map(int fd, size_t bytes)
 {
 	size_t guard = (size_t)sysconf(_SC_PAGESIZE);
-	char *p = mmap(NULL, guard + bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = mmap(
+		NULL, guard + bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
 		return NULL;
-	if (mmap(p + guard, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+	if (mmap(p + guard, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+		MAP_FAILED) {
 		munmap(p, guard + bytes);
 		return NULL;
 	}
@@ -241,7 +269,8 @@ void map_instance_close(struct map_instance *inst)
 	munmap(p, guard + *(size_t *)(void *)p);
 }
 
-static int map_instance_file(struct session *s, uint32_t map, uint64_t bytes, char path[SESSION_FILE_PATH_BYTES])
+static int map_instance_file(
+	struct session *s, uint32_t map, uint64_t bytes, char path[SESSION_FILE_PATH_BYTES])
 {
 	for (int n = 0; n < SESSION_MAX_INSTANCES; n++) {
 		int err = session_file_path(s, path, "map-%u.%d.%d", map, (int)getpid(), n);
@@ -252,9 +281,11 @@ static int map_instance_file(struct session *s, uint32_t map, uint64_t bytes, ch
 	return -ENOSPC;
 }
 
-/* Under the lock of map-ID, so that no host write slips between the copy and the count that forbids it. A host that
- * was stopped inside its own write must not stop the target: then the copy goes ahead. */
-static int map_instance_fill(struct session *s, uint32_t map, const struct session_map *row, struct map_instance *inst)
+/* Under the lock of map-ID, so that no host write slips between the copy and the count that forbids
+ * it. A host that was stopped inside its own write must not stop the target: then the copy goes
+ * ahead. */
+static int map_instance_fill(
+	struct session *s, uint32_t map, const struct session_map *row, struct map_instance *inst)
 {
 	char path[SESSION_FILE_PATH_BYTES];
 	uint64_t size, base = map_base_bytes(row), data = base - MAP_IMAGE_HEADER;
@@ -266,7 +297,9 @@ static int map_instance_fill(struct session *s, uint32_t map, const struct sessi
 	__atomic_fetch_add(&s->file->maps[map].instances, 1, __ATOMIC_ACQ_REL);
 	struct map_image *image = (struct map_image *)((char *)inst + SESSION_PAGE), head;
 	if (row->type == BPF_MAP_TYPE_ARRAY || row->type == BPF_MAP_TYPE_HASH)
-		err = size < map_base_header_at(base) + MAP_IMAGE_HEADER ? -EINVAL : map_base_copy(fd, image + 1, data);
+		err = size < map_base_header_at(base) + MAP_IMAGE_HEADER
+			      ? -EINVAL
+			      : map_base_copy(fd, image + 1, data);
 	if (!err && row->type == BPF_MAP_TYPE_HASH) {
 		err = file_read_at(fd, &head, sizeof(head), map_base_header_at(base));
 		if (!err)
@@ -280,8 +313,8 @@ static int map_instance_fill(struct session *s, uint32_t map, const struct sessi
 	return err;
 }
 
-int map_instance_create(struct session *s, uint32_t map, uint32_t n_replicas, uint32_t device, struct map_instance **out,
-	struct map_image **image, size_t *image_bytes, struct diag *d)
+int map_instance_create(struct session *s, uint32_t map, uint32_t n_replicas, uint32_t device,
+	struct map_instance **out, struct map_image **image, size_t *image_bytes, struct diag *d)
 {
 	struct session_map row;
 	char path[SESSION_FILE_PATH_BYTES];
@@ -290,14 +323,21 @@ int map_instance_create(struct session *s, uint32_t map, uint32_t n_replicas, ui
 		return diag_set(d, -err, "no map %u in the session", map);
 	if (row.type != BPF_MAP_TYPE_PERCPU_ARRAY)
 		n_replicas = 1;
-	uint64_t bytes = map_image_bytes(row.type, row.key_size, row.value_size, row.max_entries, n_replicas);
+	uint64_t bytes = map_image_bytes(
+		row.type, row.key_size, row.value_size, row.max_entries, n_replicas);
 	if (!bytes)
-		return diag_set(d, EINVAL, "map %s with %u replicas is too large", row.name, n_replicas);
-	uint64_t base_offset = session_map_is_mappable(&row) ? map_round_up(SESSION_PAGE + bytes, SESSION_PAGE) : 0;
-	uint64_t total = base_offset ? base_offset + bytes - MAP_IMAGE_HEADER : SESSION_PAGE + bytes;
+		return diag_set(
+			d, EINVAL, "map %s with %u replicas is too large", row.name, n_replicas);
+	uint64_t base_offset = session_map_is_mappable(&row)
+				       ? map_round_up(SESSION_PAGE + bytes, SESSION_PAGE)
+				       : 0;
+	uint64_t total =
+		base_offset ? base_offset + bytes - MAP_IMAGE_HEADER : SESSION_PAGE + bytes;
 	int fd = map_instance_file(s, map, total, path);
 	if (fd < 0)
-		return diag_set(d, -fd, "cannot make a device instance of map %s in %s: %s", row.name, s->path, strerror(-fd));
+		return diag_set(d, -fd, "cannot make a device instance of map %s in %s: %s%s",
+			row.name, s->path, strerror(-fd),
+			fd == -ENOSPC ? "; set EGPU_DIR to a directory with more room" : "");
 	struct map_instance *inst = map_instance_map(fd, (size_t)total);
 	err = inst ? 0 : -ENOMEM;
 	close(fd);
@@ -308,13 +348,15 @@ int map_instance_create(struct session *s, uint32_t map, uint32_t n_replicas, ui
 		inst->device = device;
 		inst->base_offset = base_offset;
 		*image = (struct map_image *)((char *)inst + SESSION_PAGE);
-		map_image_init(*image, row.type, row.key_size, row.value_size, row.max_entries, n_replicas);
+		map_image_init(*image, row.type, row.key_size, row.value_size, row.max_entries,
+			n_replicas);
 		err = map_instance_fill(s, map, &row, inst);
 	}
 	if (err) {
 		map_instance_close(inst);
 		unlink(path);
-		return diag_set(d, -err, "cannot make a device instance of map %s in %s: %s", row.name, s->path, strerror(-err));
+		return diag_set(d, -err, "cannot make a device instance of map %s in %s: %s",
+			row.name, s->path, strerror(-err));
 	}
 	__atomic_store_n(&inst->magic, SESSION_MAGIC, __ATOMIC_RELEASE);
 	*out = inst;
@@ -322,7 +364,8 @@ int map_instance_create(struct session *s, uint32_t map, uint32_t n_replicas, ui
 	return 0;
 }
 
-/* Odd before the first changed byte, even after the last; pairs with the reader's check before and after its copy. */
+/* Odd before the first changed byte, even after the last; pairs with the reader's check before and
+ * after its copy. */
 void map_instance_begin(struct map_instance *inst)
 {
 	uint64_t g = __atomic_load_n(&inst->generation, __ATOMIC_RELAXED);

@@ -29,24 +29,28 @@ struct session {
 	struct session_file *file;
 	uid_t owner;
 	pid_t maker; /* the process that made the directory; 0: opened */
-	struct ring_mapping *rings[EBPF_MAX_MAPS]; /* mapped at the first use; set once, atomically */
+	struct ring_mapping
+		*rings[EBPF_MAX_MAPS]; /* mapped at the first use; set once, atomically */
 	uint64_t reserved[(SESSION_GRANULES + 63) / 64]; /* atomic bits: memory taken */
-	/* Offsets of texts added lately, so that a text is stored once a process. Lossy, lock-free, safe over fork. */
+	/* Offsets of texts added lately, so that a text is stored once a process. Lossy, lock-free,
+	 * safe over fork. */
 	uint32_t text_cache[SESSION_TEXT_CACHE];
 };
 
 /* "DIR/name", cut never: 0 or -ENAMETOOLONG. */
-int session_file_path(const struct session *s, char out[SESSION_FILE_PATH_BYTES], const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
+int session_file_path(const struct session *s, char out[SESSION_FILE_PATH_BYTES], const char *fmt,
+	...) __attribute__((format(printf, 3, 4)));
 /* Copies a map's row once and checks it: 0, -ENOENT, -EINVAL. */
 int session_map_row(const struct session *s, uint32_t map, struct session_map *row);
-/* Bytes of the host's own image, header included; 0: invalid. Its data is at offset 0 of map-ID, its header behind, at the
- * next multiple of 4096. */
+/* Bytes of the host's own image, header included; 0: invalid. Its data is at offset 0 of map-ID,
+ * its header behind, at the next multiple of 4096. */
 uint64_t map_base_bytes(const struct session_map *row);
 uint64_t map_base_header_at(uint64_t image_bytes);
-/* Whether image, of `bytes` bytes with its header, has the shape of the row; n_replicas is checked for consistency only. */
+/* Whether image, of `bytes` bytes with its header, has the shape of the row; n_replicas is checked
+ * for consistency only. */
 bool map_image_fits(const struct map_image *image, const struct session_map *row, uint64_t bytes);
-/* Copies the data of the host's image: holes, which read as zero, are passed over. `to` must be zero. */
+/* Copies the data of the host's image: holes, which read as zero, are passed over. `to` must be
+ * zero. */
 int map_base_copy(int fd, void *to, uint64_t data_bytes);
 /* ring-ID, mapped. NULL with *err. */
 const struct ring_mapping *map_ring_get(struct session *s, uint32_t map, int *err);

@@ -1,8 +1,8 @@
 /* Reading: the host's image and the devices' instances become one map.
  *
- * Files are read with pread, never through a mapping: a session file can be cut short by whoever owns it, and holes stay holes.
- * Instances are read in windows that are kept as long as the instance's generation stands still, so that a dump
- * costs one small read an entry.
+ * Files are read with pread, never through a mapping: a session file can be cut short by whoever
+ * owns it, and holes stay holes. Whoever reads much of an instance reads from a window, kept as
+ * long as the instance's generation stands still: then a dump costs one small read an entry.
  */
 #include "map/map.h"
 
@@ -15,7 +15,12 @@
 
 #include "map/internal.h"
 
-enum { WINDOW_BYTES = 65536, READ_TRIES = 2000 /* milliseconds, about */ };
+enum {
+	WINDOW_BYTES = 1 << 20,
+	WHOLE_BYTES = 64 << 20,   /* images up to this size are read whole */
+	READS_BEFORE_WINDOW = 32, /* a few look-ups in a big map must not read all of it */
+	READ_TRIES = 2000,        /* milliseconds, about */
+};
 
 struct source {
 	int fd;
@@ -25,8 +30,9 @@ struct source {
 	uint32_t n_replicas;
 	bool instance;
 	uint32_t pid, n; /* instance: of its name */
-	/* window */
+	bool stable;     /* the host's image can change no more */
 	uint64_t generation;
+	uint64_t reads; /* in this generation, outside of the window */
 	uint8_t *window;
 	uint64_t from, len, cap;
 };
@@ -42,18 +48,20 @@ struct map {
 	uint32_t cpus;
 	size_t stride;
 	uint8_t *sum, *one, *was; /* stride bytes each */
-	uint8_t *key;		  /* one slot: header and key */
+	uint8_t *key;             /* one slot: header and key */
 };
 
 /* -- sources -- */
 
-/* A process number may have been given to another process since: the agents' table knows the start time. */
+/* A process number may have been given to another process since: the agents' table knows the start
+ * time. */
 static bool source_writer_alive(const struct map *m, const struct source *src)
 {
 	for (int i = 0; i < SESSION_MAX_AGENTS; i++) {
 		const struct session_agent *a = &m->s->file->agents[i];
 		if (__atomic_load_n(&a->pid, __ATOMIC_ACQUIRE) == src->pid)
-			return process_alive((pid_t)src->pid, __atomic_load_n(&a->start_time, __ATOMIC_RELAXED));
+			return process_alive(
+				(pid_t)src->pid, __atomic_load_n(&a->start_time, __ATOMIC_RELAXED));
 	}
 	return process_alive((pid_t)src->pid, 0);
 }
@@ -77,12 +85,44 @@ static int source_generation(struct map *m, struct source *src, uint64_t *out)
 	return -EAGAIN;
 }
 
-/* Brings [offset, offset + n) of the data into the window. */
+/* Starts an operation: what was kept of an older generation is dropped. */
+static int source_begin(struct map *m, struct source *src)
+{
+	uint64_t now;
+	int err = source_generation(m, src, &now);
+	if (!err && now != src->generation) {
+		src->generation = now;
+		src->len = 0;
+		src->reads = 0;
+	}
+	return err;
+}
+
+/* Reads from the file until the generation is the same before and after. */
+static int source_read_file(
+	struct map *m, struct source *src, uint64_t offset, void *to, uint64_t n)
+{
+	if (!src->instance)
+		return file_read_at(src->fd, to, (size_t)n, src->data_at + offset);
+	for (int i = 0; i < READ_TRIES; i++) {
+		uint64_t before = src->generation;
+		int err = file_read_at(src->fd, to, (size_t)n, src->data_at + offset);
+		if (!err)
+			err = source_begin(m, src);
+		if (err || src->generation == before)
+			return err;
+	}
+	return -EAGAIN;
+}
+
+/* Brings [offset, offset + n) of the data into the window: all of the data where that is not too
+ * much. */
 static int source_fill(struct map *m, struct source *src, uint64_t offset, uint64_t n)
 {
-	uint64_t want = n > WINDOW_BYTES ? n : WINDOW_BYTES, left = src->data_bytes - offset;
-	if (want > left)
-		want = left;
+	bool whole = src->data_bytes <= WHOLE_BYTES;
+	uint64_t from = whole ? 0 : offset, want = src->data_bytes - from;
+	if (!whole && want > WINDOW_BYTES)
+		want = n > WINDOW_BYTES ? n : WINDOW_BYTES;
 	if (src->cap < want) {
 		free(src->window);
 		src->window = malloc((size_t)want);
@@ -91,49 +131,36 @@ static int source_fill(struct map *m, struct source *src, uint64_t offset, uint6
 		if (!src->window)
 			return -ENOMEM;
 	}
-	for (int i = 0; i < READ_TRIES; i++) {
-		uint64_t before, after;
-		int err = source_generation(m, src, &before);
-		src->len = 0;
-		if (!err)
-			err = file_read_at(src->fd, src->window, (size_t)want, src->data_at + offset);
-		if (!err)
-			err = source_generation(m, src, &after);
-		if (err)
-			return err;
-		if (before == after) {
-			src->generation = before;
-			src->from = offset;
-			src->len = want;
-			return 0;
-		}
+	src->len = 0;
+	int err = source_read_file(m, src, from, src->window, want);
+	if (!err) {
+		src->from = from;
+		src->len = want;
 	}
-	return -EAGAIN;
+	return err;
 }
 
-/* Starts an operation: what was kept of an older generation is dropped. */
-static int source_begin(struct map *m, struct source *src)
+/* Replicas of per-CPU maps lie far apart, so for them a window of less than everything would be
+ * filled in vain. */
+static bool source_wants_window(const struct map *m, const struct source *src)
 {
-	uint64_t now;
-	int err = source_generation(m, src, &now);
-	if (!err && now != src->generation)
-		src->len = 0;
-	return err;
+	return (src->instance || src->stable) && src->reads >= READS_BEFORE_WINDOW &&
+	       (src->data_bytes <= WHOLE_BYTES || m->row.type != BPF_MAP_TYPE_PERCPU_ARRAY);
 }
 
 static int source_read(struct map *m, struct source *src, uint64_t offset, void *to, uint64_t n)
 {
 	if (offset > src->data_bytes || n > src->data_bytes - offset)
 		return -EINVAL;
-	if (!src->instance)
-		return file_read_at(src->fd, to, (size_t)n, src->data_at + offset);
-	if (!src->len || offset < src->from || offset + n > src->from + src->len) {
-		int err = source_fill(m, src, offset, n);
-		if (err)
-			return err;
+	bool inside = src->len && offset >= src->from && offset + n <= src->from + src->len;
+	if (!inside && !source_wants_window(m, src)) {
+		src->reads++;
+		return source_read_file(m, src, offset, to, n);
 	}
-	memcpy(to, src->window + (offset - src->from), (size_t)n);
-	return 0;
+	int err = inside ? 0 : source_fill(m, src, offset, n);
+	if (!err)
+		memcpy(to, src->window + (offset - src->from), (size_t)n);
+	return err;
 }
 
 static void source_close(struct source *src)
@@ -148,14 +175,17 @@ static int instance_check(const struct map *m, struct source *src, uint64_t size
 {
 	struct map_instance inst;
 	struct map_image image;
-	if (file_read_at(src->fd, &inst, sizeof(inst), 0) || file_read_at(src->fd, &image, sizeof(image), SESSION_PAGE))
+	if (file_read_at(src->fd, &inst, sizeof(inst), 0) ||
+		file_read_at(src->fd, &image, sizeof(image), SESSION_PAGE))
 		return -EINVAL;
 	if (inst.magic != SESSION_MAGIC)
 		return source_writer_alive(m, src) ? -EAGAIN : -EINVAL;
-	if (inst.map != m->id || !map_image_fits(&image, &m->row, inst.image_bytes) || size < SESSION_PAGE + inst.image_bytes)
+	if (inst.map != m->id || !map_image_fits(&image, &m->row, inst.image_bytes) ||
+		size < SESSION_PAGE + inst.image_bytes)
 		return -EINVAL;
 	uint64_t data = inst.image_bytes - MAP_IMAGE_HEADER;
-	if (inst.base_offset && (m->row.type != BPF_MAP_TYPE_ARRAY || inst.base_offset > size || data > size - inst.base_offset))
+	if (inst.base_offset && (m->row.type != BPF_MAP_TYPE_ARRAY || inst.base_offset > size ||
+					data > size - inst.base_offset))
 		return -EINVAL;
 	src->data_bytes = data;
 	src->data_at = SESSION_PAGE + MAP_IMAGE_HEADER;
@@ -200,7 +230,8 @@ static bool instance_name(const char *name, uint32_t map, uint32_t *pid, uint32_
 	if (strncmp(name, "map-", 4))
 		return false;
 	name += 4;
-	if (!parse_u64(&name, &id) || *name++ != '.' || !parse_u64(&name, &p) || *name++ != '.' || !parse_u64(&name, &i) || *name)
+	if (!parse_u64(&name, &id) || *name++ != '.' || !parse_u64(&name, &p) || *name++ != '.' ||
+		!parse_u64(&name, &i) || *name)
 		return false;
 	*pid = (uint32_t)p;
 	*n = (uint32_t)i;
@@ -223,7 +254,8 @@ static int by_pid(const void *a, const void *b)
 	return x->n < y->n ? -1 : x->n > y->n;
 }
 
-/* Looks for instances that appeared since the last scan; the directory is read only when agents made some. */
+/* Looks for instances that appeared since the last scan; the directory is read only when agents
+ * made some. */
 static int map_scan(struct map *m)
 {
 	uint32_t made = __atomic_load_n(&m->s->file->maps[m->id].instances, __ATOMIC_ACQUIRE);
@@ -240,7 +272,8 @@ static int map_scan(struct map *m)
 			continue;
 		int one = instance_open(m, pid, n);
 		if (one == -EAGAIN)
-			complete = false; /* being made at this moment: nothing has been counted in it */
+			complete = false; /* being made at this moment: nothing has been counted in
+					     it */
 		else if (one == -EMFILE || one == -ENFILE || one == -ENOMEM || one == -E2BIG)
 			err = one;
 	}
@@ -249,6 +282,7 @@ static int map_scan(struct map *m)
 		qsort(m->instances, m->n_instances, sizeof(*m->instances), by_pid);
 	if (!err && complete)
 		m->scanned = made;
+	m->base.stable = !(m->row.flags & BPF_F_MMAPABLE);
 	return err;
 }
 
@@ -271,7 +305,8 @@ static int base_open(struct map *m)
 	if (fd < 0)
 		return fd;
 	m->base.fd = fd;
-	/* The number of CPUs it was made for may not be this machine's, so the header's size comes from its own place. */
+	/* The number of CPUs it was made for may not be this machine's, so the header's size comes
+	 * from its own place. */
 	struct map_image head = { 0 };
 	uint64_t bytes = size > MAP_IMAGE_HEADER ? size - MAP_IMAGE_HEADER : 0;
 	if (file_read_at(fd, &head, sizeof(head), bytes))
@@ -306,9 +341,9 @@ int map_open(struct session *s, uint32_t id, struct map **out, struct diag *d)
 	if (err) {
 		map_close(m);
 		return diag_set(d, -err, "cannot open map %u: %s", id,
-			err == -ENOENT ? "there is no such map in the session" :
-			err == -EINVAL ? "its file is damaged" :
-					 strerror(-err));
+			err == -ENOENT   ? "there is no such map in the session"
+			: err == -EINVAL ? "its file is damaged"
+					 : strerror(-err));
 	}
 	m->one = m->sum + m->stride;
 	m->was = m->one + m->stride;
@@ -391,7 +426,8 @@ static int percpu_fold(struct map *m, struct source *src, uint32_t index, uint8_
 {
 	uint64_t replica = map_replica_bytes(m->row.max_entries, m->row.value_size);
 	for (uint32_t r = 0; r < src->n_replicas; r++) {
-		int err = source_read(m, src, r * replica + (uint64_t)index * m->stride, m->one, m->stride);
+		int err = source_read(
+			m, src, r * replica + (uint64_t)index * m->stride, m->one, m->stride);
 		if (err)
 			return err;
 		words_add(slots + (size_t)(r % m->cpus) * m->stride, m->one, NULL, m->stride);
@@ -439,10 +475,13 @@ static int hash_slot(struct map *m, struct source *src, uint64_t slot, uint32_t 
 	return err;
 }
 
-/* The slot that holds the key (LIVE or DEAD), or -ENOENT with the first empty one, if any, in *slot. */
-static int hash_find(struct map *m, struct source *src, const void *key, uint64_t *slot, uint32_t *state)
+/* The slot that holds the key (LIVE or DEAD), or -ENOENT with the first empty one, if any, in
+ * *slot. */
+static int hash_find(
+	struct map *m, struct source *src, const void *key, uint64_t *slot, uint32_t *state)
 {
-	uint64_t n = map_hash_slots(m->row.max_entries), at = map_hash_key(key, m->row.key_size) & (n - 1);
+	uint64_t n = map_hash_slots(m->row.max_entries),
+		 at = map_hash_key(key, m->row.key_size) & (n - 1);
 	for (uint64_t i = 0; i < n; i++, at = (at + 1) & (n - 1)) {
 		int err = hash_slot(m, src, at, state);
 		*slot = at;
@@ -450,14 +489,16 @@ static int hash_find(struct map *m, struct source *src, const void *key, uint64_
 			return err;
 		if (*state == MAP_SLOT_EMPTY)
 			return -ENOENT;
-		if ((*state == MAP_SLOT_LIVE || *state == MAP_SLOT_DEAD) && !memcmp(m->key + 8, key, m->row.key_size))
+		if ((*state == MAP_SLOT_LIVE || *state == MAP_SLOT_DEAD) &&
+			!memcmp(m->key + 8, key, m->row.key_size))
 			return 0;
 	}
 	*slot = UINT64_MAX;
 	return -ENOENT;
 }
 
-static int hash_is_live(struct map *m, struct source *src, const void *key, uint64_t *slot, bool *live)
+static int hash_is_live(
+	struct map *m, struct source *src, const void *key, uint64_t *slot, bool *live)
 {
 	uint32_t state;
 	int err = hash_find(m, src, key, slot, &state);
@@ -468,11 +509,12 @@ static int hash_is_live(struct map *m, struct source *src, const void *key, uint
 static int hash_value(struct map *m, struct source *src, uint64_t slot, uint8_t *to)
 {
 	uint64_t bytes = map_hash_slot_bytes(m->row.key_size, m->row.value_size);
-	return source_read(m, src, slot * bytes + 8 + map_round_up(m->row.key_size, 8), to, m->stride);
+	return source_read(
+		m, src, slot * bytes + 8 + map_round_up(m->row.key_size, 8), to, m->stride);
 }
 
-/* A key exists when some instance has it; without instances, when the host's image has it. An instance that deleted it
- * counts for nothing. */
+/* A key exists when some instance has it; without instances, when the host's image has it. An
+ * instance that deleted it counts for nothing. */
 static int hash_lookup(struct map *m, const void *key, void *value)
 {
 	uint64_t slot;
@@ -535,6 +577,17 @@ static int hash_visits(struct map *m, size_t i, const void *key, bool *yes)
 	return err;
 }
 
+/* The host's image is sparse: the next slot that may hold something. */
+static uint64_t hash_skip_hole(const struct map *m, const struct source *src, uint64_t slot)
+{
+	uint64_t bytes = map_hash_slot_bytes(m->row.key_size, m->row.value_size);
+	off_t data = lseek(src->fd, (off_t)((slot + 1) * bytes), SEEK_DATA);
+	if (data < 0)
+		return errno == ENXIO ? UINT64_MAX - 1 : slot;
+	uint64_t there = (uint64_t)data / bytes;
+	return there > slot + 1 ? there - 1 : slot;
+}
+
 static int hash_first_from(struct map *m, size_t i, uint64_t slot, void *next)
 {
 	uint64_t n = map_hash_slots(m->row.max_entries);
@@ -546,6 +599,8 @@ static int hash_first_from(struct map *m, size_t i, uint64_t slot, void *next)
 			int err = hash_slot(m, hash_source(m, i), slot, &state);
 			if (err)
 				return err;
+			if (state == MAP_SLOT_EMPTY && !i)
+				slot = hash_skip_hole(m, &m->base, slot);
 			if (state != MAP_SLOT_LIVE)
 				continue;
 			memcpy(key, m->key + 8, m->row.key_size);
@@ -564,8 +619,9 @@ static int hash_next_key(struct map *m, const void *key, void *next)
 {
 	if (!key)
 		return hash_first_from(m, 0, 0, next);
-	/* A key never moves, so the walk goes on behind the slot where it was visited: in the first source that has it
-	 * live. A key deleted meanwhile still has its slot; the last source that knows it is where it was visited last. */
+	/* A key never moves, so the walk goes on behind the slot where it was visited: in the first
+	 * source that has it live. A key deleted meanwhile still has its slot; the last source that
+	 * knows it is where it was visited last. */
 	size_t from = SIZE_MAX;
 	uint64_t from_slot = 0;
 	for (size_t i = 0; i <= m->n_instances; i++) {
@@ -581,7 +637,8 @@ static int hash_next_key(struct map *m, const void *key, void *next)
 		if (state == MAP_SLOT_LIVE)
 			break;
 	}
-	return from == SIZE_MAX ? hash_first_from(m, 0, 0, next) : hash_first_from(m, from, from_slot, next);
+	return from == SIZE_MAX ? hash_first_from(m, 0, 0, next)
+				: hash_first_from(m, from, from_slot, next);
 }
 
 /* -- host writes: under the lock of map-ID, and only before any device has a copy -- */
@@ -604,14 +661,16 @@ static int array_update(struct map *m, const void *key, const void *value, uint6
 	if (array_index(m, key, &index))
 		return -E2BIG;
 	if (m->row.type == BPF_MAP_TYPE_ARRAY)
-		return file_write_at(m->base.fd, value, m->row.value_size, (uint64_t)index * m->stride);
+		return file_write_at(
+			m->base.fd, value, m->row.value_size, (uint64_t)index * m->stride);
 	uint64_t replica = map_replica_bytes(m->row.max_entries, m->row.value_size);
 	const uint8_t *slots = value;
 	for (uint32_t r = 0; r < m->base.n_replicas; r++) {
 		memset(m->one, 0, m->stride);
 		if (r < m->cpus)
 			memcpy(m->one, slots + (size_t)r * m->stride, m->row.value_size);
-		int err = file_write_at(m->base.fd, m->one, m->stride, r * replica + (uint64_t)index * m->stride);
+		int err = file_write_at(
+			m->base.fd, m->one, m->stride, r * replica + (uint64_t)index * m->stride);
 		if (err)
 			return err;
 	}
@@ -633,7 +692,8 @@ static int hash_live_add(struct map *m, int n)
 static int hash_write_value(struct map *m, uint64_t slot, const void *value)
 {
 	uint64_t bytes = map_hash_slot_bytes(m->row.key_size, m->row.value_size);
-	return file_write_at(m->base.fd, value, m->row.value_size, slot * bytes + 8 + map_round_up(m->row.key_size, 8));
+	return file_write_at(m->base.fd, value, m->row.value_size,
+		slot * bytes + 8 + map_round_up(m->row.key_size, 8));
 }
 
 /* The state goes last, so that a reader never finds a live slot without its value. */
@@ -678,7 +738,8 @@ static int hash_delete(struct map *m, const void *key)
 		return err;
 	if (state != MAP_SLOT_LIVE)
 		return -ENOENT;
-	err = file_write_at(m->base.fd, &dead, sizeof(dead), slot * map_hash_slot_bytes(m->row.key_size, m->row.value_size));
+	err = file_write_at(m->base.fd, &dead, sizeof(dead),
+		slot * map_hash_slot_bytes(m->row.key_size, m->row.value_size));
 	return err ? err : hash_live_add(m, -1);
 }
 
@@ -708,7 +769,8 @@ int map_update(struct map *m, const void *key, const void *value, uint64_t flags
 	int err = base_lock(m);
 	if (err)
 		return err;
-	err = m->row.type == BPF_MAP_TYPE_HASH ? hash_update(m, key, value, flags) : array_update(m, key, value, flags);
+	err = m->row.type == BPF_MAP_TYPE_HASH ? hash_update(m, key, value, flags)
+					       : array_update(m, key, value, flags);
 	file_unlock(m->base.fd);
 	return err;
 }
@@ -751,17 +813,20 @@ uint64_t map_lost(struct map *m)
 	map_scan(m);
 	for (size_t i = 0; i < m->n_instances; i++) {
 		uint64_t lost = 0;
-		if (!file_read_at(m->instances[i].fd, &lost, sizeof(lost), m->instances[i].header_at + offsetof(struct map_image, lost)))
+		if (!file_read_at(m->instances[i].fd, &lost, sizeof(lost),
+			    m->instances[i].header_at + offsetof(struct map_image, lost)))
 			n += lost;
 	}
-	const struct ring_mapping *r = m->row.type == BPF_MAP_TYPE_RINGBUF ? map_ring_get(m->s, m->id, &err) : NULL;
+	const struct ring_mapping *r =
+		m->row.type == BPF_MAP_TYPE_RINGBUF ? map_ring_get(m->s, m->id, &err) : NULL;
 	return r ? n + __atomic_load_n(&r->ring->lost, __ATOMIC_RELAXED) : n;
 }
 
 /* -- ring consumers -- */
 
 /* The record's payload, in one piece: records in ring-ID may go around its end. */
-static const uint8_t *ring_payload(const struct ring_mapping *r, uint64_t pos, uint32_t bytes, uint8_t **copy)
+static const uint8_t *ring_payload(
+	const struct ring_mapping *r, uint64_t pos, uint32_t bytes, uint8_t **copy)
 {
 	const uint8_t *data = (const uint8_t *)(r->ring + 1);
 	uint64_t at = pos & (r->max_entries - 1), first = r->max_entries - at;
@@ -776,10 +841,12 @@ static const uint8_t *ring_payload(const struct ring_mapping *r, uint64_t pos, u
 	return *copy;
 }
 
-int map_ring_consume(struct map *m, int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg)
+int map_ring_consume(
+	struct map *m, int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg)
 {
 	int err, n = 0, stop = 0;
-	const struct ring_mapping *r = m->row.type == BPF_MAP_TYPE_RINGBUF ? map_ring_get(m->s, m->id, &err) : NULL;
+	const struct ring_mapping *r =
+		m->row.type == BPF_MAP_TYPE_RINGBUF ? map_ring_get(m->s, m->id, &err) : NULL;
 	if (!r)
 		return m->row.type == BPF_MAP_TYPE_RINGBUF ? err : -EOPNOTSUPP;
 	uint8_t *copy = NULL;
@@ -792,7 +859,8 @@ int map_ring_consume(struct map *m, int (*fn)(void *arg, const void *data, uint3
 			pos = end; /* the positions were overwritten: begin anew */
 			break;
 		}
-		memcpy(&head, (const uint8_t *)(r->ring + 1) + (pos & (r->max_entries - 1)), sizeof(head));
+		memcpy(&head, (const uint8_t *)(r->ring + 1) + (pos & (r->max_entries - 1)),
+			sizeof(head));
 		uint32_t bytes = head & ~(MAP_RING_BUSY | MAP_RING_DISCARD);
 		uint64_t record = MAP_RING_HEADER + map_round_up(bytes, 8);
 		if (record > left) {

@@ -21,7 +21,8 @@ static bool ends_with(struct piece p, const char *tail)
 
 static bool is_word(char c)
 {
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$';
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       c == '_' || c == '$';
 }
 
 /* Cuts what may follow the parameters: " const", " &", " [clone .part.0]". */
@@ -59,7 +60,8 @@ static struct piece cut_params(struct piece p)
 		if (p.at[i] == ')')
 			depth++;
 		else if (p.at[i] == '(' && !--depth) {
-			/* "operator()" without parameters, and "(anonymous namespace)" alone, are names. */
+			/* "operator()" without parameters, and "(anonymous namespace)" alone, are
+			 * names. */
 			struct piece name = { p.at, i };
 			if (!i || ends_with(name, "operator"))
 				return p;
@@ -72,7 +74,8 @@ static struct piece cut_params(struct piece p)
 /* Length of the symbol after "operator": what looks like brackets there is none. */
 static size_t operator_symbol(const char *at, size_t left)
 {
-	static const char *const symbols[] = { "()", "[]", "<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "<", ">" };
+	static const char *const symbols[] = { "()", "[]", "<=>", "<<=", ">>=", "->*", "<<", ">>",
+		"<=", ">=", "->", "<", ">" };
 	for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); i++) {
 		size_t n = strlen(symbols[i]);
 		if (n <= left && !memcmp(at, symbols[i], n))
@@ -82,15 +85,15 @@ static size_t operator_symbol(const char *at, size_t left)
 }
 
 struct parts {
-	size_t name;	  /* where the qualified name starts, behind a return type */
-	size_t base;	  /* where its last component starts */
+	size_t name;      /* where the qualified name starts, behind a return type */
+	size_t base;      /* where its last component starts */
 	size_t arguments; /* where the last component's template arguments start, or the end */
 };
 
 enum { MAX_PARENS = 64 };
 
-/* Walks the name once. Angle brackets nest only among themselves: those opened inside parentheses end with them, because an
- * expression there may hold a lone > or <. */
+/* Walks the name once. Angle brackets nest only among themselves: those opened inside parentheses
+ * end with them, because an expression there may hold a lone > or <. */
 static struct parts take_apart(struct piece p)
 {
 	struct parts r = { 0, 0, p.len };
@@ -99,11 +102,13 @@ static struct parts take_apart(struct piece p)
 	for (size_t i = 0; i < p.len; i++) {
 		char c = p.at[i];
 		bool outside = !angles && !parens;
-		if (p.len - i >= 8 && !memcmp(p.at + i, "operator", 8) && (!i || !is_word(p.at[i - 1])) &&
+		if (p.len - i >= 8 && !memcmp(p.at + i, "operator", 8) &&
+			(!i || !is_word(p.at[i - 1])) &&
 			(i + 8 == p.len || !is_word(p.at[i + 8]))) {
 			i += 7;
 			i += operator_symbol(p.at + i + 1, p.len - i - 1);
-			in_operator = in_operator || outside; /* a conversion's type or "new" follows a space */
+			in_operator = in_operator ||
+				      outside; /* a conversion's type or "new" follows a space */
 		} else if (c == '(' || c == '{' || c == '[') {
 			if (parens < MAX_PARENS)
 				saved[parens] = angles;
@@ -123,7 +128,8 @@ static struct parts take_apart(struct piece p)
 		} else if (outside && c == ' ' && !in_operator) {
 			r.name = r.base = i + 1;
 			r.arguments = p.len;
-		} else if (outside && c == ':' && i + 1 < p.len && p.at[i + 1] == ':' && !in_operator) {
+		} else if (outside && c == ':' && i + 1 < p.len && p.at[i + 1] == ':' &&
+			   !in_operator) {
 			i++;
 			r.base = i + 1;
 			r.arguments = p.len;
@@ -134,8 +140,8 @@ static struct parts take_apart(struct piece p)
 
 enum { MAX_NAMES = 6 };
 
-/* The spellings a pattern is tried on: mangled, qualified and base name, the last two with and without the template
- * arguments of the last component, and the demangled name as lists show it. */
+/* The spellings a pattern is tried on: mangled, qualified and base name, the last two with and
+ * without the template arguments of the last component, and the demangled name as lists show it. */
 static int spellings(const char *mangled, const char *demangled, struct piece names[MAX_NAMES])
 {
 	int n = 0;

@@ -27,14 +27,17 @@ static struct ring_mapping *map_ring_open(struct session *s, uint32_t map, int *
 	}
 	uint64_t bytes = sizeof(struct map_ring) + row.max_entries;
 	struct ring_mapping *r = size == bytes ? malloc(sizeof(*r)) : NULL;
-	void *p = r ? mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+	void *p = r ? mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+		    : MAP_FAILED;
 	close(fd);
 	if (p == MAP_FAILED) {
 		free(r);
 		*err = size == bytes ? -ENOMEM : -EINVAL;
 		return NULL;
 	}
-	*r = (struct ring_mapping){ .ring = p, .bytes = (size_t)bytes, .max_entries = row.max_entries };
+	*r = (struct ring_mapping){
+		.ring = p, .bytes = (size_t)bytes, .max_entries = row.max_entries
+	};
 	return r;
 }
 
@@ -52,24 +55,27 @@ const struct ring_mapping *map_ring_get(struct session *s, uint32_t map, int *er
 	struct ring_mapping *mine = map_ring_open(s, map, err);
 	if (!mine)
 		return NULL;
-	if (__atomic_compare_exchange_n(&s->rings[map], &have, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+	if (__atomic_compare_exchange_n(
+		    &s->rings[map], &have, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		return mine;
 	munmap(mine->ring, mine->bytes); /* another thread was first */
 	free(mine);
 	return have;
 }
 
-/* A few tries, then -EAGAIN: the agent comes again. The lock of a dead process is taken over; what it had begun is invisible,
- * because the producer position moves last. */
+/* A few tries, then -EAGAIN: the agent comes again. The lock of a dead process is taken over; what
+ * it had begun is invisible, because the producer position moves last. */
 static int map_ring_lock(struct map_ring *ring)
 {
 	uint32_t me = (uint32_t)getpid();
 	for (int i = 0; i < 100; i++) {
 		uint32_t holder = 0;
-		if (__atomic_compare_exchange_n(&ring->lock, &holder, me, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		if (__atomic_compare_exchange_n(
+			    &ring->lock, &holder, me, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			return 0;
 		if (holder != me && !process_alive((pid_t)holder, 0) &&
-			__atomic_compare_exchange_n(&ring->lock, &holder, me, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			__atomic_compare_exchange_n(&ring->lock, &holder, me, false,
+				__ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			return 0;
 		file_sleep_ms(0);
 	}
@@ -84,8 +90,10 @@ static void map_ring_unlock(struct map_ring *ring)
 
 enum record { RECORD_NONE, RECORD_DATA, RECORD_SKIP, RECORD_BAD };
 
-/* The record at *pos of a device ring's copy; *pos moves past one that is committed. Records of a device ring never wrap. */
-static enum record map_ring_next(const struct map_image *image, uint64_t *pos, const uint8_t **data, uint32_t *bytes)
+/* The record at *pos of a device ring's copy; *pos moves past one that is committed. Records of a
+ * device ring never wrap. */
+static enum record map_ring_next(
+	const struct map_image *image, uint64_t *pos, const uint8_t **data, uint32_t *bytes)
 {
 	const uint8_t *ring = (const uint8_t *)(image + 1);
 	uint64_t left = image->produced - *pos, at = *pos & (image->max_entries - 1);
@@ -108,8 +116,9 @@ static enum record map_ring_next(const struct map_image *image, uint64_t *pos, c
 
 static bool map_ring_image_ok(const struct map_image *image)
 {
-	return image->magic == MAP_IMAGE_MAGIC && image->type == BPF_MAP_TYPE_RINGBUF && image->max_entries >= 8 &&
-	       !(image->max_entries & (image->max_entries - 1)) && image->data_bytes == image->max_entries;
+	return image->magic == MAP_IMAGE_MAGIC && image->type == BPF_MAP_TYPE_RINGBUF &&
+	       image->max_entries >= 8 && !(image->max_entries & (image->max_entries - 1)) &&
+	       image->data_bytes == image->max_entries;
 }
 
 uint64_t map_ring_committed(const struct map_image *image, uint64_t consumed)
@@ -139,8 +148,10 @@ static void map_ring_put(const struct ring_mapping *r, uint64_t pos, const void 
 	memcpy(data, (const uint8_t *)from + first, n - first);
 }
 
-/* Appends one record: false when there is no room. *producer is the caller's, published once for all. */
-static bool map_ring_append(const struct ring_mapping *r, uint64_t *producer, const void *data, uint32_t bytes)
+/* Appends one record: false when there is no room. *producer is the caller's, published once for
+ * all. */
+static bool map_ring_append(
+	const struct ring_mapping *r, uint64_t *producer, const void *data, uint32_t bytes)
 {
 	uint64_t consumer = __atomic_load_n(&r->ring->consumer, __ATOMIC_ACQUIRE);
 	uint64_t used = *producer - consumer, n = MAP_RING_HEADER + map_round_up(bytes, 8);
@@ -153,7 +164,8 @@ static bool map_ring_append(const struct ring_mapping *r, uint64_t *producer, co
 	return true;
 }
 
-int map_ring_drain(struct session *s, uint32_t map, const struct map_image *image, uint64_t *consumed)
+int map_ring_drain(
+	struct session *s, uint32_t map, const struct map_image *image, uint64_t *consumed)
 {
 	int err, taken = 0;
 	const struct ring_mapping *r = map_ring_get(s, map, &err);
@@ -176,7 +188,8 @@ int map_ring_drain(struct session *s, uint32_t map, const struct map_image *imag
 		enum record kind = map_ring_next(image, &pos, &data, &bytes);
 		if (kind == RECORD_NONE)
 			break;
-		if (kind == RECORD_BAD) { /* the target wrote over it: nothing behind it can be found */
+		if (kind ==
+			RECORD_BAD) { /* the target wrote over it: nothing behind it can be found */
 			map_ring_lose(r->ring, 1);
 			*consumed = image->produced;
 			break;
@@ -195,7 +208,8 @@ int map_ring_drain(struct session *s, uint32_t map, const struct map_image *imag
 	return !taken && full ? -EAGAIN : taken;
 }
 
-void map_ring_give_up(struct session *s, uint32_t map, const struct map_image *image, uint64_t consumed)
+void map_ring_give_up(
+	struct session *s, uint32_t map, const struct map_image *image, uint64_t consumed)
 {
 	const uint8_t *data;
 	uint32_t bytes;

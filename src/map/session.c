@@ -24,7 +24,8 @@ int session_roots(const char *roots[2])
 	return 2;
 }
 
-int session_file_path(const struct session *s, char out[SESSION_FILE_PATH_BYTES], const char *fmt, ...)
+int session_file_path(
+	const struct session *s, char out[SESSION_FILE_PATH_BYTES], const char *fmt, ...)
 {
 	va_list ap;
 	int n = snprintf(out, SESSION_FILE_PATH_BYTES, "%s/", s->path);
@@ -36,20 +37,22 @@ int session_file_path(const struct session *s, char out[SESSION_FILE_PATH_BYTES]
 
 /* -- life of the directory -- */
 
-/* Maps the file and keeps a shared lock: flock belongs to the open description, which the mapping keeps
- * alive after close, in forked children too. -EAGAIN: session_gc is about to remove it. */
+/* Maps the file and keeps a shared lock: flock belongs to the open description, which the mapping
+ * keeps alive after close, in forked children too. -EAGAIN: session_gc is about to remove it. */
 static int session_map_file(int fd, struct session_file **out)
 {
 	if (flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK)
 		return -EAGAIN;
-	void *p = mmap(NULL, sizeof(struct session_file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *p =
+		mmap(NULL, sizeof(struct session_file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
 		return -errno;
 	*out = p;
 	return 0;
 }
 
-/* Everything before the growing tables is written without asking again, so its memory is taken at once. */
+/* Everything before the growing tables is written without asking again, so its memory is taken at
+ * once. */
 static int session_file_new(struct session *s)
 {
 	char path[SESSION_FILE_PATH_BYTES];
@@ -71,8 +74,8 @@ static int session_file_new(struct session *s)
 static int session_dir_new(struct session *s, const char *root, uint64_t start)
 {
 	for (int n = 0; n < 1000; n++) {
-		int len = snprintf(s->path, sizeof(s->path), "%s/egpu-%u-%d-%llu", root, (unsigned)geteuid(), (int)getpid(),
-			(unsigned long long)start);
+		int len = snprintf(s->path, sizeof(s->path), "%s/egpu-%u-%d-%llu", root,
+			(unsigned)geteuid(), (int)getpid(), (unsigned long long)start);
 		if (n)
 			snprintf(s->path + len, sizeof(s->path) - (size_t)len, "-%d", n);
 		if (!mkdir(s->path, 0700))
@@ -108,8 +111,10 @@ int session_create(struct session **out, struct diag *d)
 		err = session_create_in(s, roots[i], start);
 	if (err) {
 		free(s);
-		return diag_set(d, -err, "cannot make a session in %s%s: %s; set EGPU_DIR to a directory you can write to", roots[0],
-			n > 1 ? " or /tmp" : "", strerror(-err));
+		return diag_set(d, -err,
+			"cannot make a session in %s%s: %s; set EGPU_DIR to a directory you can "
+			"write to",
+			roots[0], n > 1 ? " or /tmp" : "", strerror(-err));
 	}
 	s->owner = geteuid();
 	s->maker = getpid();
@@ -204,7 +209,8 @@ int session_open(const char *dir, struct session **out, struct diag *d)
 		err = session_open_file(s);
 	if (err) {
 		free(s);
-		return diag_set(d, -err, "cannot open session %s: %s", dir, session_open_reason(err));
+		return diag_set(
+			d, -err, "cannot open session %s: %s", dir, session_open_reason(err));
 	}
 	*out = s;
 	return 0;
@@ -239,9 +245,10 @@ struct session_file *session_data(struct session *s)
 
 /* -- texts -- */
 
-/* Takes the memory behind [offset, offset + bytes) of the session file. A hole written through the mapping when the
- * file system is full would be SIGBUS in the target. The file is opened anew each time because a descriptor kept in a target would
- * not survive a program that closes all it does not know. */
+/* Takes the memory behind [offset, offset + bytes) of the session file. A hole written through the
+ * mapping when the file system is full would be SIGBUS in the target. The file is opened anew each
+ * time because a descriptor kept in a target would not survive a program that closes all it does
+ * not know. */
 static int session_reserve(struct session *s, uint64_t offset, uint64_t bytes)
 {
 	uint64_t first = offset / SESSION_GRANULE, last = (offset + bytes - 1) / SESSION_GRANULE;
@@ -275,13 +282,15 @@ static uint32_t session_take(uint32_t *counter, uint32_t n, uint32_t max)
 	do {
 		if (old > max || n > max - old)
 			return UINT32_MAX;
-	} while (!__atomic_compare_exchange_n(counter, &old, old + n, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+	} while (!__atomic_compare_exchange_n(
+		counter, &old, old + n, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
 	return old;
 }
 
 const char *session_text(const struct session *s, session_string at)
 {
-	if (at >= SESSION_STRING_BYTES || !memchr(s->file->strings + at, '\0', SESSION_STRING_BYTES - at))
+	if (at >= SESSION_STRING_BYTES ||
+		!memchr(s->file->strings + at, '\0', SESSION_STRING_BYTES - at))
 		return "";
 	return s->file->strings + at;
 }
@@ -315,27 +324,30 @@ session_string session_add_text(struct session *s, const char *text)
 
 /* -- programs and links: written by the loader -- */
 
-int session_add_prog(struct session *s, const char *fragment_text, size_t size, const char *name, enum ebpf_point point, bool warp,
-	uint32_t *id, struct diag *d)
+int session_add_prog(struct session *s, const char *fragment_text, size_t size, const char *name,
+	enum ebpf_point point, bool warp, uint32_t *id, struct diag *d)
 {
 	struct session_file *f = s->file;
 	uint32_t i = 0;
 	while (i < SESSION_MAX_PROGS && f->progs[i].used)
 		i++;
 	if (i == SESSION_MAX_PROGS)
-		return diag_set(d, ENOSPC, "too many programs: a session holds %d", SESSION_MAX_PROGS);
+		return diag_set(
+			d, ENOSPC, "too many programs: a session holds %d", SESSION_MAX_PROGS);
 	if (size > SESSION_FRAGMENT_MAX)
 		return diag_set(d, E2BIG, "program %s is too large", name);
 	char path[SESSION_FILE_PATH_BYTES];
 	int err = session_file_path(s, path, "prog-%u.frag", i);
 	int fd = err ? err : file_create(path, 0, false);
 	if (fd < 0)
-		return diag_set(d, -fd, "cannot store program %s in %s: %s", name, s->path, strerror(-fd));
+		return diag_set(
+			d, -fd, "cannot store program %s in %s: %s", name, s->path, strerror(-fd));
 	err = file_write_at(fd, fragment_text, size, 0);
 	close(fd);
 	if (err) {
 		unlink(path);
-		return diag_set(d, -err, "cannot store program %s in %s: %s", name, s->path, strerror(-err));
+		return diag_set(d, -err, "cannot store program %s in %s: %s", name, s->path,
+			strerror(-err));
 	}
 	struct session_prog *p = &f->progs[i];
 	p->point = point;
@@ -348,7 +360,8 @@ int session_add_prog(struct session *s, const char *fragment_text, size_t size, 
 
 int session_read_prog(struct session *s, uint32_t prog, char **text, size_t *size)
 {
-	if (prog >= SESSION_MAX_PROGS || !__atomic_load_n(&s->file->progs[prog].used, __ATOMIC_ACQUIRE))
+	if (prog >= SESSION_MAX_PROGS ||
+		!__atomic_load_n(&s->file->progs[prog].used, __ATOMIC_ACQUIRE))
 		return -ENOENT;
 	char path[SESSION_FILE_PATH_BYTES];
 	uint64_t bytes;
@@ -359,7 +372,9 @@ int session_read_prog(struct session *s, uint32_t prog, char **text, size_t *siz
 	if (fd < 0)
 		return fd;
 	char *p = bytes <= SESSION_FRAGMENT_MAX ? malloc((size_t)bytes + 1) : NULL;
-	err = p ? file_read_at(fd, p, (size_t)bytes, 0) : bytes <= SESSION_FRAGMENT_MAX ? -ENOMEM : -E2BIG;
+	err = p                               ? file_read_at(fd, p, (size_t)bytes, 0)
+	      : bytes <= SESSION_FRAGMENT_MAX ? -ENOMEM
+					      : -E2BIG;
 	close(fd);
 	if (err) {
 		free(p);
@@ -371,13 +386,15 @@ int session_read_prog(struct session *s, uint32_t prog, char **text, size_t *siz
 	return 0;
 }
 
-int session_add_link(struct session *s, uint32_t prog, enum ebpf_point point, bool warp, const char *pattern, uint32_t *id, struct diag *d)
+int session_add_link(struct session *s, uint32_t prog, enum ebpf_point point, bool warp,
+	const char *pattern, uint32_t *id, struct diag *d)
 {
 	struct session_file *f = s->file;
 	if (prog >= SESSION_MAX_PROGS || !f->progs[prog].used)
 		return diag_set(d, ENOENT, "no program %u in the session", prog);
 	if (strlen(pattern) >= SESSION_PATTERN_BYTES)
-		return diag_set(d, E2BIG, "a kernel pattern of %zu bytes: the longest is %d", strlen(pattern), SESSION_PATTERN_BYTES - 1);
+		return diag_set(d, E2BIG, "a kernel pattern of %zu bytes: the longest is %d",
+			strlen(pattern), SESSION_PATTERN_BYTES - 1);
 	uint32_t i = 0;
 	while (i < SESSION_MAX_LINKS && f->links[i].state != SESSION_LINK_FREE)
 		i++;
@@ -399,8 +416,8 @@ int session_detach_link(struct session *s, uint32_t link)
 	if (link >= SESSION_MAX_LINKS)
 		return -ENOENT;
 	uint32_t attached = SESSION_LINK_ATTACHED;
-	if (!__atomic_compare_exchange_n(&s->file->links[link].state, &attached, SESSION_LINK_DETACHED, false, __ATOMIC_ACQ_REL,
-		    __ATOMIC_RELAXED))
+	if (!__atomic_compare_exchange_n(&s->file->links[link].state, &attached,
+		    SESSION_LINK_DETACHED, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 		return -ENOENT;
 	__atomic_fetch_add(&s->file->generation, 1, __ATOMIC_RELEASE);
 	return 0;
@@ -419,14 +436,16 @@ int session_join(struct session *s, pid_t pid)
 			mine = &rows[i];
 	for (int i = 0; i < SESSION_MAX_AGENTS && !mine; i++) {
 		uint32_t none = 0;
-		if (__atomic_compare_exchange_n(&rows[i].pid, &none, (uint32_t)pid, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		if (__atomic_compare_exchange_n(&rows[i].pid, &none, (uint32_t)pid, false,
+			    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 			mine = &rows[i];
 	}
 	for (int i = 0; i < SESSION_MAX_AGENTS && !mine; i++) {
 		uint32_t old = __atomic_load_n(&rows[i].pid, __ATOMIC_ACQUIRE);
 		uint64_t was = __atomic_load_n(&rows[i].start_time, __ATOMIC_RELAXED);
 		if (!process_alive((pid_t)old, was) &&
-			__atomic_compare_exchange_n(&rows[i].pid, &old, (uint32_t)pid, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+			__atomic_compare_exchange_n(&rows[i].pid, &old, (uint32_t)pid, false,
+				__ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 			mine = &rows[i];
 	}
 	if (!mine)
@@ -457,7 +476,8 @@ static session_string session_kernel_name(const struct session_kernel *k, int *p
 	return name;
 }
 
-static bool session_find_kernel(struct session *s, uint64_t image_hash, const char *name, uint32_t from, uint32_t to, uint32_t *id)
+static bool session_find_kernel(struct session *s, uint64_t image_hash, const char *name,
+	uint32_t from, uint32_t to, uint32_t *id)
 {
 	int patience = 60;
 	for (uint32_t i = from; i < to; i++) {
@@ -471,13 +491,15 @@ static bool session_find_kernel(struct session *s, uint64_t image_hash, const ch
 	return false;
 }
 
-int session_add_kernel(struct session *s, uint64_t image_hash, const char *name, uint32_t *id, bool *created)
+int session_add_kernel(
+	struct session *s, uint64_t image_hash, const char *name, uint32_t *id, bool *created)
 {
 	struct session_file *f = s->file;
 	uint32_t seen = 0, n = __atomic_load_n(&f->n_kernels, __ATOMIC_ACQUIRE);
 	session_string text = 0;
 	*created = false;
-	/* A row is claimed only when all rows before it have been looked at, so two processes cannot claim one kernel twice. */
+	/* A row is claimed only when all rows before it have been looked at, so two processes
+	 * cannot claim one kernel twice. */
 	for (;;) {
 		if (n > SESSION_MAX_KERNELS)
 			n = SESSION_MAX_KERNELS;
@@ -491,9 +513,12 @@ int session_add_kernel(struct session *s, uint64_t image_hash, const char *name,
 			if (!text)
 				break;
 		}
-		if (session_reserve(s, offsetof(struct session_file, kernels) + n * sizeof(*f->kernels), sizeof(*f->kernels)))
+		if (session_reserve(s,
+			    offsetof(struct session_file, kernels) + n * sizeof(*f->kernels),
+			    sizeof(*f->kernels)))
 			break;
-		if (__atomic_compare_exchange_n(&f->n_kernels, &n, n + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+		if (__atomic_compare_exchange_n(
+			    &f->n_kernels, &n, n + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
 			struct session_kernel *k = &f->kernels[n];
 			__atomic_store_n(&k->pid, (uint32_t)getpid(), __ATOMIC_RELAXED);
 			k->image_hash = image_hash;
@@ -512,7 +537,8 @@ int session_add_sites(struct session *s, uint32_t n, uint32_t *first)
 	struct session_file *f = s->file;
 	uint32_t at = n ? session_take(&f->n_sites, n, SESSION_MAX_SITES) : 0;
 	if (at != UINT32_MAX && n &&
-		session_reserve(s, offsetof(struct session_file, sites) + at * sizeof(*f->sites), n * sizeof(*f->sites)))
+		session_reserve(s, offsetof(struct session_file, sites) + at * sizeof(*f->sites),
+			n * sizeof(*f->sites)))
 		at = UINT32_MAX;
 	if (at == UINT32_MAX) {
 		__atomic_fetch_add(&f->sites_lost, n, __ATOMIC_RELAXED);

@@ -94,8 +94,9 @@ static int attr_in(union bpf_attr *to, const union bpf_attr *from, unsigned int 
 /* Commands that answer in their attributes. */
 static bool attr_goes_back(int cmd)
 {
-	return cmd == BPF_OBJ_GET_INFO_BY_FD || cmd == BPF_MAP_GET_NEXT_ID || cmd == BPF_PROG_GET_NEXT_ID ||
-	       cmd == BPF_BTF_GET_NEXT_ID || cmd == BPF_LINK_GET_NEXT_ID;
+	return cmd == BPF_OBJ_GET_INFO_BY_FD || cmd == BPF_MAP_GET_NEXT_ID ||
+	       cmd == BPF_PROG_GET_NEXT_ID || cmd == BPF_BTF_GET_NEXT_ID ||
+	       cmd == BPF_LINK_GET_NEXT_ID;
 }
 
 long egpu_bpf(int cmd, union bpf_attr *attr, unsigned int size)
@@ -127,7 +128,9 @@ int loader_start(const struct loader_options *options, struct diag *d)
 	struct loader *l = &the_loader;
 	int err = 0;
 	if (!egpu_syscall_is_ours())
-		return diag_set(d, ENOTSUP, "bpf(2) does not reach egpu in this process: another library defines syscall(2)");
+		return diag_set(d, ENOTSUP,
+			"bpf(2) does not reach egpu in this process: another library defines "
+			"syscall(2)");
 	pthread_mutex_lock(&the_lock);
 	if (l->running) {
 		err = diag_set(d, EBUSY, "a loader runs in this process already");
@@ -194,7 +197,8 @@ const struct loader_prog *loader_prog(uint32_t index)
 /* Without BTF the name that reached us is cut at 15 bytes. */
 static bool report_is(const struct report *r, const char *name)
 {
-	return !strcmp(r->name, name) || (strlen(r->name) == 15 && !strncmp(r->name, name, 15) && !r->info.program);
+	return !strcmp(r->name, name) ||
+	       (strlen(r->name) == 15 && !strncmp(r->name, name, 15) && !r->info.program);
 }
 
 const struct loader_prog *loader_prog_by_name(const char *name)

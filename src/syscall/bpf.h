@@ -1,8 +1,9 @@
 /* bpf.h - bpf(2) in user space.
  *
- * Answers as an old kernel would: commands and map types it does not know are -EINVAL. Objects live behind real descriptors: a
- * map's is its file in the session (so mmap works on arrays), the others' are anonymous files. They are recognised by inode, so dup and
- * reuse of numbers mean what they mean in the kernel.
+ * Answers as an old kernel would: commands and map types it does not know are -EINVAL. Objects live
+ * behind real descriptors: a map's is its file in the session (so mmap works on arrays), the
+ * others' are anonymous files. They are recognised by inode, so dup and reuse of numbers mean what
+ * they mean in the kernel.
  *
  * libbpf reaches it through syscall(2), which syscall.c defines for the program it is linked into.
  */
@@ -17,7 +18,8 @@ long egpu_bpf(int cmd, union bpf_attr *attr, unsigned int size);
 /* Whether syscall(2) as this program sees it is ours. */
 int egpu_syscall_is_ours(void);
 
-/* A system call with six arguments, the kernel's -errno unchanged (raw_*.S, one file per architecture). */
+/* A system call with six arguments, the kernel's -errno unchanged (raw_*.S, one file per
+ * architecture). */
 long egpu_raw_syscall(long number, long a, long b, long c, long d, long e, long f);
 
 #endif

@@ -18,10 +18,12 @@ static int btf_check(const void *data, uint32_t size)
 	if (size < sizeof(h))
 		return -EINVAL;
 	memcpy(&h, data, sizeof(h));
-	if (h.magic != BTF_MAGIC || h.version != BTF_VERSION || h.hdr_len < sizeof(h) || h.hdr_len > size)
+	if (h.magic != BTF_MAGIC || h.version != BTF_VERSION || h.hdr_len < sizeof(h) ||
+		h.hdr_len > size)
 		return -EINVAL;
 	uint64_t body = size - h.hdr_len;
-	if ((uint64_t)h.type_off + h.type_len > body || (uint64_t)h.str_off + h.str_len > body || !h.str_len)
+	if ((uint64_t)h.type_off + h.type_len > body || (uint64_t)h.str_off + h.str_len > body ||
+		!h.str_len)
 		return -EINVAL;
 	return 0;
 }
@@ -84,7 +86,8 @@ int btf_object_save(struct loader *l, struct object *o)
 	if (fd >= 0)
 		close(fd);
 	if (err)
-		return diag_set(&l->error, -err, "cannot store BTF in %s: %s", path, strerror(-err));
+		return diag_set(
+			&l->error, -err, "cannot store BTF in %s: %s", path, strerror(-err));
 	o->btf.saved = true;
 	o->keep = true; /* its id is in the session now */
 	return 0;
@@ -104,9 +107,11 @@ static const char *btf_text(const struct btf *btf, uint32_t offset)
 	return s ? s : "";
 }
 
-int btf_context(const struct btf *btf, uint32_t func_type, enum ebpf_context *context, const char **name, struct diag *d)
+int btf_context(const struct btf *btf, uint32_t func_type, enum ebpf_context *context,
+	const char **name, struct diag *d)
 {
-	static const char wanted[] = "struct egpu_entry, egpu_exit, egpu_mem, egpu_warp or egpu_warp_mem";
+	static const char wanted[] =
+		"struct egpu_entry, egpu_exit, egpu_mem, egpu_warp or egpu_warp_mem";
 	const struct btf_type *func = btf__type_by_id(btf, func_type);
 	if (!func || !btf_is_func(func))
 		return diag_set(d, EINVAL, "the function's BTF is damaged");
@@ -115,16 +120,22 @@ int btf_context(const struct btf *btf, uint32_t func_type, enum ebpf_context *co
 	if (!proto || !btf_is_func_proto(proto))
 		return diag_set(d, EINVAL, "function %s: its BTF is damaged", *name);
 	if (btf_vlen(proto) < 1)
-		return diag_set(d, EINVAL, "function %s takes no argument; it must take a pointer to %s", *name, wanted);
+		return diag_set(d, EINVAL,
+			"function %s takes no argument; it must take a pointer to %s", *name,
+			wanted);
 	const struct btf_type *arg = skip_modifiers(btf, btf_params(proto)->type);
 	const struct btf_type *to = arg && btf_is_ptr(arg) ? skip_modifiers(btf, arg->type) : NULL;
 	if (!to || !(btf_is_struct(to) || btf_is_fwd(to)))
-		return diag_set(d, EINVAL, "function %s: its first argument must be a pointer to %s, which tells what the probe sees", *name,
-			wanted);
+		return diag_set(d, EINVAL,
+			"function %s: its first argument must be a pointer to %s, which tells what "
+			"the probe sees",
+			*name, wanted);
 	const char *type = btf_text(btf, to->name_off);
 	*context = ebpf_context_by_struct(type);
 	if (*context == EBPF_CONTEXT_NONE)
-		return diag_set(d, EINVAL, "function %s: its first argument is struct %s *; it must be a pointer to %s", *name,
-			*type ? type : "(no name)", wanted);
+		return diag_set(d, EINVAL,
+			"function %s: its first argument is struct %s *; it must be a pointer to "
+			"%s",
+			*name, *type ? type : "(no name)", wanted);
 	return 0;
 }

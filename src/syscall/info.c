@@ -28,7 +28,8 @@ static void info_map(struct loader *l, const struct object *o, struct bpf_map_in
 }
 
 /* map_ids is the caller's array of nr_map_ids. Code is not given out, as to one without CAP_BPF. */
-static int info_prog(const struct object *o, const struct bpf_prog_info *given, struct bpf_prog_info *out)
+static int info_prog(
+	const struct object *o, const struct bpf_prog_info *given, struct bpf_prog_info *out)
 {
 	uint32_t *ids = user(given->map_ids), room = given->nr_map_ids;
 	if (room && !ids)
@@ -48,7 +49,8 @@ static int info_prog(const struct object *o, const struct bpf_prog_info *given, 
 	return 0;
 }
 
-static int info_btf(const struct object *o, const struct bpf_btf_info *given, struct bpf_btf_info *out)
+static int info_btf(
+	const struct object *o, const struct bpf_btf_info *given, struct bpf_btf_info *out)
 {
 	uint32_t n = given->btf_size < o->btf.size ? given->btf_size : o->btf.size;
 	if (n && !given->btf)
@@ -62,9 +64,11 @@ static int info_btf(const struct object *o, const struct bpf_btf_info *given, st
 }
 
 /* A name that does not fit is cut, terminated, and -ENOSPC. */
-static int info_link(const struct object *o, const struct bpf_link_info *given, struct bpf_link_info *out)
+static int info_link(
+	const struct object *o, const struct bpf_link_info *given, struct bpf_link_info *out)
 {
-	uint32_t room = given->raw_tracepoint.tp_name_len, need = (uint32_t)strlen(o->link.name) + 1;
+	uint32_t room = given->raw_tracepoint.tp_name_len,
+		 need = (uint32_t)strlen(o->link.name) + 1;
 	char *to = user(given->raw_tracepoint.tp_name);
 	if (!to != !room)
 		return -EINVAL;
@@ -98,8 +102,10 @@ COMMAND(object_info)
 		return -EFAULT;
 	memset(&in, 0, sizeof(in));
 	memset(&out, 0, sizeof(out));
-	known = o->kind == OBJECT_MAP ? sizeof(in.map) : o->kind == OBJECT_PROG ? sizeof(in.prog) : o->kind == OBJECT_BTF ? sizeof(in.btf) :
-															    sizeof(in.link);
+	known = o->kind == OBJECT_MAP    ? sizeof(in.map)
+		: o->kind == OBJECT_PROG ? sizeof(in.prog)
+		: o->kind == OBJECT_BTF  ? sizeof(in.btf)
+					 : sizeof(in.link);
 	if (len > known) { /* what we do not know must be zero */
 		for (uint32_t i = known; i < len; i++)
 			if (((char *)to)[i])

@@ -14,17 +14,23 @@ static int link_check(const struct object *prog, enum ebpf_point point, bool war
 	enum ebpf_context want = ebpf_point_context(point, warp);
 	if (r->context == want)
 		return 0;
-	return diag_set(d, EINVAL, "program %s: %s/%s needs a function whose first argument is struct %s *; this one takes struct %s *", r->name,
-		warp ? "gpu.warp" : "gpu", ebpf_point_name(point), ebpf_context_struct(want), ebpf_context_struct(r->context));
+	return diag_set(d, EINVAL,
+		"program %s: %s/%s needs a function whose first argument is struct %s *; this one "
+		"takes struct %s *",
+		r->name, warp ? "gpu.warp" : "gpu", ebpf_point_name(point),
+		ebpf_context_struct(want), ebpf_context_struct(r->context));
 }
 
-int loader_fragment(const struct loader_prog *p, enum ebpf_point point, bool warp, struct buf *out, struct diag *d)
+int loader_fragment(const struct loader_prog *p, enum ebpf_point point, bool warp, struct buf *out,
+	struct diag *d)
 {
 	if (!p->fragment)
 		return diag_set(d, EINVAL, "program %s was not accepted", p->name);
 	if (p->program->context != ebpf_point_context(point, warp))
-		return diag_set(d, EINVAL, "program %s takes struct %s *, which is not what %s/%s gives", p->name,
-			ebpf_context_struct(p->program->context), warp ? "gpu.warp" : "gpu", ebpf_point_name(point));
+		return diag_set(d, EINVAL,
+			"program %s takes struct %s *, which is not what %s/%s gives", p->name,
+			ebpf_context_struct(p->program->context), warp ? "gpu.warp" : "gpu",
+			ebpf_point_name(point));
 	struct ebpf_fragment f = *p->fragment;
 	f.point = point;
 	f.warp = warp;
@@ -33,7 +39,8 @@ int loader_fragment(const struct loader_prog *p, enum ebpf_point point, bool war
 }
 
 /* The session program of a point, made at the first link of it. */
-static int link_prog(struct loader *l, struct object *prog, enum ebpf_point point, bool warp, uint32_t *id)
+static int link_prog(
+	struct loader *l, struct object *prog, enum ebpf_point point, bool warp, uint32_t *id)
 {
 	struct buf text = { 0 };
 	for (uint32_t i = 0; i < prog->prog.n_made; i++)
@@ -44,7 +51,8 @@ static int link_prog(struct loader *l, struct object *prog, enum ebpf_point poin
 	const struct loader_prog *info = &prog->prog.report->info;
 	int err = loader_fragment(info, point, warp, &text, &l->error);
 	if (!err)
-		err = session_add_prog(l->options.session, text.data, text.len, info->name, point, warp, id, &l->error);
+		err = session_add_prog(l->options.session, text.data, text.len, info->name, point,
+			warp, id, &l->error);
 	buf_free(&text);
 	if (!err && prog->prog.n_made < sizeof(prog->prog.made) / sizeof(*prog->prog.made)) {
 		prog->prog.made[prog->prog.n_made].point = point;
@@ -59,8 +67,10 @@ static int link_pattern(struct loader *l, const char *name, const char **pattern
 {
 	if (!*pattern || !**pattern)
 		*pattern = l->default_pattern;
-	return *pattern ? 0 :
-			  diag_set(&l->error, EINVAL, "\"%s\" names no kernel: write %s/KERNEL (a name or a pattern such as '*'), or give -k KERNEL",
+	return *pattern ? 0
+			: diag_set(&l->error, EINVAL,
+				  "\"%s\" names no kernel: write %s/KERNEL (a name or a pattern "
+				  "such as '*'), or give -k KERNEL",
 				  name, name);
 }
 
@@ -94,19 +104,25 @@ COMMAND(link_open)
 		return err;
 	if (!name)
 		return -EINVAL;
-	if (!memchr(name, '\0', strnlen(name, MAX_NAME_BYTES) + 1) || strnlen(name, MAX_NAME_BYTES) == MAX_NAME_BYTES)
-		return diag_set(&l->error, E2BIG, "the section's name is too long: a kernel pattern has at most %d bytes",
+	if (!memchr(name, '\0', strnlen(name, MAX_NAME_BYTES) + 1) ||
+		strnlen(name, MAX_NAME_BYTES) == MAX_NAME_BYTES)
+		return diag_set(&l->error, E2BIG,
+			"the section's name is too long: a kernel pattern has at most %d bytes",
 			SESSION_PATTERN_BYTES - 1);
 	if (!prog->prog.report || ebpf_section_parse(name, &point, &warp, &pattern))
-		return diag_set(&l->error, EINVAL, "\"%s\" is not a GPU probe: sections are gpu/POINT/KERNEL or gpu.warp/POINT/KERNEL with POINT "
-						   "one of entry, exit, load, store, atomic, mem", name);
+		return diag_set(&l->error, EINVAL,
+			"\"%s\" is not a GPU probe: sections are gpu/POINT/KERNEL or "
+			"gpu.warp/POINT/KERNEL with POINT "
+			"one of entry, exit, load, store, atomic, mem",
+			name);
 	err = link_check(prog, point, warp, &l->error);
 	if (!err)
 		err = link_pattern(l, name, &pattern);
 	if (!err)
 		err = link_prog(l, prog, point, warp, &prog_id);
 	if (!err)
-		err = session_add_link(l->options.session, prog_id, point, warp, pattern, &id, &l->error);
+		err = session_add_link(
+			l->options.session, prog_id, point, warp, pattern, &id, &l->error);
 	if (err)
 		return err;
 	int fd = link_object(l, prog, name, id);

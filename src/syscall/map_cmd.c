@@ -33,10 +33,14 @@ static int map_check_flags(const union bpf_attr *attr, const char *name, struct 
 	else if (attr->map_type == BPF_MAP_TYPE_HASH)
 		allowed = BPF_F_NO_PREALLOC; /* room is taken at once anyway */
 	if (attr->map_flags & ~allowed)
-		return diag_set(d, EINVAL, "map %s: flags 0x%x are not supported for this type (allowed: 0x%x)", name, attr->map_flags,
-			allowed);
-	if (attr->inner_map_fd || attr->map_extra || attr->map_ifindex || attr->btf_vmlinux_value_type_id)
-		return diag_set(d, EINVAL, "map %s: inner maps, offload, extra flags and struct_ops are not supported", name);
+		return diag_set(d, EINVAL,
+			"map %s: flags 0x%x are not supported for this type (allowed: 0x%x)", name,
+			attr->map_flags, allowed);
+	if (attr->inner_map_fd || attr->map_extra || attr->map_ifindex ||
+		attr->btf_vmlinux_value_type_id)
+		return diag_set(d, EINVAL,
+			"map %s: inner maps, offload, extra flags and struct_ops are not supported",
+			name);
 	return 0;
 }
 
@@ -68,8 +72,9 @@ static int map_make(struct loader *l, const struct ebpf_map *def, struct object 
 	if (err)
 		return err;
 	int fd = map_file_open(l, id);
-	err = fd < 0 ? diag_set(&l->error, -fd, "map %s: cannot open its file: %s", def->name, strerror(-fd)) :
-		       object_new(l, OBJECT_MAP, fd, out);
+	err = fd < 0 ? diag_set(&l->error, -fd, "map %s: cannot open its file: %s", def->name,
+			       strerror(-fd))
+		     : object_new(l, OBJECT_MAP, fd, out);
 	if (err) {
 		session_remove_map(l->options.session, id);
 		return err;
@@ -85,7 +90,8 @@ COMMAND(map_create)
 	object_sweep(l);
 	int err = object_name(attr->map_name, name);
 	if (err)
-		return diag_set(&l->error, EINVAL, "a map's name has characters other than letters, digits, _ and .");
+		return diag_set(&l->error, EINVAL,
+			"a map's name has characters other than letters, digits, _ and .");
 	struct ebpf_map def = {
 		.name = name,
 		.type = attr->map_type,
@@ -94,8 +100,8 @@ COMMAND(map_create)
 		.max_entries = attr->max_entries,
 		.flags = attr->map_flags,
 	};
-	bool known = def.type == BPF_MAP_TYPE_ARRAY || def.type == BPF_MAP_TYPE_HASH || def.type == BPF_MAP_TYPE_PERCPU_ARRAY ||
-		     def.type == BPF_MAP_TYPE_RINGBUF;
+	bool known = def.type == BPF_MAP_TYPE_ARRAY || def.type == BPF_MAP_TYPE_HASH ||
+		     def.type == BPF_MAP_TYPE_PERCPU_ARRAY || def.type == BPF_MAP_TYPE_RINGBUF;
 	if (known) /* session_add_map has the words for other types */
 		err = map_check_flags(attr, name, &l->error);
 	if (!err)
@@ -121,7 +127,8 @@ int map_object_open(struct loader *l, struct object *o)
 	return o->map.map ? 0 : map_open(l->options.session, o->map.id, &o->map.map, &l->error);
 }
 
-int map_object_describe(struct loader *l, struct object *o, struct arena *arena, struct ebpf_map *out)
+int map_object_describe(
+	struct loader *l, struct object *o, struct arena *arena, struct ebpf_map *out)
 {
 	const struct session_map *row = &session_data(l->options.session)->maps[o->map.id];
 	*out = (struct ebpf_map){
@@ -132,7 +139,8 @@ int map_object_describe(struct loader *l, struct object *o, struct arena *arena,
 		.max_entries = row->max_entries,
 		.flags = row->flags,
 		.id = o->map.id,
-		/* The kernel too takes values for constants only when neither programs nor user space can change them. */
+		/* The kernel too takes values for constants only when neither programs nor user
+		   space can change them. */
 		.frozen = o->map.frozen && (row->flags & BPF_F_RDONLY_PROG),
 	};
 	if (!out->name)
@@ -156,7 +164,9 @@ int map_object_describe(struct loader *l, struct object *o, struct arena *arena,
 
 int trace_map_describe(struct loader *l, struct arena *arena, struct ebpf_map *out, struct diag *d)
 {
-	struct ebpf_map def = { .name = "egpu_trace", .type = BPF_MAP_TYPE_RINGBUF, .max_entries = TRACE_RING_BYTES };
+	struct ebpf_map def = {
+		.name = "egpu_trace", .type = BPF_MAP_TYPE_RINGBUF, .max_entries = TRACE_RING_BYTES
+	};
 	if (!l->trace_map) {
 		uint32_t id;
 		int err = session_add_map(l->options.session, &def, &id, d);
@@ -183,7 +193,8 @@ static int map_for(struct loader *l, uint32_t fd, bool write, struct object **ou
 	return err;
 }
 
-/* Ring buffers have no elements: the kernel says so with EOPNOTSUPP or ENOTSUPP; we with -EOPNOTSUPP. */
+/* Ring buffers have no elements: the kernel says so with EOPNOTSUPP or ENOTSUPP; we with
+ * -EOPNOTSUPP. */
 COMMAND(map_elem_lookup)
 {
 	struct object *o;
@@ -192,7 +203,8 @@ COMMAND(map_elem_lookup)
 		return err;
 	if (attr->flags)
 		return -EINVAL;
-	return attr->key && attr->value ? map_lookup(o->map.map, user(attr->key), user(attr->value)) : -EFAULT;
+	return attr->key && attr->value ? map_lookup(o->map.map, user(attr->key), user(attr->value))
+					: -EFAULT;
 }
 
 COMMAND(map_elem_update)
@@ -205,7 +217,9 @@ COMMAND(map_elem_update)
 		return -EFAULT;
 	err = map_update(o->map.map, user(attr->key), user(attr->value), attr->flags);
 	if (err == -EBUSY)
-		diag_set(&l->error, EBUSY, "map %s: a device has a copy of it already, so writes from the host would not reach it",
+		diag_set(&l->error, EBUSY,
+			"map %s: a device has a copy of it already, so writes from the host would "
+			"not reach it",
 			map_info(o->map.map)->name);
 	return err;
 }
@@ -225,7 +239,8 @@ COMMAND(map_elem_next)
 	int err = map_for(l, attr->map_fd, false, &o);
 	if (err)
 		return err;
-	return attr->next_key ? map_next_key(o->map.map, user(attr->key), user(attr->next_key)) : -EFAULT;
+	return attr->next_key ? map_next_key(o->map.map, user(attr->key), user(attr->next_key))
+			      : -EFAULT;
 }
 
 COMMAND(map_elem_take)

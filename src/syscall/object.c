@@ -123,14 +123,15 @@ static bool object_count(struct loader *l, struct census *list, size_t n)
 		if (e->d_name[0] == '.' || fd == dirfd(dir) || fstat(fd, &st))
 			continue;
 		for (size_t i = 0; i < n; i++)
-			list[i].n += list[i].o->dev == st.st_dev && list[i].o->ino == st.st_ino && list[i].o->fd != fd;
+			list[i].n += list[i].o->dev == st.st_dev && list[i].o->ino == st.st_ino &&
+				     list[i].o->fd != fd;
 	}
 	closedir(dir);
 	return true;
 }
 
-/* An object may be held by a descriptor that another thread is moving while we count (dup3, then close), so only
- * what is missed twice is gone. map_open holds a descriptor of a map's file too. */
+/* An object may be held by a descriptor that another thread is moving while we count (dup3, then
+ * close), so only what is missed twice is gone. map_open holds a descriptor of a map's file too. */
 static bool object_sweep_once(struct loader *l)
 {
 	size_t n = 0, gone = 0;
@@ -168,7 +169,8 @@ void object_sweep(struct loader *l)
 void object_free_all(struct loader *l)
 {
 	/* Links before programs before maps and BTF. */
-	static const enum object_kind order[] = { OBJECT_LINK, OBJECT_PROG, OBJECT_MAP, OBJECT_BTF };
+	static const enum object_kind order[] = { OBJECT_LINK, OBJECT_PROG, OBJECT_MAP,
+		OBJECT_BTF };
 	for (int k = 0; k < 4; k++)
 		for (struct object **at = &l->objects; *at;) {
 			struct object *o = *at;
@@ -187,7 +189,8 @@ int object_name(const char given[16], char out[16])
 	if (out[15])
 		return -EINVAL;
 	for (const char *p = out; *p; p++)
-		if (!((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || *p == '_' || *p == '.'))
+		if (!((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
+			    (*p >= '0' && *p <= '9') || *p == '_' || *p == '.'))
 			return -EINVAL;
 	return 0;
 }

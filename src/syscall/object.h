@@ -1,4 +1,5 @@
-/* object.h - what bpf(2) made: maps, programs, BTF and links behind descriptors; internal to src/syscall.
+/* object.h - what bpf(2) made: maps, programs, BTF and links behind descriptors; internal to
+ * src/syscall.
  *
  * Everything here runs under the loader's lock.
  */
@@ -17,9 +18,9 @@ enum object_kind { OBJECT_MAP, OBJECT_PROG, OBJECT_BTF, OBJECT_LINK, OBJECT_KIND
 struct object {
 	struct object *next; /* by id, of all kinds */
 	enum object_kind kind;
-	uint32_t id;   /* from 1 in each kind, as the kernel's */
-	int fd;	       /* our own, so that the inode lives as long as we do */
-	dev_t dev;     /* identity of every descriptor of it */
+	uint32_t id; /* from 1 in each kind, as the kernel's */
+	int fd;      /* our own, so that the inode lives as long as we do */
+	dev_t dev;   /* identity of every descriptor of it */
 	ino_t ino;
 	uint32_t refs; /* by other objects */
 	bool keep;     /* stays without descriptors */
@@ -31,8 +32,8 @@ struct object {
 			struct object *btf; /* counted in its refs; or NULL */
 		} map;
 		struct {
-			uint32_t type;		  /* enum bpf_prog_type */
-			struct report *report;	  /* NULL: a feature probe, which nothing runs */
+			uint32_t type;         /* enum bpf_prog_type */
+			struct report *report; /* NULL: a feature probe, which nothing runs */
 			struct object *maps[EBPF_MAX_MAPS]; /* counted */
 			uint32_t n_maps;
 			struct object *btf; /* counted, or NULL */
@@ -50,12 +51,12 @@ struct object {
 			void *data;
 			uint32_t size;
 			struct btf *parsed; /* at first use */
-			bool saved;	    /* as btf-ID in the session */
+			bool saved;         /* as btf-ID in the session */
 		} btf;
 		struct {
-			uint32_t id;	     /* in the session */
+			uint32_t id;         /* in the session */
 			struct object *prog; /* counted */
-			char *name;	     /* as given to BPF_RAW_TRACEPOINT_OPEN */
+			char *name;          /* as given to BPF_RAW_TRACEPOINT_OPEN */
 			bool detached;
 		} link;
 	};
@@ -108,35 +109,38 @@ void link_object_release(struct loader *l, struct object *o);
 
 /* Commands, by file. Results as egpu_bpf's. */
 #define COMMAND(name) long name(struct loader *l, union bpf_attr *attr)
-COMMAND(map_create);		 /* map_cmd.c */
+COMMAND(map_create); /* map_cmd.c */
 COMMAND(map_elem_lookup);
 COMMAND(map_elem_update);
 COMMAND(map_elem_delete);
 COMMAND(map_elem_next);
 COMMAND(map_elem_take);
 COMMAND(map_freeze);
-COMMAND(prog_load);		 /* prog.c */
+COMMAND(prog_load); /* prog.c */
 COMMAND(prog_bind_map);
-COMMAND(btf_load);		 /* btf_cmd.c */
-COMMAND(link_open);		 /* link.c */
+COMMAND(btf_load);  /* btf_cmd.c */
+COMMAND(link_open); /* link.c */
 COMMAND(link_detach);
-COMMAND(object_info);		 /* info.c */
+COMMAND(object_info); /* info.c */
 
 /* btf_cmd.c */
 int btf_object_parse(struct object *o, struct btf **out, struct diag *d);
 /* Stores the blob as btf-ID, where readers of map types find it. */
 int btf_object_save(struct loader *l, struct object *o);
 /* The context type of a function's first argument, and its name (owned by btf). */
-int btf_context(const struct btf *btf, uint32_t func_type, enum ebpf_context *context, const char **name, struct diag *d);
+int btf_context(const struct btf *btf, uint32_t func_type, enum ebpf_context *context,
+	const char **name, struct diag *d);
 
 /* map_cmd.c */
 int map_object_open(struct loader *l, struct object *o);
 /* The program's view of it; values of frozen arrays go to the arena. */
-int map_object_describe(struct loader *l, struct object *o, struct arena *arena, struct ebpf_map *out);
+int map_object_describe(
+	struct loader *l, struct object *o, struct arena *arena, struct ebpf_map *out);
 /* "egpu_trace", which trace_printk writes to. */
 int trace_map_describe(struct loader *l, struct arena *arena, struct ebpf_map *out, struct diag *d);
 
-/* The name of a bpf_attr, terminated and checked as the kernel does: letters, digits, '_' and '.'. */
+/* The name of a bpf_attr, terminated and checked as the kernel does: letters, digits, '_' and '.'.
+ */
 int object_name(const char given[16], char out[16]);
 
 #endif

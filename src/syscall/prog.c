@@ -38,7 +38,9 @@ static int map_index(struct loading *p, int fd, uint32_t insn, int32_t *index)
 	struct object *o;
 	int err = object_by_fd(p->l, fd, OBJECT_MAP, &o);
 	if (err)
-		return diag_set(p->d, -err, "instruction %u refers to descriptor %d, which is no map of ours", insn, fd);
+		return diag_set(p->d, -err,
+			"instruction %u refers to descriptor %d, which is no map of ours", insn,
+			fd);
 	for (uint32_t i = 0; i < p->n_maps; i++)
 		if (p->maps[i] == o) {
 			*index = (int32_t)i;
@@ -51,7 +53,8 @@ static int map_index(struct loading *p, int fd, uint32_t insn, int32_t *index)
 	return 0;
 }
 
-/* Turns descriptors in 64-bit loads into indices; the forms through fd_array become the plain ones. */
+/* Turns descriptors in 64-bit loads into indices; the forms through fd_array become the plain ones.
+ */
 static int resolve_maps(struct loading *p)
 {
 	const int *fd_array = user(p->attr->fd_array);
@@ -60,13 +63,20 @@ static int resolve_maps(struct loading *p)
 		if (in->code != (BPF_LD | BPF_IMM | BPF_DW))
 			continue;
 		if (i + 1 == p->n_insns)
-			return diag_set(p->d, EINVAL, "instruction %u is the first half of a 64-bit load without its second", i);
+			return diag_set(p->d, EINVAL,
+				"instruction %u is the first half of a 64-bit load without its "
+				"second",
+				i);
 		int fd = in->imm;
 		if (in->src_reg == BPF_PSEUDO_MAP_IDX || in->src_reg == BPF_PSEUDO_MAP_IDX_VALUE) {
 			if (!fd_array || in->imm < 0)
-				return diag_set(p->d, EINVAL, "instruction %u refers to a table of maps that was not given", i);
+				return diag_set(p->d, EINVAL,
+					"instruction %u refers to a table of maps that was not "
+					"given",
+					i);
 			fd = fd_array[in->imm];
-			in->src_reg = in->src_reg == BPF_PSEUDO_MAP_IDX ? BPF_PSEUDO_MAP_FD : BPF_PSEUDO_MAP_VALUE;
+			in->src_reg = in->src_reg == BPF_PSEUDO_MAP_IDX ? BPF_PSEUDO_MAP_FD
+									: BPF_PSEUDO_MAP_VALUE;
 		}
 		if (in->src_reg == BPF_PSEUDO_MAP_FD || in->src_reg == BPF_PSEUDO_MAP_VALUE) {
 			int err = map_index(p, fd, i, &in->imm);
@@ -99,18 +109,25 @@ static int find_context(struct loading *p, struct btf **btf)
 	const union bpf_attr *a = p->attr;
 	const char *name = NULL;
 	if (!a->func_info_cnt || !a->func_info || a->func_info_rec_size < sizeof(struct func_info))
-		return diag_set(p->d, EINVAL, "program %s has no type information (BTF), which tells what the probe sees: compile it with "
-					      "clang -g", p->report->name);
+		return diag_set(p->d, EINVAL,
+			"program %s has no type information (BTF), which tells what the probe "
+			"sees: compile it with "
+			"clang -g",
+			p->report->name);
 	int err = object_by_fd(p->l, (int)a->prog_btf_fd, OBJECT_BTF, &p->btf);
 	if (err)
-		return diag_set(p->d, -err, "program %s: its BTF is not one of ours", p->report->name);
+		return diag_set(
+			p->d, -err, "program %s: its BTF is not one of ours", p->report->name);
 	err = btf_object_parse(p->btf, btf, p->d);
 	if (err)
 		return err;
 	struct func_info first;
 	memcpy(&first, user(a->func_info), sizeof(first));
 	if (first.insn)
-		return diag_set(p->d, EINVAL, "program %s: its function information does not begin at its first instruction", p->report->name);
+		return diag_set(p->d, EINVAL,
+			"program %s: its function information does not begin at its first "
+			"instruction",
+			p->report->name);
 	err = btf_context(*btf, first.type, &p->report->context, &name, p->d);
 	if (name && *name)
 		snprintf(p->report->name, sizeof(p->report->name), "%s", name);
@@ -125,7 +142,8 @@ static int find_lines(struct loading *p, const struct btf *btf)
 	if (!n || !records || size < sizeof(struct bpf_line_info))
 		return 0;
 	if (n > p->n_insns)
-		return diag_set(p->d, EINVAL, "program %s has more line records than instructions", p->report->name);
+		return diag_set(p->d, EINVAL, "program %s has more line records than instructions",
+			p->report->name);
 	struct ebpf_line *lines = arena_array(p->arena, n, sizeof(*lines));
 	if (!lines)
 		return diag_set(p->d, ENOMEM, "out of memory");
@@ -133,8 +151,10 @@ static int find_lines(struct loading *p, const struct btf *btf)
 		struct bpf_line_info rec;
 		memcpy(&rec, records + (size_t)i * size, sizeof(rec));
 		if (rec.insn_off >= p->n_insns || (i && rec.insn_off <= lines[i - 1].insn))
-			return diag_set(p->d, EINVAL, "program %s: line record %u is out of order", p->report->name, i);
-		const char *file = btf__name_by_offset(btf, rec.file_name_off), *text = btf__name_by_offset(btf, rec.line_off);
+			return diag_set(p->d, EINVAL, "program %s: line record %u is out of order",
+				p->report->name, i);
+		const char *file = btf__name_by_offset(btf, rec.file_name_off),
+			   *text = btf__name_by_offset(btf, rec.line_off);
 		lines[i] = (struct ebpf_line){
 			.insn = rec.insn_off,
 			.line = BPF_LINE_INFO_LINE_NUM(rec.line_col),
@@ -156,10 +176,13 @@ static int describe_maps(struct loading *p)
 	for (uint32_t i = 0; i < p->n_maps && !err; i++)
 		err = map_object_describe(p->l, p->maps[i], p->arena, &maps[i]);
 	if (!err && trace)
-		err = p->n_maps < EBPF_MAX_MAPS ? trace_map_describe(p->l, p->arena, &maps[p->n_maps], p->d) :
-						  diag_set(p->d, E2BIG, "the program uses more than %d maps", EBPF_MAX_MAPS);
+		err = p->n_maps < EBPF_MAX_MAPS
+			      ? trace_map_describe(p->l, p->arena, &maps[p->n_maps], p->d)
+			      : diag_set(p->d, E2BIG, "the program uses more than %d maps",
+					EBPF_MAX_MAPS);
 	if (err)
-		return diag_set(p->d, -err, "program %s: cannot read its maps: %s", p->report->name, strerror(-err));
+		return diag_set(p->d, -err, "program %s: cannot read its maps: %s", p->report->name,
+			strerror(-err));
 	p->report->program.maps = maps;
 	p->report->program.n_maps = p->n_maps + trace;
 	return 0;
@@ -167,10 +190,12 @@ static int describe_maps(struct loading *p)
 
 /* -- verification and translation -- */
 
-/* Translating needs a point; every point of a context gives the same code, so any will do until a link says which. */
+/* Translating needs a point; every point of a context gives the same code, so any will do until a
+ * link says which. */
 static int context_point(enum ebpf_context context, enum ebpf_point *point, bool *warp)
 {
-	static const enum ebpf_point points[] = { EBPF_POINT_ENTRY, EBPF_POINT_EXIT, EBPF_POINT_MEM };
+	static const enum ebpf_point points[] = { EBPF_POINT_ENTRY, EBPF_POINT_EXIT,
+		EBPF_POINT_MEM };
 	for (size_t i = 0; i < sizeof(points) / sizeof(*points); i++)
 		for (int w = 0; w < 2; w++)
 			if (ebpf_point_context(points[i], w) == context) {
@@ -199,8 +224,10 @@ static int check_and_translate(struct loading *p)
 	if (err)
 		return err;
 	if (context_point(r->context, &point, &warp))
-		return diag_set(p->d, EINVAL, "program %s: struct %s belongs to no point", r->name, ebpf_context_struct(r->context));
-	err = translate_program(p->arena, &r->program, &r->info.verified, point, warp, &r->fragment, p->d);
+		return diag_set(p->d, EINVAL, "program %s: struct %s belongs to no point", r->name,
+			ebpf_context_struct(r->context));
+	err = translate_program(
+		p->arena, &r->program, &r->info.verified, point, warp, &r->fragment, p->d);
 	if (!err)
 		r->info.fragment = &r->fragment;
 	return err;
@@ -219,9 +246,9 @@ static int load_gpu(struct loading *p)
 	return err ? err : check_and_translate(p);
 }
 
-/* libbpf asks what the kernel can do by loading tiny programs of ordinary types. They are never attached and
- * nothing translates or runs them, so their form is all that matters; saying yes keeps libbpf on its straight path (no changed
- * resource limits, no rewritten BTF). */
+/* libbpf asks what the kernel can do by loading tiny programs of ordinary types. They are never
+ * attached and nothing translates or runs them, so their form is all that matters; saying yes keeps
+ * libbpf on its straight path (no changed resource limits, no rewritten BTF). */
 static int load_probe(struct loading *p)
 {
 	switch (p->attr->prog_type) {
@@ -230,11 +257,15 @@ static int load_probe(struct loading *p)
 	case BPF_PROG_TYPE_TRACEPOINT:
 		break;
 	default:
-		return diag_set(p->d, EINVAL, "program type %u is not supported: sections are gpu/POINT/KERNEL or gpu.warp/POINT/KERNEL",
+		return diag_set(p->d, EINVAL,
+			"program type %u is not supported: sections are gpu/POINT/KERNEL or "
+			"gpu.warp/POINT/KERNEL",
 			p->attr->prog_type);
 	}
 	if (p->n_insns > PROBE_MAX_INSNS || p->attr->line_info_cnt)
-		return diag_set(p->d, EINVAL, "only GPU programs can be loaded: sections are gpu/POINT/KERNEL or gpu.warp/POINT/KERNEL");
+		return diag_set(p->d, EINVAL,
+			"only GPU programs can be loaded: sections are gpu/POINT/KERNEL or "
+			"gpu.warp/POINT/KERNEL");
 	const struct bpf_insn *last = &p->insns[p->n_insns - 1];
 	if (last->code != (BPF_JMP | BPF_EXIT))
 		return diag_set(p->d, EINVAL, "the last instruction is no exit");
@@ -243,8 +274,8 @@ static int load_probe(struct loading *p)
 
 /* -- the log -- */
 
-/* As the kernel: when the log does not fit, its end is kept (with BPF_LOG_FIXED, its beginning) and the call
- * fails with -ENOSPC whatever it would have said. */
+/* As the kernel: when the log does not fit, its end is kept (with BPF_LOG_FIXED, its beginning) and
+ * the call fails with -ENOSPC whatever it would have said. */
 static int give_log(const union bpf_attr *attr, const struct buf *log)
 {
 	char *to = (char *)(uintptr_t)attr->log_buf;
@@ -265,7 +296,8 @@ static int check_log(const union bpf_attr *attr)
 		return -EINVAL;
 	if (!attr->log_level)
 		return 0;
-	return (!attr->log_buf) != (!attr->log_size) || attr->log_size > UINT32_MAX >> 2 ? -EINVAL : 0;
+	return (!attr->log_buf) != (!attr->log_size) || attr->log_size > UINT32_MAX >> 2 ? -EINVAL
+											 : 0;
 }
 
 /* The reason is the log's last line also when the verifier was never asked. */
@@ -297,7 +329,8 @@ static int prog_object(struct loading *p, const char name[16])
 	for (uint32_t i = 0; i < p->n_maps; i++) {
 		o->prog.maps[i] = p->maps[i];
 		p->maps[i]->refs++;
-		p->maps[i]->keep = p->maps[i]->keep || p->report; /* its counts are wanted after the program is gone */
+		p->maps[i]->keep = p->maps[i]->keep ||
+				   p->report; /* its counts are wanted after the program is gone */
 	}
 	o->prog.n_maps = p->n_maps;
 	return object_descriptor(o);
@@ -331,7 +364,8 @@ static int copy_insns(struct loading *p)
 {
 	const union bpf_attr *a = p->attr;
 	if (!a->insn_cnt || a->insn_cnt > EBPF_MAX_INSNS)
-		return diag_set(p->d, E2BIG, "a program has 1 to %d instructions, not %u", EBPF_MAX_INSNS, a->insn_cnt);
+		return diag_set(p->d, E2BIG, "a program has 1 to %d instructions, not %u",
+			EBPF_MAX_INSNS, a->insn_cnt);
 	if (!a->insns)
 		return -EFAULT;
 	p->insns = arena_array(p->arena, a->insn_cnt, sizeof(*p->insns));
@@ -369,7 +403,8 @@ static long load_and_finish_probe(struct loading *p, const char name[16])
 	int full = give_log(p->attr, &log);
 	buf_free(&log);
 	arena_free(p->arena);
-	/* A refused probe is an answer, not an error to tell anybody; what somebody wrote has line records. */
+	/* A refused probe is an answer, not an error to tell anybody; what somebody wrote has line
+	 * records. */
 	if (d.err && p->attr->line_info_cnt)
 		p->l->error = d;
 	return full ? full : err ? err : prog_object(p, name);

@@ -20,9 +20,11 @@ int loader_register_sections(struct diag *d)
 	/* Our maps are files: the limit that libbpf would raise does not apply to them. */
 	libbpf_set_memlock_rlim(0);
 	for (int i = 0; i < 2; i++) {
-		int id = libbpf_register_prog_handler(sections[i], BPF_PROG_TYPE_RAW_TRACEPOINT, 0, &opts);
+		int id = libbpf_register_prog_handler(
+			sections[i], BPF_PROG_TYPE_RAW_TRACEPOINT, 0, &opts);
 		if (id < 0)
-			return diag_set(d, -id, "libbpf does not take section %s: %s", sections[i], strerror(-id));
+			return diag_set(d, -id, "libbpf does not take section %s: %s", sections[i],
+				strerror(-id));
 	}
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* syscall(2) for the program this is linked into: bpf(2) is ours, the rest is the kernel's.
  *
- * libbpf makes its bpf(2) calls through the C library's syscall(). A definition in the executable comes before the C
- * library's, for statically linked libbpf as for shared libraries.
+ * libbpf makes its bpf(2) calls through the C library's syscall(). A definition in the executable
+ * comes before the C library's, for statically linked libbpf as for shared libraries.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -15,7 +15,8 @@ static _Thread_local int probe_reached;
 /* No system call has this number; the kernel would say ENOSYS too. */
 static const long PROBE = 0x6567707500;
 
-/* Like the C library's, it reads six arguments however many were passed; address sanitizers object. */
+/* Like the C library's, it reads six arguments however many were passed; address sanitizers object.
+ */
 __attribute__((visibility("default"), no_sanitize_address)) long syscall(long number, ...)
 {
 	va_list ap;

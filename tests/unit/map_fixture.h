@@ -17,7 +17,8 @@ static char fixture_root[64];
 
 static void fixture_make(void)
 {
-	strcpy(fixture_root, access("/dev/shm", W_OK) ? "/tmp/egpu-test-XXXXXX" : "/dev/shm/egpu-test-XXXXXX");
+	strcpy(fixture_root,
+		access("/dev/shm", W_OK) ? "/tmp/egpu-test-XXXXXX" : "/dev/shm/egpu-test-XXXXXX");
 	if (!mkdtemp(fixture_root))
 		exit(99);
 	setenv("EGPU_DIR", fixture_root, 1);
@@ -29,7 +30,8 @@ static int fixture_end(void)
 	return rmdir(fixture_root) ? errno : 0;
 }
 
-static int fixture_map(struct session *s, uint32_t type, uint32_t key, uint32_t value, uint32_t entries, uint32_t flags, uint32_t *id)
+static int fixture_map(struct session *s, uint32_t type, uint32_t key, uint32_t value,
+	uint32_t entries, uint32_t flags, uint32_t *id)
 {
 	struct ebpf_map def = {
 		.name = "m",

@@ -35,7 +35,8 @@ static pid_t child_agent(const char *path)
 	pid_t pid = fork();
 	if (!pid) {
 		struct session *s;
-		if (session_open(path, &s, NULL) || session_join(s, getpid()) || write(pipe_fd[1], "x", 1) != 1)
+		if (session_open(path, &s, NULL) || session_join(s, getpid()) ||
+			write(pipe_fd[1], "x", 1) != 1)
 			_exit(1);
 		pause();
 		_exit(0);
@@ -123,8 +124,9 @@ static void test_half_made(void)
 	make("egpu-%u-%d-1-3", uid, (int)getpid());
 	touch("session", sizeof(struct session_file));
 	is_int(session_gc(), 1, "a second session of a dead process");
-	static const char *const others[] = { "egpu-", "egpu-x-1-1", "egpu-0-0-1", "egpu-1-2", "egpu-0-1-1-", "egpu-0-1-1x", "other",
-		"egpu-99999999999999999999-1-1", "egpu-0-99999999999-1" };
+	static const char *const others[] = { "egpu-", "egpu-x-1-1", "egpu-0-0-1", "egpu-1-2",
+		"egpu-0-1-1-", "egpu-0-1-1x", "other", "egpu-99999999999999999999-1-1",
+		"egpu-0-99999999999-1" };
 	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
 		make("%s", others[i]);
 		is_int(session_gc(), 0, "%s is no session", others[i]);
@@ -164,8 +166,11 @@ static void test_race(void)
 			for (int n = 0; n < 100; n++) {
 				struct session *s, *t;
 				uint32_t id;
-				if (session_create(&s, NULL) || session_open(session_path(s), &t, NULL) ||
-					session_add_prog(s, "x", 1, "p", EBPF_POINT_LOAD, false, &id, NULL) || !fixture_exists(s, "prog-0.frag"))
+				if (session_create(&s, NULL) ||
+					session_open(session_path(s), &t, NULL) ||
+					session_add_prog(s, "x", 1, "p", EBPF_POINT_LOAD, false,
+						&id, NULL) ||
+					!fixture_exists(s, "prog-0.frag"))
 					_exit(1);
 				session_close(t);
 				session_destroy(s);

@@ -90,7 +90,8 @@ static const struct row rows[] = {
 int main(void)
 {
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-		is_int(session_match(rows[i].pattern, rows[i].mangled, rows[i].demangled), rows[i].want, "\"%s\" on %s", rows[i].pattern,
+		is_int(session_match(rows[i].pattern, rows[i].mangled, rows[i].demangled),
+			rows[i].want, "\"%s\" on %s", rows[i].pattern,
 			rows[i].demangled ? rows[i].demangled : rows[i].mangled);
 	/* 20 stars over a long name: quadratic at most. */
 	char name[4001], pattern[64] = "";

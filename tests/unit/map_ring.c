@@ -10,7 +10,8 @@ struct device_ring {
 	uint8_t data[RING];
 };
 
-/* What device code does: reserves, writes, commits. Zeroed room is assumed, as the agent leaves it. False: full. */
+/* What device code does: reserves, writes, commits. Zeroed room is assumed, as the agent leaves it.
+ * False: full. */
 static bool device_put(struct device_ring *r, uint32_t bytes, uint8_t fill, uint32_t flags)
 {
 	uint64_t n = MAP_RING_HEADER + map_round_up(bytes, 8), at = r->head.produced & (RING - 1);
@@ -87,11 +88,14 @@ static void test_order_and_wrap(struct session *s, uint32_t id)
 	uint64_t busy = r->head.produced;
 	device_put(r, 16, (uint8_t)(seen.next + 1), MAP_RING_BUSY);
 	device_put(r, 16, (uint8_t)(seen.next + 2), 0);
-	is_int(map_ring_committed(&r->head, consumed), busy, "what is committed ends at the busy record");
-	is_int(map_ring_drain(s, id, &r->head, &consumed), 1, "a discarded record is passed over, a busy one stops");
+	is_int(map_ring_committed(&r->head, consumed), busy,
+		"what is committed ends at the busy record");
+	is_int(map_ring_drain(s, id, &r->head, &consumed), 1,
+		"a discarded record is passed over, a busy one stops");
 	is_int(consumed, busy, "there");
 	r->data[(busy & (RING - 1)) + 3] &= 0x7f;
-	is_int(map_ring_drain(s, id, &r->head, &consumed), 2, "committed, it and the one behind it come");
+	is_int(map_ring_drain(s, id, &r->head, &consumed), 2,
+		"committed, it and the one behind it come");
 	device_taken(r, consumed);
 	seen.limit = seen.n + 1;
 	is_int(map_ring_consume(m, on_record, &seen), 1, "a consumer may stop");
@@ -99,7 +103,8 @@ static void test_order_and_wrap(struct session *s, uint32_t id)
 	is_int(map_ring_consume(m, on_record, &seen), 2, "and go on");
 	is_int(seen.bad, 0, "where it was");
 	r->head.produced += 64; /* reserved, nothing written yet: the header reads zero */
-	is_int(map_ring_drain(s, id, &r->head, &consumed), 0, "a header that has not arrived stops");
+	is_int(map_ring_drain(s, id, &r->head, &consumed), 0,
+		"a header that has not arrived stops");
 	map_close(m);
 	free(r);
 }
@@ -216,7 +221,8 @@ static int on_any(void *arg, const void *data, uint32_t bytes)
 {
 	struct seen *s = arg;
 	s->n++;
-	s->bad += bytes != 24 || ((const uint8_t *)data)[0] != 7 || ((const uint8_t *)data)[23] != 7;
+	s->bad +=
+		bytes != 24 || ((const uint8_t *)data)[0] != 7 || ((const uint8_t *)data)[23] != 7;
 	return 0;
 }
 

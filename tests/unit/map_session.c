@@ -1,4 +1,5 @@
-/* The session file: made, opened by others, filled by several processes at once, refused when damaged. */
+/* The session file: made, opened by others, filled by several processes at once, refused when
+ * damaged. */
 #include "map_fixture.h"
 
 #include <sys/resource.h>
@@ -14,8 +15,10 @@ static void test_create_and_open(void)
 	snprintf(path, sizeof(path), "%s/session", session_path(s));
 	is_int(stat(path, &st) ? 0 : st.st_mode & 07777, 0600, "its file is 0600");
 	is_int(st.st_size, sizeof(struct session_file), "its file has its full size");
-	ok(st.st_blocks * 512 < 1 << 20, "and is sparse: %lld bytes", (long long)st.st_blocks * 512);
-	snprintf(want, sizeof(want), "%s/egpu-%u-%d-", fixture_root, (unsigned)geteuid(), (int)getpid());
+	ok(st.st_blocks * 512 < 1 << 20, "and is sparse: %lld bytes",
+		(long long)st.st_blocks * 512);
+	snprintf(want, sizeof(want), "%s/egpu-%u-%d-", fixture_root, (unsigned)geteuid(),
+		(int)getpid());
 	ok(!strncmp(session_path(s), want, strlen(want)), "its name tells user and process");
 	is_int(session_create(&second, &d), 0, "a process may have two");
 	is_int(session_open(session_path(s), &again, &d), 0, "it can be opened: %s", d.text);
@@ -42,7 +45,8 @@ static void test_progs_and_links(void)
 	uint32_t id = 99;
 	session_create(&s, NULL);
 	session_open(session_path(s), &t, NULL);
-	is_int(session_add_prog(s, "fragment", 8, "count", EBPF_POINT_LOAD, true, &id, &d), 0, "a program is stored");
+	is_int(session_add_prog(s, "fragment", 8, "count", EBPF_POINT_LOAD, true, &id, &d), 0,
+		"a program is stored");
 	is_int(id, 0, "ids are dense from 0");
 	is_int(session_read_prog(t, 0, &text, &size), 0, "and read");
 	ok(size == 8 && text && !strcmp(text, "fragment"), "whole and terminated");
@@ -52,10 +56,12 @@ static void test_progs_and_links(void)
 	is_int(session_add_link(s, 0, EBPF_POINT_LOAD, true, "k*", &id, &d), 0, "a link is made");
 	is_int(session_data(t)->generation, 1, "the generation moves");
 	is_str(session_data(t)->links[0].pattern, "k*", "its pattern is stored");
-	is_int(session_add_link(s, 5, EBPF_POINT_LOAD, true, "k*", &id, &d), -ENOENT, "a link of no program");
+	is_int(session_add_link(s, 5, EBPF_POINT_LOAD, true, "k*", &id, &d), -ENOENT,
+		"a link of no program");
 	memset(long_pattern, 'x', SESSION_PATTERN_BYTES);
 	long_pattern[SESSION_PATTERN_BYTES] = '\0';
-	is_int(session_add_link(s, 0, EBPF_POINT_LOAD, true, long_pattern, &id, NULL), -E2BIG, "a pattern that is too long");
+	is_int(session_add_link(s, 0, EBPF_POINT_LOAD, true, long_pattern, &id, NULL), -E2BIG,
+		"a pattern that is too long");
 	is_int(session_detach_link(s, 0), 0, "a link is detached");
 	is_int(session_detach_link(s, 0), -ENOENT, "once");
 	is_int(session_detach_link(s, 64), -ENOENT, "a link out of range");
@@ -75,7 +81,8 @@ static void test_texts(void)
 {
 	struct session *s;
 	session_create(&s, NULL);
-	session_string a = session_add_text(s, "ld.global.f32"), b = session_add_text(s, "ld.global.f32");
+	session_string a = session_add_text(s, "ld.global.f32"),
+		       b = session_add_text(s, "ld.global.f32");
 	ok(a && a == b, "a text is stored once");
 	is_str(session_text(s, a), "ld.global.f32", "and found");
 	is_int(session_add_text(s, ""), 0, "the empty text is 0");
@@ -119,7 +126,8 @@ static void test_kernels_and_sites(void)
 	is_int(session_add_sites(s, 1, &first), -ENOSPC, "and no more");
 	session_data(s)->n_kernels = UINT32_MAX;
 	session_data(s)->n_sites = UINT32_MAX;
-	is_int(session_add_kernel(s, 9, "k", &id, &created), -ENOSPC, "a count from a hostile file claims nothing");
+	is_int(session_add_kernel(s, 9, "k", &id, &created), -ENOSPC,
+		"a count from a hostile file claims nothing");
 	is_int(session_add_sites(s, 1, &first), -ENOSPC, "nor sites");
 	session_destroy(s);
 }
@@ -135,7 +143,8 @@ static void test_many_processes(void)
 			struct session *mine;
 			uint32_t id, first, claimed = 0;
 			bool created;
-			if (session_open(session_path(s), &mine, NULL) || session_join(mine, getpid()))
+			if (session_open(session_path(s), &mine, NULL) ||
+				session_join(mine, getpid()))
 				_exit(200);
 			for (int i = 0; i < 300; i++) {
 				snprintf(name, sizeof(name), "kernel%d", (i * 7 + p * 31) % 300);
@@ -160,12 +169,15 @@ static void test_many_processes(void)
 		agents += session_data(s)->agents[i].pid != 0;
 		ended += session_data(s)->agents[i].ended == 1;
 	}
-	ok(agents >= 1 && agents <= 4 && ended == agents, "agents joined and left: %d, %d", agents, ended);
+	ok(agents >= 1 && agents <= 4 && ended == agents, "agents joined and left: %d, %d", agents,
+		ended);
 	for (int i = 0; i < SESSION_MAX_AGENTS; i++)
 		session_data(s)->agents[i] = (struct session_agent){ .pid = 1, .start_time = 1 };
 	session_data(s)->agents[17].pid = 0x7ffffff0;
 	is_int(session_join(s, getpid()), 0, "the row of a dead agent is taken");
-	is_int(session_data(s)->agents[17].pid == (uint32_t)getpid() || session_data(s)->agents[0].pid == (uint32_t)getpid(), 1, "over");
+	is_int(session_data(s)->agents[17].pid == (uint32_t)getpid() ||
+			session_data(s)->agents[0].pid == (uint32_t)getpid(),
+		1, "over");
 	session_destroy(s);
 }
 
@@ -197,9 +209,11 @@ static void test_refusals(void)
 	ok(!symlink(dir, link) && session_open(link, &t, NULL) < 0, "a link to a session");
 	unlink(link);
 	snprintf(away, sizeof(away), "%s/away", session_path(s));
-	ok(!rename(path, away) && !symlink(away, path) && session_open(dir, &t, NULL) < 0, "a session file that is a link");
+	ok(!rename(path, away) && !symlink(away, path) && session_open(dir, &t, NULL) < 0,
+		"a session file that is a link");
 	unlink(path);
-	ok(!mkfifo(path, 0600) && session_open(dir, &t, NULL) < 0, "a session file that is a FIFO does not hang");
+	ok(!mkfifo(path, 0600) && session_open(dir, &t, NULL) < 0,
+		"a session file that is a FIFO does not hang");
 	unlink(path);
 	rename(away, path);
 	is_int(session_open(dir, &t, NULL), 0, "and it opens when all is well");

@@ -3,11 +3,13 @@
 
 #include <sys/syscall.h>
 
-#define MAP(type, key, value, n, more)                                                                              \
-	"struct { __uint(type, " type "); __uint(max_entries, " n "); __uint(key_size, " key "); __uint(value_size, " value "); " more \
-	"} m SEC(\".maps\");\n"
+#define MAP(type, key, value, n, more)                                                             \
+	"struct { __uint(type, " type "); __uint(max_entries, " n "); __uint(key_size, " key       \
+	"); __uint(value_size, " value "); " more "} m SEC(\".maps\");\n"
 #define PROG(section, type) "SEC(\"" section "\") int probe(" type " *ctx) { return 0; }\n"
-#define USE(section, type) "SEC(\"" section "\") int probe(" type " *ctx) { __u32 k = 0; return bpf_map_lookup_elem(&m, &k) != 0; }\n"
+#define USE(section, type)                                                                         \
+	"SEC(\"" section "\") int probe(" type                                                     \
+	" *ctx) { __u32 k = 0; return bpf_map_lookup_elem(&m, &k) != 0; }\n"
 
 struct row {
 	const char *name, *source, *flags;
@@ -16,18 +18,28 @@ struct row {
 
 static const struct row rows[] = {
 	{ "no_btf", PROG("gpu/load/k", "struct egpu_mem"), "", { "clang -g", "probe", "BTF" } },
-	{ "other_struct", "struct mine { int x; };\n" PROG("gpu/load/k", "struct mine"), "-g", { "struct mine", "egpu_mem", "probe" } },
+	{ "other_struct", "struct mine { int x; };\n" PROG("gpu/load/k", "struct mine"), "-g",
+		{ "struct mine", "egpu_mem", "probe" } },
 	{ "no_struct", PROG("gpu/load/k", "void"), "-g", { "probe", "pointer", "egpu_entry" } },
-	{ "no_argument", "SEC(\"gpu/load/k\") int probe(void) { return 0; }\n", "-g", { "probe", "no argument", "egpu_entry" } },
-	{ "raw_tp", PROG("raw_tp/sys_enter", "struct bpf_raw_tracepoint_args"), "-g", { "bpf_raw_tracepoint_args", "egpu_mem", "probe" } },
-	{ "kprobe", PROG("kprobe/do_exit", "struct pt_regs"), "-g", { "gpu/POINT/KERNEL", "GPU", "" } },
+	{ "no_argument", "SEC(\"gpu/load/k\") int probe(void) { return 0; }\n", "-g",
+		{ "probe", "no argument", "egpu_entry" } },
+	{ "raw_tp", PROG("raw_tp/sys_enter", "struct bpf_raw_tracepoint_args"), "-g",
+		{ "bpf_raw_tracepoint_args", "egpu_mem", "probe" } },
+	{ "kprobe", PROG("kprobe/do_exit", "struct pt_regs"), "-g",
+		{ "gpu/POINT/KERNEL", "GPU", "" } },
 	{ "xdp", PROG("xdp", "struct xdp_md"), "-g", { "gpu/POINT/KERNEL", "type 6", "" } },
-	{ "lpm", MAP("BPF_MAP_TYPE_LPM_TRIE", "8", "8", "1", "__uint(map_flags, 1);") USE("gpu/load/k", "struct egpu_mem"), "-g",
-		{ "map m", "type 11", "ARRAY, HASH, PERCPU_ARRAY or RINGBUF" } },
-	{ "flags", MAP("BPF_MAP_TYPE_ARRAY", "4", "8", "1", "__uint(map_flags, BPF_F_NUMA_NODE);") USE("gpu/load/k", "struct egpu_mem"), "-g",
-		{ "map m", "0x4", "flags" } },
-	{ "huge", MAP("BPF_MAP_TYPE_HASH", "4", "100000000", "4000000000", "") USE("gpu/load/k", "struct egpu_mem"), "-g",
-		{ "map m", "4000000000 entries", "64 GiB" } },
+	{ "lpm",
+		MAP("BPF_MAP_TYPE_LPM_TRIE", "8", "8", "1", "__uint(map_flags, 1);")
+			USE("gpu/load/k", "struct egpu_mem"),
+		"-g", { "map m", "type 11", "ARRAY, HASH, PERCPU_ARRAY or RINGBUF" } },
+	{ "flags",
+		MAP("BPF_MAP_TYPE_ARRAY", "4", "8", "1", "__uint(map_flags, BPF_F_NUMA_NODE);")
+			USE("gpu/load/k", "struct egpu_mem"),
+		"-g", { "map m", "0x4", "flags" } },
+	{ "huge",
+		MAP("BPF_MAP_TYPE_HASH", "4", "100000000", "4000000000", "")
+			USE("gpu/load/k", "struct egpu_mem"),
+		"-g", { "map m", "4000000000 entries", "64 GiB" } },
 };
 
 static void test_refused(const struct row *r)
@@ -38,7 +50,8 @@ static void test_refused(const struct row *r)
 	ok(o && err < 0, "%s is refused: %d", r->name, err);
 	loader_last_error(&d);
 	for (int i = 0; i < 3; i++)
-		ok(strstr(d.text, r->says[i]) != NULL, "%s says \"%s\": %s", r->name, r->says[i], d.text);
+		ok(strstr(d.text, r->says[i]) != NULL, "%s says \"%s\": %s", r->name, r->says[i],
+			d.text);
 	bpf_object__close(o);
 }
 
@@ -46,29 +59,36 @@ static void test_no_pattern(void)
 {
 	int err;
 	struct diag d;
-	struct bpf_object *o = fixture_load("no_pattern", PROG("gpu.warp/load", "struct egpu_warp_mem"), "-g", &err);
+	struct bpf_object *o = fixture_load(
+		"no_pattern", PROG("gpu.warp/load", "struct egpu_warp_mem"), "-g", &err);
 	is_int(err, 0, "a section without kernel is loaded");
 	struct bpf_link *link = bpf_program__attach(bpf_object__next_program(o, NULL));
 	loader_last_error(&d);
-	ok(!link && strstr(d.text, "-k KERNEL") && strstr(d.text, "gpu.warp/load/KERNEL"), "and not attached: %s", d.text);
+	ok(!link && strstr(d.text, "-k KERNEL") && strstr(d.text, "gpu.warp/load/KERNEL"),
+		"and not attached: %s", d.text);
 	bpf_object__close(o);
 	o = fixture_load("mismatch", PROG("gpu.warp/load/k", "struct egpu_mem"), "-g", &err);
 	link = err ? NULL : bpf_program__attach(bpf_object__next_program(o, NULL));
 	loader_last_error(&d);
-	ok(!err && !link && strstr(d.text, "struct egpu_warp_mem"), "a section of another context: %s", d.text);
+	ok(!err && !link && strstr(d.text, "struct egpu_warp_mem"),
+		"a section of another context: %s", d.text);
 	bpf_object__close(o);
 	o = fixture_load("point", PROG("gpu/sometimes/k", "struct egpu_mem"), "-g", &err);
 	link = err ? NULL : bpf_program__attach(bpf_object__next_program(o, NULL));
 	loader_last_error(&d);
-	ok(!err && !link && strstr(d.text, "gpu/sometimes/k") && strstr(d.text, "entry, exit, load"), "a point there is not: %s", d.text);
+	ok(!err && !link && strstr(d.text, "gpu/sometimes/k") &&
+			strstr(d.text, "entry, exit, load"),
+		"a point there is not: %s", d.text);
 	bpf_object__close(o);
 }
 
 static void test_raw_calls(void)
 {
 	char log[64];
-	struct bpf_insn insns[] = { { .code = BPF_ALU64 | BPF_MOV | BPF_K }, { .code = BPF_JMP | BPF_EXIT } };
-	LIBBPF_OPTS(bpf_prog_load_opts, opts, .log_buf = log, .log_size = sizeof(log), .log_level = 1);
+	struct bpf_insn insns[] = { { .code = BPF_ALU64 | BPF_MOV | BPF_K },
+		{ .code = BPF_JMP | BPF_EXIT } };
+	LIBBPF_OPTS(
+		bpf_prog_load_opts, opts, .log_buf = log, .log_size = sizeof(log), .log_level = 1);
 	memset(log, 'x', sizeof(log));
 	int fd = bpf_prog_load(BPF_PROG_TYPE_RAW_TRACEPOINT, "p", "GPL", insns, 2, &opts);
 	is_int(fd, -ENOSPC, "a log that does not fit");
@@ -82,15 +102,20 @@ static void test_raw_calls(void)
 		.log_level = 1 | 8,
 	};
 	strcpy(attr.prog_name, "p");
-	ok(syscall(SYS_bpf, BPF_PROG_LOAD, &attr, sizeof(attr)) == -1 && errno == ENOSPC, "through syscall(2) itself");
-	ok(strlen(log) == 63 && !strncmp(log, "program p", 9), "or its beginning, when told so: %s", log);
-	is_int(bpf_prog_load(BPF_PROG_TYPE_RAW_TRACEPOINT, "p", "GPL", insns, 2, NULL), -EINVAL, "without a log only the error");
+	ok(syscall(SYS_bpf, BPF_PROG_LOAD, &attr, sizeof(attr)) == -1 && errno == ENOSPC,
+		"through syscall(2) itself");
+	ok(strlen(log) == 63 && !strncmp(log, "program p", 9), "or its beginning, when told so: %s",
+		log);
+	is_int(bpf_prog_load(BPF_PROG_TYPE_RAW_TRACEPOINT, "p", "GPL", insns, 2, NULL), -EINVAL,
+		"without a log only the error");
 	fd = bpf_prog_load(BPF_PROG_TYPE_SOCKET_FILTER, "probe", "GPL", insns, 2, NULL);
 	ok(fd >= 0, "a feature probe is accepted");
 	is_int(bpf_raw_tracepoint_open("gpu/load/k", fd), -EINVAL, "and cannot be attached");
 	close(fd);
-	is_int(bpf_prog_load(BPF_PROG_TYPE_SOCKET_FILTER, "probe", "GPL", insns, 1, NULL), -EINVAL, "one without an exit is not");
-	is_int(bpf_prog_load(BPF_PROG_TYPE_RAW_TRACEPOINT, "bad name", "GPL", insns, 2, NULL), -EINVAL, "a name with a space");
+	is_int(bpf_prog_load(BPF_PROG_TYPE_SOCKET_FILTER, "probe", "GPL", insns, 1, NULL), -EINVAL,
+		"one without an exit is not");
+	is_int(bpf_prog_load(BPF_PROG_TYPE_RAW_TRACEPOINT, "bad name", "GPL", insns, 2, NULL),
+		-EINVAL, "a name with a space");
 	is_int(bpf_map_freeze(fd), -EBADF, "a closed descriptor");
 	is_int(bpf_map_freeze(0), -EINVAL, "a descriptor of something else");
 	is_int(bpf_obj_pin(0, "/sys/fs/bpf/x"), -EINVAL, "a command that is not served");
@@ -112,7 +137,9 @@ static void test_raw_calls(void)
 	uint32_t len = sizeof(info);
 	info.btf = (uint64_t)(uintptr_t)back;
 	info.btf_size = sizeof(back);
-	ok(!bpf_obj_get_info_by_fd(fd, &info, &len) && info.btf_size == size && !memcmp(back, blob, size), "and given back");
+	ok(!bpf_obj_get_info_by_fd(fd, &info, &len) && info.btf_size == size &&
+			!memcmp(back, blob, size),
+		"and given back");
 	close(fd);
 	blob[0] ^= 1;
 	is_int(bpf_btf_load(blob, size, NULL), -EINVAL, "not without its magic");
@@ -133,7 +160,8 @@ static void test_room(void)
 		fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "n", 4, 8, 1, NULL);
 		uint32_t key = 0;
 		uint64_t v;
-		bad += fd < 0 || bpf_map_lookup_elem(other, &key, &v) != 0; /* a copy of the descriptor holds it */
+		bad += fd < 0 || bpf_map_lookup_elem(other, &key, &v) !=
+					 0; /* a copy of the descriptor holds it */
 		close(fd);
 		close(other);
 	}

@@ -29,7 +29,8 @@ static bool fixture_start(const char *default_pattern)
 		exit(99);
 	options.session = fixture_session;
 	libbpf_set_print(fixture_quiet);
-	ok(!loader_start(&options, &d) && !loader_register_sections(&d), "the loader starts: %s", d.text);
+	ok(!loader_start(&options, &d) && !loader_register_sections(&d), "the loader starts: %s",
+		d.text);
 	return !d.err;
 }
 
@@ -44,8 +45,11 @@ static const char *fixture_compile(const char *name, const char *source, const c
 	fputs("#include <egpu/probe.bpf.h>\n", f);
 	fputs(source, f);
 	fclose(f);
-	snprintf(command, sizeof(command), "clang -target bpf -mcpu=v3 -O2 %s -I %s/../../include -idirafter /usr/include/$(uname -m)-linux-gnu "
-		"-Wall -c %s -o %s", more, GOLDEN_DIR, path, object);
+	snprintf(command, sizeof(command),
+		"clang -target bpf -mcpu=v3 -O2 %s -I %s/../../include -idirafter "
+		"/usr/include/$(uname -m)-linux-gnu "
+		"-Wall -c %s -o %s",
+		more, GOLDEN_DIR, path, object);
 	return system(command) ? NULL : object;
 }
 
@@ -55,7 +59,8 @@ static bool fixture_has_clang(void)
 }
 
 /* Opens and loads; the result of load in *err. */
-static struct bpf_object *fixture_load(const char *name, const char *source, const char *more, int *err)
+static struct bpf_object *fixture_load(
+	const char *name, const char *source, const char *more, int *err)
 {
 	const char *path = fixture_compile(name, source, more);
 	struct bpf_object *o = path ? bpf_object__open(path) : NULL;
