@@ -32,7 +32,7 @@ static bool decide(struct variant *v, struct symbol *s)
 			return true;
 		if (v->err)
 			return false;
-		return refuse(v, var->line,
+		return variant_refuse(v, var->line,
 			"its variable '%s' cannot be found in the loaded module and may be written, so it cannot be copied",
 			var->name);
 	}
@@ -143,7 +143,7 @@ static bool rewrite_const(struct variant *v, const struct ptx_stmt *s)
 		ptx_edit_replace(&v->edits, insn->opcode_span, "mov.b64");
 		return true;
 	}
-	return refuse(v, s->line, "'%s' asks about .const space, which a variant does not use",
+	return variant_refuse(v, s->line, "'%s' asks about .const space, which a variant does not use",
 		insn->opcode);
 }
 
@@ -173,7 +173,7 @@ static bool bind_stmt(struct variant *v, struct place *place, uint32_t i)
 		if (place->n_bound != before && op->kind == PTX_OPERAND_SYMBOL && !is_call(s->insn)) {
 			ptx_insn_access(s->insn, &a);
 			if (a.op == PTX_ACCESS_NONE && !takes_address(s->insn))
-				return refuse(v, s->line, "it takes 32 bits of the address of '%s'",
+				return variant_refuse(v, s->line, "it takes 32 bits of the address of '%s'",
 					op->name);
 		}
 	}
@@ -187,7 +187,7 @@ static bool check_params(struct variant *v)
 		const struct ptx_var *param = &v->kernel->params[i];
 		const char *found = strstr(v->m->text + param->span.begin, ".const");
 		if (found && found < v->m->text + param->span.end)
-			return refuse(v, param->line, "its parameter '%s' points to .const space",
+			return variant_refuse(v, param->line, "its parameter '%s' points to .const space",
 				param->name);
 	}
 	return true;

@@ -10,7 +10,7 @@
 /* Functions that the driver itself defines for every module. */
 static const char *const driver_functions[] = { "vprintf", "malloc", "free", "__assertfail" };
 
-bool refuse(struct variant *v, uint32_t line, const char *fmt, ...)
+bool variant_refuse(struct variant *v, uint32_t line, const char *fmt, ...)
 {
 	char text[sizeof(v->d->text)];
 	va_list ap;
@@ -69,7 +69,7 @@ static bool add_symbol(struct variant *v, const struct ptx_var *var, uint32_t li
 	if (table_gets(v->symbols, var->name))
 		return true;
 	if (is_opaque(&var->type) || var->space == PTX_SPACE_TEX)
-		return refuse(v, line, "it uses the texture, surface or sampler '%s'", var->name);
+		return variant_refuse(v, line, "it uses the texture, surface or sampler '%s'", var->name);
 	s = arena_alloc(v->arena, sizeof(*s));
 	list = arena_grow(v->arena, v->symbol_list, v->n_symbols, &v->symbols_cap, sizeof(*list));
 	if (!s || !list || table_puts(v->symbols, var->name, s))
@@ -87,7 +87,7 @@ static bool visit_name(struct variant *v, const char *name, uint32_t line)
 	if (var)
 		return add_symbol(v, var, line);
 	if (ptx_find_func(v->m, name))
-		return refuse(v, line, "it takes the address of the function '%s'", name);
+		return variant_refuse(v, line, "it takes the address of the function '%s'", name);
 	return true;
 }
 
@@ -105,7 +105,7 @@ static bool visit_text(struct variant *v, struct ptx_span span, uint32_t line)
 			return no_memory(v);
 		const struct ptx_var *var = ptx_find_var(v->m, name);
 		if (var && var->space != PTX_SPACE_SHARED)
-			return refuse(v, line, "it uses '%s' in a form that cannot be rewritten",
+			return variant_refuse(v, line, "it uses '%s' in a form that cannot be rewritten",
 				name);
 		if (!visit_name(v, name, line))
 			return false;
@@ -177,7 +177,7 @@ static bool add_function(struct variant *v, struct worklist *w, const char *name
 			return no_memory(v);
 		return target ? add_function(v, w, target, line) : true;
 	}
-	return refuse(v, line, "it calls '%s', which its module does not define", name);
+	return variant_refuse(v, line, "it calls '%s', which its module does not define", name);
 }
 
 static bool visit_call(struct variant *v, struct worklist *w, const struct ptx_stmt *s)
@@ -185,7 +185,7 @@ static bool visit_call(struct variant *v, struct worklist *w, const struct ptx_s
 	const struct ptx_operand *target = call_target(s->insn);
 
 	if (!target || target->kind != PTX_OPERAND_SYMBOL || target->value)
-		return refuse(v, s->line, "it calls a function through a pointer");
+		return variant_refuse(v, s->line, "it calls a function through a pointer");
 	for (uint32_t i = 0; i < s->insn->n_operands; i++) {
 		const struct ptx_operand *op = &s->insn->operands[i];
 		if (op != target && op->kind == PTX_OPERAND_GROUP && !visit_operand(v, op, s->line))
@@ -198,7 +198,7 @@ static bool visit_stmt(struct variant *v, struct worklist *w, const struct ptx_s
 {
 	if (s->kind == PTX_STMT_VAR &&
 		(s->var->space == PTX_SPACE_GLOBAL || s->var->space == PTX_SPACE_CONST))
-		return refuse(v, s->line, "its variable '%s' is in .%s space but local to a function",
+		return variant_refuse(v, s->line, "its variable '%s' is in .%s space but local to a function",
 			s->var->name, ptx_space_name(s->var->space));
 	if (s->kind != PTX_STMT_INSN || is_branch(s->insn))
 		return true;
@@ -234,7 +234,7 @@ bool collect(struct variant *v)
 
 	if (strstr(v->m->text, "__egpu_") || strstr(v->m->text, "%egpu_") ||
 		strstr(v->m->text, "$egpu_"))
-		return refuse(v, 0, "its module has names that begin with egpu_: it was instrumented before");
+		return variant_refuse(v, 0, "its module has names that begin with egpu_: it was instrumented before");
 	if (!push(v, &w, v->kernel))
 		return false;
 	for (size_t i = 0; i < w.n; i++) {

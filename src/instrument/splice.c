@@ -278,7 +278,7 @@ static bool add_launch_param(struct splicer *s)
 	if (!s->out->launch_param)
 		return true;
 	if (offset + 8 > limit)
-		return refuse(v, v->kernel->params[0].line,
+		return variant_refuse(v, v->kernel->params[0].line,
 			"its parameters leave no room for the launch id (%llu of %u bytes)",
 			(unsigned long long)offset, limit);
 	add_param(v, v->kernel);

@@ -23,12 +23,12 @@ bool target_init(struct variant *v)
 	t->version = m->version_major * 100 + m->version_minor;
 	t->sm = m->sm;
 	if (t->version < 600)
-		return refuse(v, 0, "its PTX is version %u.%u; probes need 6.0 or newer",
+		return variant_refuse(v, 0, "its PTX is version %u.%u; probes need 6.0 or newer",
 			m->version_major, m->version_minor);
 	if (t->sm < 52)
-		return refuse(v, 0, "its PTX targets %s; probes need sm_52 or newer", m->target);
+		return variant_refuse(v, 0, "its PTX targets %s; probes need sm_52 or newer", m->target);
 	if (m->address_size != 64)
-		return refuse(v, 0, "its PTX has 32-bit addresses");
+		return variant_refuse(v, 0, "its PTX has 32-bit addresses");
 	for (size_t i = 0; i < sizeof(features) / sizeof(features[0]); i++)
 		*(bool *)((char *)t + features[i].flag) =
 			t->version >= features[i].version && t->sm >= features[i].sm;

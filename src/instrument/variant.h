@@ -97,7 +97,7 @@ void emit_count_distinct(const struct target *t, struct buf *b, const char *key,
 
 /* collect.c */
 bool collect(struct variant *v);
-bool refuse(struct variant *v, uint32_t line, const char *fmt, ...)
+bool variant_refuse(struct variant *v, uint32_t line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 bool no_memory(struct variant *v);
 struct symbol *variant_symbol(const struct variant *v, const struct ptx_operand *op);
