@@ -171,14 +171,14 @@ static void check_agent(struct checkup *c, const char *name, bool required, cons
 		return;
 	}
 	int status = runner_run(&r, command, NULL, NULL, &started, &target);
-	struct snapshot *snap = snapshot_take(r.session);
+	struct snapshot *snap = snap_take(r.session);
 	bool good = started && !status && snap && snap->launches > 0;
 	advise(add(c, name, required, good, "%s%s", r.agent,
 		       good	 ? ", saw a launch" :
 		       status	 ? ": the program under it failed" :
 				   ": did not see the launch of a program under it"),
 		"this is a bug in egpu, or something keeps LD_PRELOAD out");
-	snapshot_free(snap);
+	snap_free(snap);
 	runner_close(&r);
 	target_free(target);
 }

@@ -189,7 +189,7 @@ static void seen_text(const struct snapshot *snap, struct buf *out)
 
 static int write_seen(const struct opts *o, struct runner *r, char **command, int exit_status)
 {
-	struct snapshot *snap = snapshot_take(r->session);
+	struct snapshot *snap = snap_take(r->session);
 	struct buf text = { 0 }, json_text = { 0 };
 	struct json j;
 	if (!snap)
@@ -212,7 +212,7 @@ static int write_seen(const struct opts *o, struct runner *r, char **command, in
 	buf_puts(&json_text, "\n");
 	/* Standard output is the program's own. */
 	int status = write_out(o->out, stderr, &text) || (o->json && write_out(o->json, NULL, &json_text)) ? EGPU_FAILED : 0;
-	snapshot_free(snap);
+	snap_free(snap);
 	buf_free(&text);
 	buf_free(&json_text);
 	return status;

@@ -19,7 +19,7 @@
 #include "verifier/verifier.h"
 
 enum { GPU_LIMIT_S = 60 };
-#define MAX_INPUT ((size_t)64 << 20)
+#define MAX_PROGRAM_TEXT ((size_t)64 << 20)
 
 struct opts {
 	const char *on;
@@ -96,10 +96,13 @@ static int run_on_softgpu(struct arena *a, const struct ebpf_program *p, const s
 
 static int run_on_cpu(const struct ebpf_program *p, const struct verifier_result *v, uint8_t *memory, uint64_t *r0)
 {
-	struct diag d = { 0 };
-	(void)v;
-	int err = interp_run(p, memory, r0, &d);
-	return err ? say_diag("cpu", &d) : 0;
+	struct interp run = { .program = p, .memory = memory, .max_insns = v->max_run_insns };
+	struct interp_result out = { 0 };
+	int err = interp_run(&run, &out);
+	if (err)
+		return say_fail("cpu: instruction %u: %s", out.at, out.violation ? out.violation : strerror(-err));
+	*r0 = out.r0;
+	return 0;
 }
 
 static int execute(const struct opts *o, struct arena *a, const struct ebpf_program *p, uint8_t *memory, uint64_t *r0)
@@ -134,7 +137,7 @@ static int read_input(const struct opt_rest *rest, uint8_t **insns, size_t *insn
 	const char *mem = rest->n_args ? rest->args[0] : "";
 	if (hex_parse(mem, strlen(mem), memory, memory_bytes, &d))
 		return say_diag("memory", &d);
-	if (read_file("-", MAX_INPUT, &text, &size, &d))
+	if (read_file("-", MAX_PROGRAM_TEXT, &text, &size, &d))
 		return say_diag("standard input", &d);
 	int err = hex_parse(text, size, insns, insn_bytes, &d);
 	free(text);

@@ -9,15 +9,17 @@
 
 static const struct {
 	const char *what;
-	const char *places[4]; /* installed; command in build/src/cli; command in build */
+	const char *places[4]; /* installed; command in build/src/cli; command in build; unpacked tarball */
 	const char *probe;     /* a file that must exist below it */
 } rows[PATH_COUNT] = {
 	[PATH_AGENT] = { "the agent library",
-		{ "../lib/egpu/libegpu-agent.so", "../agent/libegpu-agent.so", "src/agent/libegpu-agent.so" }, "" },
+		{ "../" EGPU_LIBDIR "/egpu/libegpu-agent.so", "../agent/libegpu-agent.so", "src/agent/libegpu-agent.so",
+			"../lib/egpu/libegpu-agent.so" }, "" },
 	[PATH_SOFTGPU] = { "the software GPU",
-		{ "../lib/egpu/softgpu/libcuda.so.1", "../softgpu/libcuda.so.1", "src/softgpu/libcuda.so.1" }, "" },
+		{ "../" EGPU_LIBDIR "/egpu/softgpu/libcuda.so.1", "../softgpu/libcuda.so.1", "src/softgpu/libcuda.so.1",
+			"../lib/egpu/softgpu/libcuda.so.1" }, "" },
 	[PATH_TOOLS] = { "the shipped tools",
-		{ "../lib/egpu/tools", "../../tools", "tools" }, "/memtrace.bpf.o" },
+		{ "../" EGPU_LIBDIR "/egpu/tools", "../../tools", "tools", "../lib/egpu/tools" }, "/memtrace.bpf.o" },
 	[PATH_INCLUDE] = { "the probe header egpu/probe.bpf.h",
 		{ "../include", "../../../include", "../include" }, "/egpu/probe.bpf.h" },
 };

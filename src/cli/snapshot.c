@@ -84,7 +84,7 @@ static void take_kernel(struct snapshot *snap, const struct session *s, uint32_t
 	take_sites(snap, s, f, snap->n_kernels - 1, cap);
 }
 
-struct snapshot *snapshot_take(const struct session *s)
+struct snapshot *snap_take(const struct session *s)
 {
 	const struct session_file *f = session_data((struct session *)s);
 	struct arena *a = arena_new();
@@ -103,7 +103,7 @@ struct snapshot *snapshot_take(const struct session *s)
 	return snap;
 }
 
-void snapshot_free(struct snapshot *snap)
+void snap_free(struct snapshot *snap)
 {
 	if (snap)
 		arena_free(snap->arena);

@@ -47,8 +47,8 @@ struct snapshot {
 };
 
 /* NULL when memory is out. */
-struct snapshot *snapshot_take(const struct session *s);
-void snapshot_free(struct snapshot *snap);
+struct snapshot *snap_take(const struct session *s);
+void snap_free(struct snapshot *snap);
 
 const char *snap_state_name(enum session_kernel_state state);
 const char *snap_space_name(uint32_t space);

@@ -1,0 +1,209 @@
+/* cmd_run.c - `egpu run`: a probe in the kernels of a command, and the report at its end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/probe.h"
+#include "cli/report.h"
+#include "cli/runner.h"
+#include "cli/target.h"
+#include "cli/tools.h"
+#include "cli/trace.h"
+
+struct opts {
+	struct driver_choice driver;
+	const char *pattern, *json, *out;
+	struct opt_list set;
+	bool allow_empty;
+	int verbose;
+};
+
+static const struct opt options[] = {
+	{ 0, "gpu", OPT_FLAG, offsetof(struct opts, driver.gpu), NULL, "use this machine's CUDA driver (default when it works)" },
+	{ 0, "softgpu", OPT_MAYBE, offsetof(struct opts, driver.softgpu), "sm_90", "run kernels on the CPU: no GPU is needed" },
+	{ 'k', "kernel", OPT_STRING, offsetof(struct opts, pattern), "PATTERN",
+		"kernels to probe: a name, a shell pattern or /regex/ (default: all)" },
+	{ 0, "set", OPT_LIST, offsetof(struct opts, set), "VAR=VALUE", "initial value of a global variable of the probe" },
+	{ 0, "json", OPT_STRING, offsetof(struct opts, json), "FILE", "also write the report as JSON" },
+	{ 'o', NULL, OPT_STRING, offsetof(struct opts, out), "FILE", "write the report there, not to standard error" },
+	{ 0, "allow-empty", OPT_FLAG, offsetof(struct opts, allow_empty), NULL, "no failure when the pattern matches no kernel" },
+	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL, "say more; per-CPU maps show every slot" },
+	{ 0 },
+};
+
+/* -- while it runs ----------------------------------------------------------- */
+
+struct watch {
+	struct dump *dump;
+	struct session *session;
+	struct map *trace; /* NULL: not there (yet) */
+	uint64_t lines;
+};
+
+/* Record of trace_printk, as translate/helper.c writes it. */
+struct trace_record {
+	uint32_t format_bytes, n_args;
+	uint64_t args[3];
+	char format[];
+};
+
+static int trace_line(void *arg, const void *data, uint32_t bytes)
+{
+	struct watch *w = arg;
+	const struct trace_record *r = data;
+	struct buf line = { 0 };
+	if (bytes < sizeof(*r) || r->format_bytes > bytes - sizeof(*r))
+		return 0;
+	trace_format(r->format, r->format_bytes, r->args, r->n_args < 3 ? r->n_args : 3, &line);
+	while (line.len && line.data[line.len - 1] == '\n')
+		line.data[--line.len] = 0;
+	say("trace: %s", line.data ? line.data : "");
+	buf_free(&line);
+	w->lines++;
+	return 0;
+}
+
+static void find_trace(struct watch *w)
+{
+	const struct session_file *f = session_data(w->session);
+	for (uint32_t id = 0; id < EBPF_MAX_MAPS; id++)
+		if (f->maps[id].used && f->maps[id].internal && f->maps[id].type == BPF_MAP_TYPE_RINGBUF)
+			map_open(w->session, id, &w->trace, NULL);
+}
+
+static void tick(void *arg)
+{
+	struct watch *w = arg;
+	if (w->trace)
+		map_ring_consume(w->trace, trace_line, w);
+	dump_drain_rings(w->dump);
+}
+
+static void watch_end(struct watch *w)
+{
+	tick(w);
+	uint64_t lost = w->trace ? map_lost(w->trace) : 0;
+	if (lost)
+		say("trace: %llu lines lost because they came faster than they could be taken", (unsigned long long)lost);
+	map_close(w->trace);
+	w->trace = NULL;
+}
+
+/* -- the end ----------------------------------------------------------------- */
+
+static int write_report(const struct opts *o, const struct run_report *r)
+{
+	struct buf text = { 0 }, json_text = { 0 };
+	struct json j;
+	struct diag d = { 0 };
+	json_init(&j, &json_text, JSON_PRETTY);
+	int err = report_make(r, &text, &j, &d);
+	int status = err ? say_diag("report", &d) : 0;
+	if (write_out(o->out, stderr, &text) || (o->json && write_out(o->json, NULL, &json_text)))
+		status = EGPU_FAILED;
+	buf_free(&text);
+	buf_free(&json_text);
+	return status;
+}
+
+/* A pattern that matched nothing is an error, unless the command failed by itself: then that is what counts. */
+static int unmatched(const struct opts *o, const struct run_report *r)
+{
+	struct buf text = { 0 };
+	int n = report_unmatched(r->session, r->snap, &text);
+	if (n && text.data)
+		for (char *save, *line = strtok_r(text.data, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+			say("%s", line);
+	if (n && !r->snap->n_kernels && !o->allow_empty)
+		say("nothing was probed: the command launched no kernel (--allow-empty makes this no failure)");
+	else if (n && !o->allow_empty)
+		say("give another pattern; --allow-empty makes this no failure");
+	buf_free(&text);
+	return n && !o->allow_empty && !r->exit_status ? EGPU_FAILED : 0;
+}
+
+static int report(const struct opts *o, const struct probe *p, struct runner *r, struct dump *dump, char **command, int exit_status)
+{
+	struct run_report rep = {
+		.session = r->session,
+		.snap = snap_take(r->session),
+		.dump = dump,
+		.tool = p->tool,
+		.probe = p->options->name,
+		.command = command,
+		.exit_status = exit_status,
+		.per_cpu = o->verbose > 0,
+	};
+	if (!rep.snap)
+		return say_fail("out of memory");
+	int status = write_report(o, &rep);
+	int empty = unmatched(o, &rep);
+	snap_free(rep.snap);
+	return status ? status : empty ? empty : exit_status;
+}
+
+static int run_target(const struct opts *o, struct probe *p, struct runner *r, char **command)
+{
+	struct watch w = { .session = r->session, .dump = dump_new(r->session) };
+	struct target *target = NULL;
+	bool started;
+	if (!w.dump)
+		return say_fail("out of memory");
+	find_trace(&w);
+	int status = runner_run(r, command, tick, &w, &started, &target);
+	watch_end(&w);
+	if (started) {
+		if (target_signal(target) && o->verbose)
+			say("%s was ended by signal %d (%s)", command[0], target_signal(target), strsignal(target_signal(target)));
+		status = report(o, p, r, w.dump, command, status);
+	}
+	dump_free(w.dump);
+	target_free(target);
+	return status;
+}
+
+static int run(const void *opts, const struct opt_rest *rest)
+{
+	const struct opts *o = opts;
+	struct probe_options po = { .name = rest->args[0], .pattern = o->pattern, .set = &o->set, .log_level = 1,
+		.verbose = o->verbose > 0 };
+	struct runner r;
+	struct probe p;
+	if (!rest->command || !rest->n_command)
+		return say_fail("no command to run: write it after --:\n  egpu %s", cmd_run.synopsis);
+	int status = probe_read(&p, &po);
+	if (status)
+		return status;
+	status = runner_open(&r, &o->driver);
+	if (!status) {
+		status = probe_open(&p, r.session);
+		status = status ? status : probe_load(&p);
+		status = status ? status : probe_attach(&p);
+		status = status ? status : run_target(o, &p, &r, rest->command);
+		probe_close(&p);
+		runner_close(&r);
+	}
+	probe_free(&p);
+	return status;
+}
+
+const struct command cmd_run = {
+	.name = "run",
+	.synopsis = "run [options] PROBE -- COMMAND...",
+	.summary = "runs a command with a probe in its CUDA kernels, and reports at its end",
+	.help = "PROBE is a shipped tool (egpu tools), a BPF object NAME.bpf.o, or its source NAME.bpf.c, which is compiled on the spot.\n"
+		"  egpu run memtrace -- ./program --its --options\n"
+		"  egpu run --softgpu --json=report.json memtrace -- build/samples/vecadd 1000\n"
+		"  egpu run -k 'gemm*' --set threshold=100 count.bpf.c -- python3 train.py\n"
+		"An object without a tool prints its maps, typed by its BTF. A first probe, count.bpf.c:\n"
+		"  #include <egpu/probe.bpf.h>\n"
+		"  __u64 launched;\n"
+		"  SEC(\"gpu/entry\") int count(struct egpu_entry *ctx) { launched++; return 0; }\n"
+		"The report opens with coverage: kernels probed, launches instrumented, records lost. The exit status is the\n"
+		"command's own, 128 + signal when it was killed, or 125 when egpu failed or a pattern matched no kernel.\n",
+	.opts = options,
+	.opts_bytes = sizeof(struct opts),
+	.run = run,
+	.min_args = 1,
+	.max_args = 1,
+};

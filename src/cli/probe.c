@@ -1,0 +1,337 @@
+/* probe.c - see probe.h. */
+#include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bpf/context.h"
+#include "cli/compile.h"
+#include "cli/near.h"
+#include "cli/paths.h"
+#include "cli/probe.h"
+#include "cli/set.h"
+#include "cli/tools.h"
+#include "cuda/fatbin.h"
+
+enum { MAX_OBJECT_BYTES = 256 << 20, LOG_LINES = 12 };
+
+/* What libbpf said since the object was opened: shown when something fails. Lives outside struct probe because
+ * libbpf's callback has no argument. */
+static struct buf libbpf_said;
+static bool libbpf_aloud;
+
+__attribute__((format(printf, 2, 0))) static int hear(enum libbpf_print_level level, const char *fmt, va_list ap)
+{
+	va_list copy;
+	if (level == LIBBPF_DEBUG)
+		return 0;
+	va_copy(copy, ap);
+	buf_vprintf(&libbpf_said, fmt, copy);
+	va_end(copy);
+	return libbpf_aloud ? vfprintf(stderr, fmt, ap) : 0;
+}
+
+/* Its first warning, which is nearest to the cause, without the prefix. */
+static const char *first_warning(char *out, size_t size)
+{
+	const char *s = libbpf_said.data ? libbpf_said.data : "";
+	if (!strncmp(s, "libbpf: ", 8))
+		s += 8;
+	snprintf(out, size, "%.*s", (int)strcspn(s, "\n"), s);
+	return *out ? out : "no reason given";
+}
+
+/* -- the file ---------------------------------------------------------------- */
+
+static bool ends_with(const char *s, const char *tail)
+{
+	size_t n = strlen(s), t = strlen(tail);
+	return n >= t && !strcmp(s + n - t, tail);
+}
+
+static int read_tool(struct probe *p)
+{
+	char dir[PATH_MAX], path[PATH_MAX + 64];
+	struct diag d = { 0 };
+	if (path_find(PATH_TOOLS, dir, &d))
+		return say_diag(p->tool->name, &d);
+	snprintf(path, sizeof(path), "%s/%s.bpf.o", dir, p->tool->name);
+	return read_file(path, MAX_OBJECT_BYTES, &p->bytes, &p->size, &d) ? say_diag(path, &d) : 0;
+}
+
+static int no_such_probe(const char *name, const struct diag *d)
+{
+	const char *names[64], *best[2];
+	size_t n = 0;
+	while (tools[n] && n < 64) {
+		names[n] = tools[n]->name;
+		n++;
+	}
+	if (d->err != ENOENT || strchr(name, '/'))
+		return say_diag(name, d);
+	size_t near = near_names(name, names, n, best, 2);
+	return say_fail("%s: neither a file nor a tool%s%s (egpu tools lists the tools)", name, near ? "; nearest: " : "",
+		near ? best[0] : "");
+}
+
+static int read_bytes(struct probe *p, const char *name)
+{
+	struct diag d = { 0 };
+	p->tool = tool_by_name(name);
+	if (p->tool)
+		return read_tool(p);
+	if (ends_with(name, ".c"))
+		return compile_probe(name, &p->bytes, &p->size, &d) ? say_diag(name, &d) : 0;
+	return read_file(name, MAX_OBJECT_BYTES, &p->bytes, &p->size, &d) ? no_such_probe(name, &d) : 0;
+}
+
+static bool has_section(const struct probe *p, const char *want)
+{
+	const char *name;
+	const uint8_t *data;
+	uint64_t bytes;
+	for (uint32_t i = 0; elf_section(p->bytes, p->size, i, &name, &data, &bytes) > 0; i++)
+		if (!strcmp(name, want))
+			return true;
+	return false;
+}
+
+/* libbpf would refuse these too, in words that do not say what to do. */
+static int check_file(const struct probe *p, const char *name)
+{
+	Elf64_Ehdr h;
+	if (p->size < sizeof(h) || memcmp(p->bytes, ELFMAG, SELFMAG))
+		return say_fail("%s: not a BPF object: %s; a probe is what clang -O2 -g -target bpf -c makes, or its C source NAME.bpf.c",
+			name, p->size < sizeof(h) ? "it is too short" : "it is no ELF file");
+	memcpy(&h, p->bytes, sizeof(h));
+	if (h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_ident[EI_DATA] != ELFDATA2LSB || h.e_machine != EM_BPF)
+		return say_fail("%s: not a BPF object: it is made for another machine (ELF machine %u, BPF is %u); compile it with "
+				"clang -O2 -g -target bpf -c",
+			name, h.e_machine, EM_BPF);
+	if (h.e_shoff > p->size || (uint64_t)h.e_shnum * sizeof(Elf64_Shdr) > p->size - h.e_shoff)
+		return say_fail("%s: truncated: its section table should be at byte %llu, but the file has %zu bytes; copy or build it "
+				"again",
+			name, (unsigned long long)h.e_shoff, p->size);
+	const char *section;
+	const uint8_t *data;
+	uint64_t bytes;
+	for (uint32_t i = 0; i < h.e_shnum; i++)
+		if (elf_section(p->bytes, p->size, i, &section, &data, &bytes) < 0)
+			return say_fail("%s: damaged: section %u lies outside the file (%zu bytes); copy or build it again", name, i,
+				p->size);
+	if (!has_section(p, ".BTF"))
+		return say_fail("%s: has no BTF, which tells what the probe sees: compile it with clang -g", name);
+	return 0;
+}
+
+int probe_read(struct probe *p, const struct probe_options *o)
+{
+	memset(p, 0, sizeof(*p));
+	p->options = o;
+	int status = read_bytes(p, o->name);
+	if (!status)
+		status = check_file(p, o->name);
+	if (status)
+		probe_free(p);
+	return status;
+}
+
+/* -- open -------------------------------------------------------------------- */
+
+/* Up to the first dot of the file's name, as libbpf does for files. */
+static void object_name(const char *path, char out[64])
+{
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	snprintf(out, 64, "%.*s", (int)strcspn(base, "."), base);
+	for (char *c = out; *c; c++)
+		if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", *c))
+			*c = '_';
+	if (!*out)
+		snprintf(out, 64, "probe");
+}
+
+static int bad_section(const struct probe *p, const char *program, const char *section)
+{
+	const char *points[] = { "entry", "exit", "load", "store", "atomic", "mem" }, *best[1];
+	const char *rest = section;
+	if (!strncmp(rest, "raw_tp/", 7))
+		rest += 7;
+	bool is_gpu = !strncmp(rest, "gpu/", 4) || !strncmp(rest, "gpu.warp/", 9);
+	char point[32];
+	rest = is_gpu ? strchr(rest, '/') + 1 : "";
+	snprintf(point, sizeof(point), "%.*s", (int)strcspn(rest, "/"), rest);
+	if (is_gpu)
+		return say_fail("%s: program %s: section \"%s\" has no known point; points are entry, exit, load, store, atomic and mem%s%s",
+			p->options->name, program, section, near_names(point, points, 6, best, 1) ? "; nearest: " : "",
+			near_names(point, points, 6, best, 1) ? best[0] : "");
+	return say_fail("%s: program %s: section \"%s\" is no GPU probe; write SEC(\"gpu/POINT/KERNEL\") or "
+			"SEC(\"gpu.warp/POINT/KERNEL\"), POINT being entry, exit, load, store, atomic or mem",
+		p->options->name, program, section);
+}
+
+static int check_programs(const struct probe *p)
+{
+	struct bpf_program *prog;
+	enum ebpf_point point;
+	bool warp;
+	size_t n = 0, without = 0;
+	const char *pattern;
+	bpf_object__for_each_program(prog, p->object) {
+		if (ebpf_section_parse(bpf_program__section_name(prog), &point, &warp, &pattern))
+			return bad_section(p, bpf_program__name(prog), bpf_program__section_name(prog));
+		n++;
+		without += !pattern || !*pattern;
+	}
+	if (!n)
+		return say_fail("%s: has no program; a probe needs a function in SEC(\"gpu/POINT\")", p->options->name);
+	if (p->options->pattern && !without)
+		return say_fail("%s: -k %s applies to nothing: every program's section names its kernels already", p->options->name,
+			p->options->pattern);
+	return 0;
+}
+
+static int set_variables(const struct probe *p)
+{
+	const struct opt_list *set = p->options->set;
+	for (size_t i = 0; set && i < set->n; i++) {
+		struct diag d = { 0 };
+		char what[256];
+		snprintf(what, sizeof(what), "--set %s", set->values[i]);
+		if (set_variable(p->object, set->values[i], &d))
+			return say_diag(what, &d);
+	}
+	return 0;
+}
+
+int probe_open(struct probe *p, struct session *s)
+{
+	struct loader_options lo = {
+		.session = s,
+		.default_pattern = p->options->pattern ? p->options->pattern : "*",
+		.verifier = { .log_level = p->options->log_level },
+	};
+	static bool registered;
+	struct diag d = { 0 };
+	char name[64], why[512];
+	libbpf_aloud = p->options->verbose;
+	buf_reset(&libbpf_said);
+	libbpf_set_print(hear);
+	if (loader_start(&lo, &d) || (!registered && loader_register_sections(&d)))
+		return say_diag("loader", &d);
+	registered = true;
+	object_name(p->options->name, name);
+	LIBBPF_OPTS(bpf_object_open_opts, oo, .object_name = name);
+	p->object = bpf_object__open_mem(p->bytes, p->size, &oo);
+	if (!p->object) {
+		int err = errno;
+		return say_fail("%s: cannot be opened as a BPF object (%s): %s", p->options->name, strerror(err),
+			first_warning(why, sizeof(why)));
+	}
+	int status = check_programs(p);
+	return status ? status : set_variables(p);
+}
+
+struct bpf_program *probe_program(const struct probe *p, size_t i)
+{
+	struct bpf_program *prog;
+	bpf_object__for_each_program(prog, p->object)
+		if (!i--)
+			return prog;
+	return NULL;
+}
+
+/* -- load and attach --------------------------------------------------------- */
+
+static void last_lines(const char *log, int lines)
+{
+	const char *at = log + strlen(log);
+	if (at > log && at[-1] == '\n')
+		at--;
+	while (at > log && (at[-1] != '\n' || --lines > 0))
+		at--;
+	if (at > log)
+		say("  ... (-v shows the whole log)");
+	while (*at) {
+		size_t n = strcspn(at, "\n");
+		fprintf(stderr, "  %.*s\n", (int)n, at);
+		at += n + (at[n] == '\n');
+	}
+}
+
+void probe_explain(const struct probe *p, const struct loader_prog *prog, bool whole_log)
+{
+	say("%s: program %s is refused: %s", p->options->name, prog->name, prog->error.err ? prog->error.text : strerror(-prog->err));
+	if (prog->log && *prog->log)
+		last_lines(prog->log, whole_log ? 1 << 30 : LOG_LINES);
+}
+
+int probe_load(struct probe *p)
+{
+	char why[512];
+	struct diag d = { 0 };
+	loader_clear_error();
+	int err = bpf_object__load(p->object);
+	if (!err)
+		return 0;
+	for (uint32_t i = 0; loader_prog(i); i++)
+		if (loader_prog(i)->err) {
+			probe_explain(p, loader_prog(i), p->options->verbose);
+			return EGPU_FAILED;
+		}
+	loader_last_error(&d);
+	if (d.err)
+		return say_diag(p->options->name, &d);
+	return say_fail("%s: cannot be loaded (%s): %s", p->options->name, strerror(-err), first_warning(why, sizeof(why)));
+}
+
+static int attach_one(struct probe *p, struct bpf_program *prog)
+{
+	struct diag d = { 0 };
+	char what[512], why[512];
+	loader_clear_error();
+	struct bpf_link *link = bpf_program__attach(prog);
+	if (link) {
+		p->links[p->n_links++] = link;
+		return 0;
+	}
+	int err = errno;
+	loader_last_error(&d);
+	snprintf(what, sizeof(what), "%s: program %s", p->options->name, bpf_program__name(prog));
+	return d.err ? say_diag(what, &d) : say_fail("%s: cannot be attached (%s): %s", what, strerror(err),
+						    first_warning(why, sizeof(why)));
+}
+
+int probe_attach(struct probe *p)
+{
+	struct bpf_program *prog;
+	size_t n = 0;
+	bpf_object__for_each_program(prog, p->object)
+		n++;
+	p->links = calloc(n + 1, sizeof(*p->links));
+	if (!p->links)
+		return say_fail("out of memory");
+	int status = 0;
+	bpf_object__for_each_program(prog, p->object)
+		if (!status)
+			status = attach_one(p, prog);
+	return status;
+}
+
+void probe_close(struct probe *p)
+{
+	for (size_t i = 0; i < p->n_links; i++)
+		bpf_link__destroy(p->links[i]);
+	free(p->links);
+	p->links = NULL;
+	p->n_links = 0;
+	bpf_object__close(p->object);
+	p->object = NULL;
+	loader_stop();
+	buf_free(&libbpf_said);
+}
+
+void probe_free(struct probe *p)
+{
+	free(p->bytes);
+	p->bytes = NULL;
+}
