@@ -132,12 +132,38 @@ static void emit_fragments(const struct splicer *s, uint32_t site, struct buf *b
 	}
 }
 
+/* The cp.async at a site, or NULL. */
+static const struct ptx_insn *copied(const struct spot *spot)
+{
+	const struct ptx_insn *insn =
+		spot->stmt == NO_STMT ? NULL : spot->place->func->stmts[spot->stmt].insn;
+
+	return insn && !strcmp(insn->base, "cp") ? insn : NULL;
+}
+
 static const struct ptx_insn *guarded(const struct spot *spot)
 {
 	const struct ptx_insn *insn =
 		spot->stmt == NO_STMT ? NULL : spot->place->func->stmts[spot->stmt].insn;
 
 	return insn && insn->pred ? insn : NULL;
+}
+
+/* cp.async may be told at run time to read fewer bytes than it writes, and then usually none at all: those
+ * lanes do not touch the source. The size is a 32-bit register, the other form a predicate; a 64-bit one is a
+ * cache policy. */
+static void emit_copy_guard(const struct spot *spot, uint32_t site, struct buf *b)
+{
+	const struct ptx_insn *insn = copied(spot);
+	const struct ptx_operand *op = insn && insn->n_operands > 3 ? &insn->operands[3] : NULL;
+
+	if (!op || op->kind != PTX_OPERAND_REG || !op->reg || op->component >= 0)
+		return;
+	if (op->reg->type.kind == 'p')
+		buf_printf(b, "\t@%s%s bra $egpu_end%u;\n", op->negated ? "!" : "", op->name, site);
+	else if (op->reg->type.bits == 32)
+		buf_printf(b, "\tsetp.eq.u32 %%egpu_xp1, %s, 0;\n\t@%%egpu_xp1 bra $egpu_end%u;\n",
+			op->name, site);
 }
 
 static char *site_text(const struct splicer *s, uint32_t site, const struct merged *m)
@@ -155,10 +181,11 @@ static char *site_text(const struct splicer *s, uint32_t site, const struct merg
 	if (guard)
 		buf_printf(&b, "\t@%s%s bra $egpu_end%u;\n", guard->pred_negated ? "" : "!",
 			guard->pred, site);
+	emit_copy_guard(spot, site, &b);
 	emit_inputs(&in, &b);
 	emit_params(s, site, &b);
 	emit_fragments(s, site, &b);
-	if (guard)
+	if (guard || copied(spot))
 		buf_printf(&b, "$egpu_end%u:\n", site);
 	buf_puts(&b, "}\n\t");
 	if (!b.failed)

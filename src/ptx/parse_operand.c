@@ -77,6 +77,10 @@ static bool parse_name(struct parser *p, struct value *v)
 	v->op.kind = names_is_reg(p, v->op.name, &decl) ? PTX_OPERAND_REG : PTX_OPERAND_SYMBOL;
 	v->op.reg = decl ? decl->reg : NULL;
 	v->op.var = decl ? decl->var : NULL;
+	if (!strcmp(v->op.name, "WARP_SZ") && !decl) {
+		v->op.kind = PTX_OPERAND_INT;
+		v->op.value = 32;
+	}
 	if (!advance(p))
 		return false;
 	if (p->cur.kind == TOK_DOTTED && p->cur.begin == p->prev_end)

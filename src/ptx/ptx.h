@@ -82,7 +82,7 @@ struct ptx_reg {
 
 enum ptx_operand_kind {
 	PTX_OPERAND_REG,     /* %r1, %tid.x, a declared name without %, _ (sink); `name` */
-	PTX_OPERAND_INT,     /* integer literal: `value` (two's complement) */
+	PTX_OPERAND_INT,     /* integer literal, constant expression or WARP_SZ: `value` (two's complement) */
 	PTX_OPERAND_FLOAT,   /* 0f.., 0d.. (bits in `value`, `bits` 32 or 64) or decimal (converted to 64-bit bits) */
 	PTX_OPERAND_SYMBOL,  /* identifier that is no register: label, variable, function; may have `+value` */
 	PTX_OPERAND_ADDRESS, /* [reg], [reg+imm], [sym+imm], [imm]: name (NULL: immediate), value */

@@ -157,7 +157,7 @@ struct bases {
 
 static void expect_warp(struct record *want, const struct bases *b, uint32_t block, uint32_t first)
 {
-	struct lanes w[N_SITES] = { { { 0 } } };
+	struct lanes w[N_SITES];
 	static const struct {
 		uint32_t bytes, space, op;
 	} facts[N_SITES] = {
@@ -172,6 +172,7 @@ static void expect_warp(struct record *want, const struct bases *b, uint32_t blo
 		[SITE_SELF] = { 8, EGPU_SPACE_GLOBAL, EGPU_OP_LOAD },
 		[SITE_COUNT] = { 4, EGPU_SPACE_GLOBAL, EGPU_OP_ATOMIC },
 	};
+	memset(w, 0, sizeof(w));
 	for (uint32_t t = first; t < first + 32 && t < BLOCK; t++) {
 		uint32_t i = block * BLOCK + t, lane = t - first;
 		uint64_t row = b->out + i * UINT64_C(128), weight = (i & 3) + 1, x = 5 * weight + i;

@@ -74,10 +74,11 @@ int main(void)
 		{ LD, 91, 21, "ld.const.f32", PTX_SPACE_CONST, 4, false },
 		{ LD, 92, 21, "ld.const.v2.f32", PTX_SPACE_CONST, 8, false },
 		{ LD, 93, 21, "cp.async.ca.shared.global", GLOBAL, 8, false },
-		{ LD, 101, 21, "ld.global.u32", GLOBAL, 4, false },
-		{ ST, 117, 21, "st.global.u32", GLOBAL, 4, false },
-		{ EBPF_POINT_EXIT, 118, 21, "exit", 0, 0, false },
-		{ EBPF_POINT_EXIT, 121, 40, "}", 0, 0, false },
+		{ LD, 94, 21, "cp.async.cg.shared.global", GLOBAL, 16, false },
+		{ LD, 102, 21, "ld.global.u32", GLOBAL, 4, false },
+		{ ST, 118, 21, "st.global.u32", GLOBAL, 4, false },
+		{ EBPF_POINT_EXIT, 119, 21, "exit", 0, 0, false },
+		{ EBPF_POINT_EXIT, 122, 40, "}", 0, 0, false },
 	};
 	static const struct expected hopper[] = {
 		{ EBPF_POINT_ENTRY, 12, 0, "entry", 0, 0, false },
