@@ -66,7 +66,7 @@ static bool word(struct init *p, char *out, size_t size)
 	skip_space(p);
 	while (p->s < p->end && is_word(*p->s)) {
 		bool exponent = n && (p->s[0] == 'e' || p->s[0] == 'E') && out[0] >= '0' && out[0] <= '9' &&
-			memchr(out, '.', n) && p->end - p->s > 1 && (p->s[1] == '-' || p->s[1] == '+');
+			!memchr(out, 'x', n) && p->end - p->s > 1 && (p->s[1] == '-' || p->s[1] == '+');
 		if (n + 2 >= size)
 			return false;
 		out[n++] = *p->s++;

@@ -555,8 +555,8 @@ void sg_fault(struct sg_warp *w, const struct sg_insn *in, CUresult error, int l
 	if (lane >= 0)
 		snprintf(where, sizeof(where), " by thread (%u,%u,%u)", w->special[SG_S_TIDX][lane],
 			w->special[SG_S_TIDY][lane], w->special[SG_S_TIDZ][lane]);
-	snprintf(line, sizeof(line), "softgpu: kernel %s: PTX line %u: %s: %s%s of block (%u,%u,%u)%s%s",
-		b->grid->name, in->line, in->opcode, what, where, b->id[0], b->id[1], b->id[2],
+	snprintf(line, sizeof(line), "softgpu: kernel %s: PTX line %u: %s: %s%s %s block (%u,%u,%u)%s%s",
+		b->grid->name, in->line, in->opcode, what, where, lane >= 0 ? "of" : "in", b->id[0], b->id[1], b->id[2],
 		w->frame->parent ? " in function " : "", w->frame->parent ? w->frame->func->name : "");
 	sg_grid_fail(b->grid, error, line);
 	w->failed = true;
