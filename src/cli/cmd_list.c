@@ -81,6 +81,10 @@ static void file_text(const struct kernel_file *f, const char *path, const struc
 	for (uint32_t i = 0; i < f->n_kernels; i++)
 		if (f->kernels[i].reason)
 			buf_printf(out, "  %s: %s\n", f->kernels[i].demangled, f->kernels[i].reason);
+	if (f->n_notes)
+		buf_puts(out, "\nalso there:\n");
+	for (uint32_t i = 0; i < f->n_notes; i++)
+		buf_printf(out, "  %s\n", f->notes[i]);
 	if (f->n_problems)
 		buf_puts(out, "\ncannot be read:\n");
 	for (uint32_t i = 0; i < f->n_problems; i++)
@@ -115,6 +119,11 @@ static void file_json(const struct kernel_file *f, const char *path, const struc
 	json_array(j);
 	for (uint32_t i = 0; i < f->n_problems; i++)
 		json_string(j, f->problems[i]);
+	json_array_end(j);
+	json_key(j, "notes");
+	json_array(j);
+	for (uint32_t i = 0; i < f->n_notes; i++)
+		json_string(j, f->notes[i]);
 	json_array_end(j);
 	json_object_end(j);
 	buf_puts(j->out, "\n");

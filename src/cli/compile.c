@@ -105,6 +105,7 @@ int compile_probe(const char *source, char **object, size_t *size, struct diag *
 		return diag_set(d, -err, "cannot compile: %s", strerror(-err));
 	if (status) {
 		free(*object);
+		*object = NULL;
 		return diag_set(d, EINVAL,
 			"does not compile (%s's messages are above; <bpf/bpf_helpers.h> is in libbpf-dev)", clang);
 	}

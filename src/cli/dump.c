@@ -9,6 +9,7 @@
 
 enum {
 	RECORDS_KEPT = 64, /* of one ring, for the dump */
+	RECORDS_SHOWN = 8,
 	RECORD_BYTES_KEPT = 256,
 	MAX_BTF = 64 << 20,
 	SMALL_ARRAY = 4096,
@@ -237,18 +238,21 @@ static void text_element(const struct element *e, void *arg)
 	}
 }
 
-static void text_ring(struct dump *d, uint32_t id, struct buf *out)
+static void text_ring(struct dump *d, uint32_t id, bool all, struct buf *out)
 {
 	const struct dump_map *m = &d->maps[id];
-	buf_printf(out, "  %lu records, %lu bytes\n", (unsigned long)m->records, (unsigned long)m->record_bytes);
-	for (uint32_t i = 0; i < m->n_kept; i++) {
-		buf_puts(out, "  ");
+	uint32_t shown = all || m->n_kept < RECORDS_SHOWN ? m->n_kept : RECORDS_SHOWN;
+	buf_printf(out, "  %lu record%s, %lu bytes\n", (unsigned long)m->records, m->records == 1 ? "" : "s",
+		(unsigned long)m->record_bytes);
+	for (uint32_t i = 0; i < shown; i++) {
+		buf_puts(out, " ");
 		for (uint32_t k = 0; k < m->kept[i].kept; k++)
-			buf_printf(out, "%02x%s", m->kept[i].data[k], k % 8 == 7 ? " " : "");
-		buf_puts(out, m->kept[i].kept < m->kept[i].bytes ? "..\n" : "\n");
+			buf_printf(out, "%s%02x", k % 8 ? "" : " ", m->kept[i].data[k]);
+		buf_puts(out, m->kept[i].kept < m->kept[i].bytes ? " ..\n" : "\n");
 	}
-	if (m->records > m->n_kept)
-		buf_printf(out, "  (%lu more not shown)\n", (unsigned long)(m->records - m->n_kept));
+	if (m->records > shown)
+		buf_printf(out, "  (%lu more not shown%s)\n", (unsigned long)(m->records - shown),
+			shown < m->n_kept ? "; -v shows some of them" : "");
 }
 
 int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, struct buf *out, struct diag *diag)
@@ -265,15 +269,17 @@ int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, str
 	else
 		buf_printf(out, "map %s: %s, %s%u %s\n", name, dump_type_name(r->type),
 			r->type == BPF_MAP_TYPE_HASH ? "at most " : "", r->max_entries,
-			r->type == BPF_MAP_TYPE_RINGBUF ? "bytes" : "entries");
+			r->type == BPF_MAP_TYPE_RINGBUF ? "bytes" :
+			r->max_entries == 1		? "entry" :
+							  "entries");
 	int64_t left_out = 0;
 	struct dump_options all = { o->per_cpu, o->zeros || typed_section_name(btf, value_type) };
 	if (r->type == BPF_MAP_TYPE_RINGBUF)
-		text_ring(d, id, out);
+		text_ring(d, id, o->per_cpu, out);
 	else
 		left_out = walk(d, id, &all, text_element, out, diag);
 	if (left_out > 0)
-		buf_printf(out, "  (%ld entries that are all zero left out)\n", (long)left_out);
+		buf_printf(out, "  (%ld all-zero entr%s left out)\n", (long)left_out, left_out == 1 ? "y" : "ies");
 	uint64_t lost = map_lost(map);
 	if (lost)
 		buf_printf(out, "  %lu %s: make max_entries larger\n", (unsigned long)lost,

@@ -19,7 +19,7 @@ struct reader {
 	struct fatbin *fat;
 	const struct kernel_query *query;
 	struct table *rows; /* kernel name -> index + 1, of the region at hand */
-	size_t cap, problem_cap;
+	size_t cap, problem_cap, note_cap;
 };
 
 static const char *version_text(struct arena *a, uint32_t major, uint32_t minor)
@@ -28,16 +28,21 @@ static const char *version_text(struct arena *a, uint32_t major, uint32_t minor)
 	return s ? s : "?";
 }
 
+static void line(struct reader *r, const char ***list, uint32_t *n, size_t *cap, const char *text)
+{
+	const char **all = arena_grow(r->file->arena, *list, *n, cap, sizeof(*all));
+	if (!all)
+		return;
+	*list = all;
+	all[(*n)++] = text ? text : "out of memory";
+}
+
 static void problem(struct reader *r, const char *where, const struct diag *d)
 {
 	struct kernel_file *f = r->file;
-	const char **all = arena_grow(f->arena, f->problems, f->n_problems, &r->problem_cap, sizeof(*all));
-	if (!all)
-		return;
-	f->problems = all;
-	const char *text = d->line ? arena_printf(f->arena, "%s: line %u, column %u: %s", where, d->line, d->column, d->text) :
-				     arena_printf(f->arena, "%s: %s", where, d->text);
-	f->problems[f->n_problems++] = text ? text : where;
+	line(r, &f->problems, &f->n_problems, &r->problem_cap,
+		d->line ? arena_printf(f->arena, "%s: line %u, column %u: %s", where, d->line, d->column, d->text) :
+			  arena_printf(f->arena, "%s: %s", where, d->text));
 }
 
 static const char *entry_words(struct reader *r, const struct fatbin_entry *e)
@@ -208,7 +213,7 @@ static void read_region(struct reader *r, const struct fatbin_unit *u, uint32_t 
 	}
 	read_unit(r, u, newest);
 	for (uint32_t i = first; i < end; i++)
-		if (r->fat->entries[i].kind == FATBIN_KIND_ELF)
+		if (r->fat->entries[i].kind == FATBIN_KIND_ELF && !r->fat->entries[i].unreadable)
 			read_cubin(r, &r->fat->entries[i]);
 	for (; row < r->file->n_kernels; row++)
 		if (u->reason && !strcmp(r->file->kernels[row].source, "none"))
@@ -230,18 +235,25 @@ static int read_regions(struct reader *r, struct diag *d)
 	return 0;
 }
 
-/* Entries of a region that hold neither PTX nor machine code are named, since their kernels cannot be. */
+/* Entries that hold neither PTX nor machine code are named, since their kernels cannot be. */
 static void note_others(struct reader *r)
 {
+	struct kernel_file *f = r->file;
 	for (uint32_t i = 0; i < r->fat->n_entries; i++) {
 		const struct fatbin_entry *e = &r->fat->entries[i];
 		struct diag d = { 0 };
 		char target[24];
-		if (e->kind == FATBIN_KIND_PTX || e->kind == FATBIN_KIND_ELF)
-			continue;
-		diag_set(&d, EINVAL, e->kind == FATBIN_KIND_LTO ? "LTO-IR, whose kernels have no PTX before the link" :
-								  "a kind of code (%u) that is not known", e->kind);
-		problem(r, fatbin_target_name(e, target), &d);
+		fatbin_target_name(e, target);
+		bool code = e->kind == FATBIN_KIND_PTX || e->kind == FATBIN_KIND_ELF;
+		if (code && e->unreadable) {
+			diag_set(&d, EINVAL, "%s", e->unreadable);
+			problem(r, entry_words(r, e), &d);
+		} else if (!code) {
+			line(r, &f->notes, &f->n_notes, &r->note_cap,
+				e->kind == FATBIN_KIND_LTO ?
+					arena_printf(f->arena, "%s: LTO-IR, whose kernels have no PTX before the link", target) :
+					arena_printf(f->arena, "%s: a kind of code (%u) that is not known", target, e->kind));
+		}
 	}
 }
 
@@ -273,7 +285,6 @@ int kernels_read(const void *data, size_t size, const struct kernel_query *q, st
 		arena_free(a);
 		return err;
 	}
-	f->n_entries = r.fat->n_entries;
 	err = read_regions(&r, d);
 	if (!err) {
 		note_others(&r);

@@ -23,7 +23,8 @@ struct kernel_file {
 	uint32_t n_kernels;
 	const char **problems; /* parts that could not be read: "compute_90 PTX of region 0: line 3, column 7: ..." */
 	uint32_t n_problems;
-	uint32_t n_entries;
+	const char **notes; /* parts of a kind whose kernels cannot be named: "sm_90: LTO-IR, ..." */
+	uint32_t n_notes;
 };
 
 struct kernel_query {

@@ -21,7 +21,7 @@ static const struct {
 	[PATH_TOOLS] = { "the shipped tools",
 		{ "../" EGPU_LIBDIR "/egpu/tools", "../../tools", "tools", "../lib/egpu/tools" }, "/memtrace.bpf.o" },
 	[PATH_INCLUDE] = { "the probe header egpu/probe.bpf.h",
-		{ "../include", "../../../include", "../include" }, "/egpu/probe.bpf.h" },
+		{ "../include", "include", "src/cli/include" }, "/egpu/probe.bpf.h" },
 };
 
 static int own_directory(char out[PATH_MAX])

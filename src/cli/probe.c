@@ -181,12 +181,17 @@ static int check_programs(const struct probe *p)
 			return bad_section(p, bpf_program__name(prog), bpf_program__section_name(prog));
 		n++;
 		without += !pattern || !*pattern;
+		if (pattern && *pattern && session_match(pattern, "x", NULL) < 0)
+			return say_fail("%s: program %s: %s is no regular expression (ERE between slashes)", p->options->name,
+				bpf_program__name(prog), pattern);
 	}
 	if (!n)
 		return say_fail("%s: has no program; a probe needs a function in SEC(\"gpu/POINT\")", p->options->name);
 	if (p->options->pattern && !without)
 		return say_fail("%s: -k %s applies to nothing: every program's section names its kernels already", p->options->name,
 			p->options->pattern);
+	if (p->options->pattern && session_match(p->options->pattern, "x", NULL) < 0)
+		return say_fail("-k %s: no regular expression (ERE between slashes)", p->options->pattern);
 	return 0;
 }
 

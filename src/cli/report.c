@@ -36,7 +36,7 @@ static void list_unprobed(const struct snapshot *snap, struct buf *text)
 	if (more)
 		buf_printf(text, "  and %u more (all in --json)\n", more);
 	if (unselected)
-		buf_printf(text, "  %u other kernel%s not selected by any pattern\n", unselected, plural(unselected));
+		buf_printf(text, "  %u kernel%s not selected by any pattern\n", unselected, plural(unselected));
 }
 
 static void list_differing(const struct snapshot *snap, struct buf *text)
@@ -131,8 +131,8 @@ int report_unmatched(const struct session *s, const struct snapshot *snap, struc
 		unmatched++;
 		if (!snap->n_kernels)
 			continue; /* coverage says that nothing was launched */
-		buf_printf(text, "kernel pattern '%s' matched none of the %u kernel%s seen", pattern, snap->n_kernels,
-			plural(snap->n_kernels));
+		buf_printf(text, "kernel pattern '%s' matched nothing: %u kernel%s seen", pattern, snap->n_kernels,
+			snap->n_kernels == 1 ? " was" : "s were");
 		nearest(snap, pattern, text);
 		buf_puts(text, "\n");
 	}
