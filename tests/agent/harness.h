@@ -52,6 +52,23 @@ static inline void run_begin(struct run *r)
 		printf("# cannot make %s\n", path);
 }
 
+#ifdef SHIM_LIB
+/* Puts shim.c between the agent and softgpu. */
+static inline void run_use_shim(struct run *r)
+{
+	static const struct {
+		const char *name, *to;
+	} links[] = {{"libegpu-driver.so.1", SHIM_LIB}, {"libegpu-shim-target.so.1", SOFTGPU_LIB}};
+	char path[512];
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/%s", session_path(r->session), links[i].name);
+		unlink(path);
+		if (symlink(links[i].to, path))
+			printf("# cannot make %s\n", path);
+	}
+}
+#endif
+
 static inline void run_end(struct run *r)
 {
 	session_destroy(r->session);

@@ -1,0 +1,425 @@
+/* The target is never harmed: kernels that wait for each other, forks, switches, missing drivers. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "harness.h"
+
+/* Each block-0 thread says it is here and waits for the other kernel. */
+#define PTX_SPIN(name, mine, theirs)                                                            \
+	".visible .entry " name "(.param .u64 flags)\n{\n\t.reg .pred %p<2>;\n\t.reg .b32 %r<3>;\n\t.reg .b64 %rd<2>;\n" \
+	"\tld.param.u64 %rd1, [flags];\n\tmov.u32 %r1, 1;\n\tst.volatile.global.u32 [%rd1+" mine "], %r1;\n"             \
+	"WAIT:\n\tld.volatile.global.u32 %r2, [%rd1+" theirs "];\n\tsetp.eq.u32 %p1, %r2, 0;\n\t@%p1 bra WAIT;\n\tret;\n}\n"
+#define PTX_PING PTX_HEAD PTX_SPIN("ping", "0", "4")
+#define PTX_PONG PTX_HEAD PTX_SPIN("pong", "4", "0")
+#define PTX_BOTH PTX_HEAD PTX_SPIN("ping", "0", "4") PTX_SPIN("pong", "4", "0")
+
+static CUdeviceptr flags;
+static CUstream streams[2];
+
+static void pair_start(void)
+{
+	target_context();
+	CU(cuMemAlloc(&flags, 8));
+	for (int i = 0; i < 2; i++)
+		CU(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+}
+
+static void pair_run(CUfunction ping, CUfunction pong)
+{
+	void *params[] = {&flags};
+	CU(cuMemsetD8(flags, 0, 8));
+	CU(cuLaunchKernel(ping, 1, 1, 1, 1, 1, 1, 0, streams[0], params, NULL));
+	CU(cuLaunchKernel(pong, 1, 1, 1, 1, 1, 1, 0, streams[1], params, NULL));
+	CU(cuStreamSynchronize(streams[0]));
+	CU(cuStreamSynchronize(streams[1]));
+}
+
+static int one_module(void)
+{
+	CUmodule mod;
+	CUfunction ping, pong;
+	pair_start();
+	CU(cuModuleLoadData(&mod, PTX_BOTH));
+	CU(cuModuleGetFunction(&ping, mod, "ping"));
+	CU(cuModuleGetFunction(&pong, mod, "pong"));
+	for (int i = 0; i < 3; i++)
+		pair_run(ping, pong);
+	return 0;
+}
+
+static int two_modules(void)
+{
+	CUmodule a, b;
+	CUfunction ping, pong;
+	pair_start();
+	CU(cuModuleLoadData(&a, PTX_PING));
+	CU(cuModuleLoadData(&b, PTX_PONG));
+	CU(cuModuleGetFunction(&ping, a, "ping"));
+	CU(cuModuleGetFunction(&pong, b, "pong"));
+	for (int i = 0; i < 3; i++)
+		pair_run(ping, pong);
+	return 0;
+}
+
+/* A lazily loaded library: nothing is known of a device before its first launch. */
+static int library(void)
+{
+	CUlibrary lib;
+	CUkernel ping, pong;
+	CU(cuInit(0));
+	CU(cuLibraryLoadData(&lib, PTX_BOTH, NULL, NULL, 0, NULL, NULL, 0));
+	CU(cuLibraryGetKernel(&ping, lib, "ping"));
+	CU(cuLibraryGetKernel(&pong, lib, "pong"));
+	pair_start();
+	for (int i = 0; i < 3; i++)
+		pair_run((CUfunction)ping, (CUfunction)pong);
+	return 0;
+}
+
+/* The second kernel's module comes while the first one waits for it. */
+static int late_module(void)
+{
+	CUmodule a, b;
+	CUfunction ping, pong;
+	void *params[] = {&flags};
+	pair_start();
+	CU(cuModuleLoadData(&a, PTX_PING));
+	CU(cuModuleGetFunction(&ping, a, "ping"));
+	CU(cuMemsetD8(flags, 0, 8));
+	CU(cuLaunchKernel(ping, 1, 1, 1, 1, 1, 1, 0, streams[0], params, NULL));
+	CU(cuModuleLoadDataEx(&b, PTX_PONG, 0, NULL, NULL));
+	CU(cuModuleGetFunction(&pong, b, "pong"));
+	CU(cuLaunchKernel(pong, 1, 1, 1, 1, 1, 1, 0, streams[1], params, NULL));
+	CU(cuStreamSynchronize(streams[0]));
+	CU(cuStreamSynchronize(streams[1]));
+	pair_run(ping, pong);
+	pair_run(ping, pong);
+	return 0;
+}
+
+/* The same with the waiting stream destroyed, so that only an event can tell. */
+static int late_destroyed(void)
+{
+	CUmodule a, b;
+	CUfunction ping, pong;
+	void *params[] = {&flags};
+	pair_start();
+	CU(cuModuleLoadData(&a, PTX_PING));
+	CU(cuModuleGetFunction(&ping, a, "ping"));
+	CU(cuMemsetD8(flags, 0, 8));
+	CU(cuLaunchKernel(ping, 1, 1, 1, 1, 1, 1, 0, streams[0], params, NULL));
+	CU(cuStreamDestroy(streams[0]));
+	CU(cuModuleLoadDataEx(&b, PTX_PONG, 0, NULL, NULL));
+	CU(cuModuleGetFunction(&pong, b, "pong"));
+	CU(cuLaunchKernel(pong, 1, 1, 1, 1, 1, 1, 0, streams[1], params, NULL));
+	CU(cuStreamSynchronize(streams[1]));
+	CU(cuCtxSynchronize());
+	CU(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
+	pair_run(ping, pong);
+	pair_run(ping, pong);
+	return 0;
+}
+
+/* Two threads, each with its own default stream. */
+struct half {
+	CUcontext ctx;
+	CUfunction fn;
+};
+
+static void *half(void *arg)
+{
+	struct half *h = arg;
+	void *params[] = {&flags};
+	CU(cuCtxSetCurrent(h->ctx));
+	for (int i = 0; i < 1; i++)
+		CU(cuLaunchKernel(h->fn, 1, 1, 1, 1, 1, 1, 0, CU_STREAM_PER_THREAD, params, NULL));
+	CU(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+	return NULL;
+}
+
+static int threads(void)
+{
+	CUmodule mod;
+	struct half h[2];
+	pthread_t t[2];
+	pair_start();
+	CU(cuModuleLoadData(&mod, PTX_BOTH));
+	CU(cuModuleGetFunction(&h[0].fn, mod, "ping"));
+	CU(cuModuleGetFunction(&h[1].fn, mod, "pong"));
+	for (int round = 0; round < 3; round++) {
+		CU(cuMemsetD8(flags, 0, 8));
+		for (int i = 0; i < 2; i++) {
+			CU(cuCtxGetCurrent(&h[i].ctx));
+			pthread_create(&t[i], NULL, half, &h[i]);
+		}
+		for (int i = 0; i < 2; i++)
+			pthread_join(t[i], NULL);
+	}
+	return 0;
+}
+
+/* -- forks, switches ------------------------------------------------------------------- */
+
+enum { N = 100 };
+
+static int fill(int launches)
+{
+	CUmodule mod;
+	CUfunction fn;
+	CUdeviceptr buf;
+	uint32_t add = 1, n = N;
+	target_context();
+	CU(cuModuleLoadData(&mod, PTX_HEAD PTX_FILL("fill")));
+	CU(cuModuleGetFunction(&fn, mod, "fill"));
+	CU(cuMemAlloc(&buf, N * 4));
+	void *params[] = {&buf, &add, &n};
+	for (int i = 0; i < launches; i++)
+		CU(cuLaunchKernel(fn, 1, 1, 1, N, 1, 1, 0, NULL, params, NULL));
+	CU(cuCtxSynchronize());
+	return check_fill(buf, add, N);
+}
+
+static int fill_once(void)
+{
+	return fill(1);
+}
+
+/* Both processes use the device, each after the fork. */
+static int fork_before(void)
+{
+	int status;
+	pid_t pid = fork();
+	if (!pid)
+		exit(fill(2));
+	waitpid(pid, &status, 0);
+	return fill(3) | (WIFEXITED(status) ? WEXITSTATUS(status) : 77);
+}
+
+/* The child only goes away, in each of the ways there are. */
+static int fork_after(void)
+{
+	int status = fill(3), child;
+	for (int i = 0; i < 2; i++) {
+		pid_t pid = fork();
+		if (!pid) {
+			if (i)
+				_exit(0);
+			exit(0);
+		}
+		waitpid(pid, &child, 0);
+		status |= WIFEXITED(child) ? WEXITSTATUS(child) : 77;
+	}
+	return status;
+}
+
+static int caught;
+
+static void handler(int sig)
+{
+	caught++;
+}
+
+/* Our thread takes none of the program's signals, and none of its children. */
+static int signals(void)
+{
+	struct sigaction a = {.sa_handler = handler};
+	sigaction(SIGUSR1, &a, NULL);
+	sigaction(SIGCHLD, &a, NULL);
+	int status = fill(2);
+	for (int i = 0; i < 100; i++)
+		kill(getpid(), SIGUSR1);
+	if (!caught || waitpid(-1, NULL, WNOHANG) != -1)
+		return 2;
+	return status;
+}
+
+/* -- a link that comes and goes ------------------------------------------------------------ */
+
+/* Launches until told to stop, one line an answered line. */
+static int interactive(void)
+{
+	CUmodule mod;
+	CUfunction fn;
+	CUdeviceptr buf;
+	uint32_t add = 1, n = N;
+	char line[16];
+	target_context();
+	CU(cuModuleLoadData(&mod, PTX_HEAD PTX_FILL("fill")));
+	CU(cuModuleGetFunction(&fn, mod, "fill"));
+	CU(cuMemAlloc(&buf, N * 4));
+	void *params[] = {&buf, &add, &n};
+	while (read(0, line, 1) == 1) {
+		for (int i = 0; i < 10; i++)
+			CU(cuLaunchKernel(fn, 1, 1, 1, N, 1, 1, 0, NULL, params, NULL));
+		CU(cuCtxSynchronize());
+		if (write(9, line, 1) != 1)
+			return 3;
+	}
+	return check_fill(buf, add, N);
+}
+
+static const struct role roles[] = {{"one_module", one_module}, {"two_modules", two_modules}, {"library", library}, {"threads", threads},
+	{"late_module", late_module}, {"late_destroyed", late_destroyed}, {"fill", fill_once}, {"fork_before", fork_before},
+	{"fork_after", fork_after}, {"signals", signals}, {"interactive", interactive}, {0}};
+
+/* -- expectations ----------------------------------------------------------------------------- */
+
+/* late: launches of pong that run before a moment to load its variant comes. */
+static void pair(const char *role, int late)
+{
+	struct run r;
+	run_begin(&r);
+	run_use_shim(&r);
+	r.env[0] = "SHIM_BLOCK=1";
+	uint32_t a = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1), b = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	struct ebpf_fragment fa = counter(a, EBPF_POINT_ENTRY), fb = counter(b, EBPF_POINT_ENTRY);
+	run_attach(&r, &fa, "ping");
+	run_attach(&r, &fb, "pong");
+	is_int(run_wait(&r, run_start(&r, role), 20), 0, "%s: neither hangs nor fails", role);
+	is_int(run_count(&r, a, 0), 3, "%s: ping is exact", role);
+	is_int(run_count(&r, b, 0), 3 - late, "%s: pong is exact", role);
+	struct session_kernel *k = run_kernel(&r, "pong");
+	is_int(k ? k->launches : 0, 3, "%s: all launches of pong were seen", role);
+	is_int(k ? k->launches_instrumented : 0, 3 - late, "%s: and %d were instrumented", role, 3 - late);
+	run_end(&r);
+}
+
+static void counted(const char *role, const char *env, int want, const char *what)
+{
+	struct run r;
+	run_begin(&r);
+	r.env[0] = env;
+	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
+	run_attach(&r, &f, "fill");
+	is_int(run_role(&r, role), 0, "%s: the program is right", what);
+	is_int(run_count(&r, map, 0), (uint64_t)want * N, "%s: %d launches counted", what, want);
+	run_end(&r);
+}
+
+static void no_alias(void)
+{
+	struct run r;
+	run_begin(&r);
+	r.no_alias = true;
+	/* No driver anywhere: cuInit says so in the driver's own way, and the program lives. */
+	is_int(run_role(&r, "fill"), 99, "without a driver the program gets an error and ends by itself");
+	run_end(&r);
+}
+
+static void no_session(void)
+{
+	struct run r;
+	run_begin(&r);
+	r.env[0] = "EGPU_SESSION=/nonexistent/egpu";
+	is_int(run_role(&r, "fill"), 0, "a session that is gone: the program runs");
+	r.env[0] = "EGPU_SESSION=";
+	is_int(run_role(&r, "fill"), 0, "no session: the program runs");
+	is_int(r.file->n_kernels, 0, "and nothing was reported");
+	run_end(&r);
+}
+
+static bool step(int to, int from)
+{
+	char c = 'x';
+	return write(to, &c, 1) == 1 && read(from, &c, 1) == 1;
+}
+
+static void attach_detach(void)
+{
+	struct run r;
+	int in[2], out[2];
+	run_begin(&r);
+	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1), later = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY), g = counter(later, EBPF_POINT_ENTRY);
+	if (pipe(in) || pipe(out))
+		exit(1);
+	fflush(stdout);
+	pid_t pid = fork();
+	if (!pid) {
+		dup2(in[0], 0);
+		dup2(out[1], 9);
+		close(in[1]);
+		run_child(&r, "interactive");
+	}
+	close(in[0]);
+	ok(step(in[1], out[0]), "nothing attached");
+	uint32_t link = run_attach(&r, &f, "fill");
+	ok(step(in[1], out[0]), "attached while it runs");
+	uint32_t link2 = run_attach(&r, &g, "f*");
+	ok(step(in[1], out[0]), "a second one");
+	session_detach_link(r.session, link);
+	ok(step(in[1], out[0]), "the first is gone");
+	r.file->off = 1;
+	ok(step(in[1], out[0]), "switched off");
+	r.file->off = 0;
+	ok(step(in[1], out[0]), "switched on");
+	session_detach_link(r.session, link2);
+	ok(step(in[1], out[0]), "all gone");
+	close(in[1]);
+	is_int(run_wait(&r, pid, 20), 0, "results are right");
+	close(out[0]);
+	close(out[1]);
+	is_int(run_count(&r, map, 0), 20 * N, "the first saw two rounds of ten");
+	is_int(run_count(&r, later, 0), 30 * N, "the second three");
+	struct session_kernel *k = run_kernel(&r, "fill");
+	is_int(k ? k->launches : 0, 70, "all launches were seen");
+	is_int(k ? k->launches_instrumented : 0, 40, "those with a link were instrumented");
+	run_end(&r);
+}
+
+/* The target is killed: what was synchronised last can be read. */
+static void killed(void)
+{
+	struct run r;
+	int in[2], out[2];
+	uint64_t count = 0;
+	run_begin(&r);
+	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
+	run_attach(&r, &f, "fill");
+	if (pipe(in) || pipe(out))
+		exit(1);
+	fflush(stdout);
+	pid_t pid = fork();
+	if (!pid) {
+		dup2(in[0], 0);
+		dup2(out[1], 9);
+		run_child(&r, "interactive");
+	}
+	ok(step(in[1], out[0]), "launched");
+	for (int i = 0; i < 500 && count != 10 * N; i++) {
+		usleep(10000);
+		count = run_count(&r, map, 0);
+	}
+	is_int(count, 10 * N, "read while it runs, without another call of the program");
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	is_int(run_count(&r, map, 0), 10 * N, "read after it was killed");
+	for (int i = 0; i < 2; i++) {
+		close(in[i]);
+		close(out[i]);
+	}
+	run_end(&r);
+}
+
+int main(int argc, char **argv)
+{
+	harness_main(argc, argv, roles);
+	pair("one_module", 0);
+	pair("two_modules", 0);
+	pair("library", 0);
+	pair("threads", 0);
+	pair("late_module", 1);
+	pair("late_destroyed", 1);
+	counted("fork_before", NULL, 5, "fork before cuInit");
+	counted("fork_after", NULL, 3, "fork after it");
+	counted("signals", NULL, 2, "signals");
+	counted("fill", "EGPU_DISABLE=1", 0, "EGPU_DISABLE=1");
+	counted("fill", "EGPU_DISABLE=0", 1, "EGPU_DISABLE=0");
+	no_alias();
+	no_session();
+	attach_detach();
+	killed();
+	return tap_done();
+}
