@@ -347,6 +347,8 @@ static int run_all(struct interp_state *s)
 		if (s->at >= run->program->n_insns)
 			return interp_stop(s, EINVAL, "jump out of the program");
 		s->out->insns++;
+		if (run->step)
+			run->step(run->self, s->at, s->reg);
 		int err = execute(s, &run->program->insns[s->at]);
 		if (run->max_insns && s->out->insns > run->max_insns && err != 1)
 			return interp_stop(s, ELOOP, "too many instructions");

@@ -34,6 +34,8 @@ struct interp {
 	void *self;
 	uint64_t max_insns; /* 0: unlimited; helpers count by their cost */
 	bool check;	    /* every access against the regions that the program may reach, every read against what was written */
+	/* NULL, or called before each instruction, for tests and traces. r[10] tells the frame. */
+	void (*step)(void *self, uint32_t at, const uint64_t r[11]);
 	bool any_alignment; /* checked runs: let misaligned loads and stores pass, as a CPU does */
 };
 
