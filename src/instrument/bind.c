@@ -1,7 +1,7 @@
-/* bind.c - requires collect; leaves edits that turn every use of a .global or .const variable into a register
- * with its address in the original module. ptxas takes no immediate as an address, so the addresses come
- * from a constant table that the agent fills. A .const variable's address is an ordinary one in global
- * memory: reads through it become global reads. */
+/* bind.c - requires collect; leaves edits that turn every use of a .global or .const variable into
+ * a register with its address in the original module. ptxas takes no immediate as an address, so
+ * the addresses come from a constant table that the agent fills. A .const variable's address is an
+ * ordinary one in global memory: reads through it become global reads. */
 #include <stdio.h>
 #include <string.h>
 
@@ -33,7 +33,8 @@ static bool decide(struct variant *v, struct symbol *s)
 		if (v->err)
 			return false;
 		return variant_refuse(v, var->line,
-			"its variable '%s' cannot be found in the loaded module and may be written, so it cannot be copied",
+			"its variable '%s' cannot be found in the loaded module and may be "
+			"written, so it cannot be copied",
 			var->name);
 	}
 	s->fate = FATE_BIND;
@@ -97,9 +98,9 @@ static bool bind_use(struct use *u, const struct ptx_operand *op, const struct s
 				reg, (long long)op->value));
 	ptx_edit_replace(&v->edits, op->span, text);
 	u->is_const |= s->var->space == PTX_SPACE_CONST;
-	return table_put(v->bound_regs, &op, sizeof(op), (void *)(uintptr_t)(reg + 1)) ?
-		no_memory(v) :
-		true;
+	return table_put(v->bound_regs, &op, sizeof(op), (void *)(uintptr_t)(reg + 1))
+		       ? no_memory(v)
+		       : true;
 }
 
 static bool bind_operand(struct use *u, const struct ptx_operand *op)
@@ -143,8 +144,8 @@ static bool rewrite_const(struct variant *v, const struct ptx_stmt *s)
 		ptx_edit_replace(&v->edits, insn->opcode_span, "mov.b64");
 		return true;
 	}
-	return variant_refuse(v, s->line, "'%s' asks about .const space, which a variant does not use",
-		insn->opcode);
+	return variant_refuse(v, s->line,
+		"'%s' asks about .const space, which a variant does not use", insn->opcode);
 }
 
 /* The low half of an address would differ from the original's in meaning, not only in value. */
@@ -170,11 +171,12 @@ static bool bind_stmt(struct variant *v, struct place *place, uint32_t i)
 			continue;
 		if (!bind_operand(&u, op))
 			return false;
-		if (place->n_bound != before && op->kind == PTX_OPERAND_SYMBOL && !is_call(s->insn)) {
+		if (place->n_bound != before && op->kind == PTX_OPERAND_SYMBOL &&
+			!is_call(s->insn)) {
 			ptx_insn_access(s->insn, &a);
 			if (a.op == PTX_ACCESS_NONE && !takes_address(s->insn))
-				return variant_refuse(v, s->line, "it takes 32 bits of the address of '%s'",
-					op->name);
+				return variant_refuse(v, s->line,
+					"it takes 32 bits of the address of '%s'", op->name);
 		}
 	}
 	return !v->const_bound || rewrite_const(v, s);
@@ -187,8 +189,8 @@ static bool check_params(struct variant *v)
 		const struct ptx_var *param = &v->kernel->params[i];
 		const char *found = strstr(v->m->text + param->span.begin, ".const");
 		if (found && found < v->m->text + param->span.end)
-			return variant_refuse(v, param->line, "its parameter '%s' points to .const space",
-				param->name);
+			return variant_refuse(v, param->line,
+				"its parameter '%s' points to .const space", param->name);
 	}
 	return true;
 }

@@ -1,5 +1,6 @@
-/* collect.c - requires a parsed module; leaves the functions that the kernel reaches (places, in text order)
- * and the module-scope variables they use (symbols). Refuses what a variant cannot contain. */
+/* collect.c - requires a parsed module; leaves the functions that the kernel reaches (places, in
+ * text order) and the module-scope variables they use (symbols). Refuses what a variant cannot
+ * contain. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +51,7 @@ const struct ptx_operand *call_target(const struct ptx_insn *insn)
 struct symbol *variant_symbol(const struct variant *v, const struct ptx_operand *op)
 {
 	bool names_symbol = op->kind == PTX_OPERAND_SYMBOL ||
-		(op->kind == PTX_OPERAND_ADDRESS && !op->base_is_reg);
+			    (op->kind == PTX_OPERAND_ADDRESS && !op->base_is_reg);
 
 	return names_symbol && op->name && !op->var ? table_gets(v->symbols, op->name) : NULL;
 }
@@ -69,7 +70,8 @@ static bool add_symbol(struct variant *v, const struct ptx_var *var, uint32_t li
 	if (table_gets(v->symbols, var->name))
 		return true;
 	if (is_opaque(&var->type) || var->space == PTX_SPACE_TEX)
-		return variant_refuse(v, line, "it uses the texture, surface or sampler '%s'", var->name);
+		return variant_refuse(
+			v, line, "it uses the texture, surface or sampler '%s'", var->name);
 	s = arena_alloc(v->arena, sizeof(*s));
 	list = arena_grow(v->arena, v->symbol_list, v->n_symbols, &v->symbols_cap, sizeof(*list));
 	if (!s || !list || table_puts(v->symbols, var->name, s))
@@ -105,8 +107,8 @@ static bool visit_text(struct variant *v, struct ptx_span span, uint32_t line)
 			return no_memory(v);
 		const struct ptx_var *var = ptx_find_var(v->m, name);
 		if (var && var->space != PTX_SPACE_SHARED)
-			return variant_refuse(v, line, "it uses '%s' in a form that cannot be rewritten",
-				name);
+			return variant_refuse(
+				v, line, "it uses '%s' in a form that cannot be rewritten", name);
 		if (!visit_name(v, name, line))
 			return false;
 	}
@@ -198,8 +200,9 @@ static bool visit_stmt(struct variant *v, struct worklist *w, const struct ptx_s
 {
 	if (s->kind == PTX_STMT_VAR &&
 		(s->var->space == PTX_SPACE_GLOBAL || s->var->space == PTX_SPACE_CONST))
-		return variant_refuse(v, s->line, "its variable '%s' is in .%s space but local to a function",
-			s->var->name, ptx_space_name(s->var->space));
+		return variant_refuse(v, s->line,
+			"its variable '%s' is in .%s space but local to a function", s->var->name,
+			ptx_space_name(s->var->space));
 	if (s->kind != PTX_STMT_INSN || is_branch(s->insn))
 		return true;
 	if (is_call(s->insn))
@@ -234,7 +237,8 @@ bool collect(struct variant *v)
 
 	if (strstr(v->m->text, "__egpu_") || strstr(v->m->text, "%egpu_") ||
 		strstr(v->m->text, "$egpu_"))
-		return variant_refuse(v, 0, "its module has names that begin with egpu_: it was instrumented before");
+		return variant_refuse(v, 0,
+			"its module has names that begin with egpu_: it was instrumented before");
 	if (!push(v, &w, v->kernel))
 		return false;
 	for (size_t i = 0; i < w.n; i++) {

@@ -1,5 +1,6 @@
-/* float.c - products that a probe parts from their sum. ptxas fuses an unrounded mul with a later unrounded
- * add or sub of the same block; control flow between them ends that, and the last bit may change. */
+/* float.c - products that a probe parts from their sum. ptxas fuses an unrounded mul with a later
+ * unrounded add or sub of the same block; control flow between them ends that, and the last bit may
+ * change. */
 #include <string.h>
 
 #include "instrument/variant.h"
@@ -30,9 +31,8 @@ static bool is_unrounded(const struct ptx_insn *insn)
 
 static const struct product *product_of(const struct pairs *p, const struct ptx_operand *op)
 {
-	const struct product *found = op->kind == PTX_OPERAND_REG && op->name ?
-		table_gets(p->products, op->name) :
-		NULL;
+	const struct product *found =
+		op->kind == PTX_OPERAND_REG && op->name ? table_gets(p->products, op->name) : NULL;
 
 	return found && found->block == p->block ? found : NULL;
 }

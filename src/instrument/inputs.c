@@ -1,6 +1,7 @@
-/* inputs.c - the context fields that fragments read, computed at a site from special registers and from the
- * instruction's own operands, which are read before it runs. Private registers beside the fields:
- * %egpu_xm mask of the lanes here, %egpu_xe "not the elected lane", %egpu_xt/xu/xh/xp scratch. */
+/* inputs.c - the context fields that fragments read, computed at a site from special registers and
+ * from the instruction's own operands, which are read before it runs. Private registers beside the
+ * fields: %egpu_xm mask of the lanes here, %egpu_xe "not the elected lane", %egpu_xt/xu/xh/xp
+ * scratch. */
 #include <stdio.h>
 #include <string.h>
 
@@ -70,14 +71,13 @@ static bool needs_address(const struct inputs *in)
 	bool generic = in->spot->access.space == PTX_SPACE_GENERIC;
 
 	return reads(in, BIT(ADDRESS) | BIT(DISTINCT_BYTES) | BIT(SECTORS)) ||
-		(reads(in, BIT(SPACE)) && generic);
+	       (reads(in, BIT(SPACE)) && generic);
 }
 
 static bool needs_mask(const struct inputs *in)
 {
-	return in->warp ||
-		reads(in, BIT(ACTIVE_MASK) | BIT(MASK) | BIT(LANES) | BIT(MEM_MASK) |
-				BIT(MEM_LANES) | BIT(DISTINCT_BYTES) | BIT(SECTORS));
+	return in->warp || reads(in, BIT(ACTIVE_MASK) | BIT(MASK) | BIT(LANES) | BIT(MEM_MASK) |
+					     BIT(MEM_LANES) | BIT(DISTINCT_BYTES) | BIT(SECTORS));
 }
 
 static void declare_regs(struct buf *b, const struct inputs *in, uint32_t bits)
@@ -176,8 +176,8 @@ static void add_text(const struct inputs *in, struct buf *b, struct ptx_span spa
 static void add_offset(struct buf *b, int64_t offset)
 {
 	if (offset)
-		buf_printf(b, "\tadd.s64 %%egpu_address, %%egpu_address, %lld;\n",
-			(long long)offset);
+		buf_printf(
+			b, "\tadd.s64 %%egpu_address, %%egpu_address, %lld;\n", (long long)offset);
 }
 
 static uint32_t reg_bits(const struct ptx_operand *op)
@@ -215,7 +215,8 @@ static void emit_address(const struct inputs *in, struct buf *b)
 	}
 }
 
-/* Global unless one of the windows holds it. shared::cluster holds the block's own shared memory too. */
+/* Global unless one of the windows holds it. shared::cluster holds the block's own shared memory
+ * too. */
 static void emit_generic_space(const struct inputs *in, struct buf *b)
 {
 	static const struct {
@@ -239,8 +240,8 @@ static void emit_generic_space(const struct inputs *in, struct buf *b)
 	}
 }
 
-/* An access is aligned to its own size, a power of two, so two of them are the same bytes or share none,
- * and none of up to 32 bytes crosses a sector. */
+/* An access is aligned to its own size, a power of two, so two of them are the same bytes or share
+ * none, and none of up to 32 bytes crosses a sector. */
 static void emit_coverage(const struct inputs *in, struct buf *b)
 {
 	uint32_t bytes = in->spot->access.bytes, sector_bytes = bytes > 32 ? bytes : 32;
@@ -248,19 +249,19 @@ static void emit_coverage(const struct inputs *in, struct buf *b)
 
 	if (reads(in, BIT(DISTINCT_BYTES))) {
 		snprintf(label, sizeof(label), "$egpu_d%u", in->ordinal);
-		emit_count_distinct(&in->v->target, b, "%egpu_address", "%egpu_distinct_bytes", label);
+		emit_count_distinct(
+			&in->v->target, b, "%egpu_address", "%egpu_distinct_bytes", label);
 		buf_printf(b, "\tmul.lo.u32 %%egpu_distinct_bytes, %%egpu_distinct_bytes, %u;\n",
 			bytes);
 	}
 	if (!reads(in, BIT(SECTORS)))
 		return;
 	snprintf(label, sizeof(label), "$egpu_c%u", in->ordinal);
-	buf_printf(b, "\tshr.u64 %%egpu_xu0, %%egpu_address, %d;\n",
-		__builtin_ctz(sector_bytes));
+	buf_printf(b, "\tshr.u64 %%egpu_xu0, %%egpu_address, %d;\n", __builtin_ctz(sector_bytes));
 	emit_count_distinct(&in->v->target, b, "%egpu_xu0", "%egpu_sectors", label);
 	if (sector_bytes > 32)
-		buf_printf(b, "\tmul.lo.u32 %%egpu_sectors, %%egpu_sectors, %u;\n",
-			sector_bytes / 32);
+		buf_printf(
+			b, "\tmul.lo.u32 %%egpu_sectors, %%egpu_sectors, %u;\n", sector_bytes / 32);
 }
 
 /* -- the value stored -- */
@@ -288,10 +289,10 @@ static uint64_t literal_bits(const struct ptx_operand *op, const struct ptx_type
 	return type->bits >= 64 ? bits : bits & ((UINT64_C(1) << type->bits) - 1);
 }
 
-/* A register's low `width` bits into %egpu_xu0, zero-extended. mov takes any type of the register's own size;
- * cvt takes integer registers that are wider than the type and cuts. */
-static void emit_reg_value(const struct inputs *in, struct buf *b, const struct ptx_operand *op,
-	uint32_t width)
+/* A register's low `width` bits into %egpu_xu0, zero-extended. mov takes any type of the register's
+ * own size; cvt takes integer registers that are wider than the type and cuts. */
+static void emit_reg_value(
+	const struct inputs *in, struct buf *b, const struct ptx_operand *op, uint32_t width)
 {
 	uint32_t bits = reg_bits(op);
 	const char *whole = width == 32 ? "%egpu_xt1" : width == 16 ? "%egpu_xh" : "%egpu_xu0";
@@ -347,8 +348,8 @@ static bool reads_word(const struct inputs *in, uint32_t word)
 	return word < 4 && (in->fields >> (EBPF_FIELD_VALUE0 + word) & 1);
 }
 
-static void emit_wide(const struct inputs *in, struct buf *b, const struct ptx_operand *op,
-	uint32_t word)
+static void emit_wide(
+	const struct inputs *in, struct buf *b, const struct ptx_operand *op, uint32_t word)
 {
 	if (!reads_word(in, word) && !reads_word(in, word + 1))
 		return;

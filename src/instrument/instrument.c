@@ -85,8 +85,8 @@ static bool wants_func(const struct output *o, const struct ptx_func *f)
 	return f->is_decl || ptx_find_func(o->v->m, f->name) == f;
 }
 
-/* Debug sections describe the whole module by labels that are gone now; only the strings stay, because
- * .loc refers to them. */
+/* Debug sections describe the whole module by labels that are gone now; only the strings stay,
+ * because .loc refers to them. */
 static bool wants_item(const struct output *o, const struct ptx_item *item)
 {
 	switch (item->kind) {
@@ -106,7 +106,7 @@ static bool wants_item(const struct output *o, const struct ptx_item *item)
 static bool is_preamble(const struct ptx_item *item)
 {
 	return item->kind == PTX_ITEM_VERSION || item->kind == PTX_ITEM_TARGET ||
-		item->kind == PTX_ITEM_ADDRESS_SIZE;
+	       item->kind == PTX_ITEM_ADDRESS_SIZE;
 }
 
 static bool contains_word(const char *text, struct ptx_span span, const char *word)
@@ -144,15 +144,15 @@ static bool emit_item(struct output *o, const struct ptx_item *item)
 	return true;
 }
 
-/* ptxas 13.0 wants debug information behind `.target ..., debug`, and a compilation unit that has a language,
- * a name, a line table and a low address: this one is empty beside. */
+/* ptxas 13.0 wants debug information behind `.target ..., debug`, and a compilation unit that has a
+ * language, a name, a line table and a low address: this one is empty beside. */
 static const char empty_debug[] =
 	".section .debug_abbrev\n{\n.b8 1, 17, 0, 19, 5, 3, 8, 16, 6, 17, 1, 0, 0, 0\n}\n"
 	".section .debug_info\n{\n.b32 24\n.b8 2, 0\n.b32 .debug_abbrev\n.b8 8, 1, 4, 0, 101, 0\n"
 	".b32 .debug_line\n.b64 0\n}\n";
 
-static bool print_variant(struct variant *v, const struct instrument_request *req,
-	struct instrument_result *out)
+static bool print_variant(
+	struct variant *v, const struct instrument_request *req, struct instrument_result *out)
 {
 	struct output o = { .v = v, .req = req, .last_var = UINT32_MAX };
 	bool ok = true;
@@ -199,7 +199,7 @@ int instrument_kernel(struct arena *arena, const struct instrument_request *req,
 	v.unbound = req->unbound;
 	v.n_unbound = req->n_unbound;
 	ok = ok && collect(&v) && bind(&v) && find_sites(&v) && splice(&v, req, out) &&
-		print_variant(&v, req, out) && list_bound(&v, out);
+	     print_variant(&v, req, out) && list_bound(&v, out);
 	out->sites = v.sites;
 	out->n_sites = v.n_sites;
 	out->n_params = v.kernel ? v.kernel->n_params : 0;

@@ -1,9 +1,9 @@
-/* private.c - whether a variable that cannot be bound may be copied: only the compiler made it (nobody on
- * the host can name it) and nothing in the module writes it.
+/* private.c - whether a variable that cannot be bound may be copied: only the compiler made it
+ * (nobody on the host can name it) and nothing in the module writes it.
  *
- * The second half follows the variable's address through each function: every register that is computed
- * from it is tainted, whatever the order of instructions, and the address must not be stored, returned, or
- * passed to anything but the driver's printing functions. */
+ * The second half follows the variable's address through each function: every register that is
+ * computed from it is tainted, whatever the order of instructions, and the address must not be
+ * stored, returned, or passed to anything but the driver's printing functions. */
 #include <string.h>
 
 #include "instrument/variant.h"
@@ -13,7 +13,7 @@
 static bool compiler_made(const char *name)
 {
 	return strchr(name, '$') || !strncmp(name, "__unnamed_", 10) ||
-		!strncmp(name, "__cudart_", 9) || !strncmp(name, "__const_", 8);
+	       !strncmp(name, "__cudart_", 9) || !strncmp(name, "__const_", 8);
 }
 
 struct taint {
@@ -27,7 +27,8 @@ struct taint {
 /* Registers go by name, variables by declaration: compilers call every outgoing argument param0. */
 static const void *lookup(const struct taint *t, const struct ptx_operand *op)
 {
-	return op->var ? table_get(t->names, &op->var, sizeof(op->var)) : table_gets(t->names, op->name);
+	return op->var ? table_get(t->names, &op->var, sizeof(op->var))
+		       : table_gets(t->names, op->name);
 }
 
 static void mark(struct taint *t, const struct ptx_operand *op)
@@ -35,8 +36,8 @@ static void mark(struct taint *t, const struct ptx_operand *op)
 	if (!op->name || lookup(t, op))
 		return;
 	t->changed = true;
-	if (op->var ? table_put(t->names, &op->var, sizeof(op->var), (void *)op->name) :
-		      table_puts(t->names, op->name, (void *)op->name))
+	if (op->var ? table_put(t->names, &op->var, sizeof(op->var), (void *)op->name)
+		    : table_puts(t->names, op->name, (void *)op->name))
 		t->failed = true;
 }
 
@@ -61,7 +62,8 @@ static void taint(struct taint *t, const struct ptx_operand *op)
 		mark(t, op);
 }
 
-/* st.param [param0+0], tainted: the outgoing argument is tainted, a result of this function escapes. */
+/* st.param [param0+0], tainted: the outgoing argument is tainted, a result of this function
+ * escapes. */
 static void store_param(struct taint *t, const struct ptx_func *f, const struct ptx_operand *to)
 {
 	for (uint32_t i = 0; i < f->n_results; i++) {
@@ -74,7 +76,8 @@ static void store_param(struct taint *t, const struct ptx_func *f, const struct 
 static void flow_call(struct taint *t, const struct ptx_insn *insn)
 {
 	const struct ptx_operand *target = call_target(insn);
-	bool reads_only = target && target->name &&
+	bool reads_only =
+		target && target->name &&
 		(!strcmp(target->name, "vprintf") || !strcmp(target->name, "__assertfail"));
 
 	for (uint32_t i = 0; i < insn->n_operands; i++) {
@@ -123,7 +126,8 @@ static void flow_insn(struct taint *t, const struct ptx_func *f, const struct pt
 		const struct ptx_operand *op = &insn->operands[i];
 		bool tainted = is_tainted(t, op);
 		source |= i && tainted;
-		address |= tainted && (op->kind == PTX_OPERAND_ADDRESS || op->kind == PTX_OPERAND_MULTI);
+		address |= tainted &&
+			   (op->kind == PTX_OPERAND_ADDRESS || op->kind == PTX_OPERAND_MULTI);
 		/* Text that may name anything. */
 		t->escapes |= op->kind == PTX_OPERAND_OTHER && tainted;
 	}

@@ -1,5 +1,5 @@
-/* site.c - requires collect; leaves sites and spots: entry, ways out and memory accesses, in text order,
- * whatever the fragments are, so that an ordinal always names the same place. */
+/* site.c - requires collect; leaves sites and spots: entry, ways out and memory accesses, in text
+ * order, whatever the fragments are, so that an ordinal always names the same place. */
 #include <string.h>
 
 #include "instrument/variant.h"
@@ -28,21 +28,23 @@ struct scan {
 	const char **skipped; /* per statement */
 };
 
-static bool add_site(struct scan *s, enum ebpf_point point, uint32_t stmt, uint32_t at,
-	uint32_t line)
+static bool add_site(
+	struct scan *s, enum ebpf_point point, uint32_t stmt, uint32_t at, uint32_t line)
 {
 	struct variant *v = s->v;
 	struct instrument_site *sites =
 		arena_grow(v->arena, v->sites, v->n_sites, &s->sites_cap, sizeof(*sites));
-	struct spot *spots = arena_grow(v->arena, v->spots, v->n_sites, &s->spots_cap,
-		sizeof(*spots));
+	struct spot *spots =
+		arena_grow(v->arena, v->spots, v->n_sites, &s->spots_cap, sizeof(*spots));
 
 	if (!sites || !spots)
 		return no_memory(v);
 	v->sites = sites;
 	v->spots = spots;
 	struct instrument_site *site = &sites[v->n_sites];
-	*site = (struct instrument_site){ .ordinal = v->n_sites, .point = point, .ptx_line = line,
+	*site = (struct instrument_site){ .ordinal = v->n_sites,
+		.point = point,
+		.ptx_line = line,
 		.function = s->place->func->name };
 	if (s->loc) {
 		site->file = ptx_file_name(v->m, s->loc->loc_file);
@@ -59,11 +61,11 @@ static bool add_site(struct scan *s, enum ebpf_point point, uint32_t stmt, uint3
 static bool is_mbarrier_wait(const struct ptx_insn *insn)
 {
 	return !strcmp(insn->base, "mbarrier") && insn->n_mods &&
-		(!strcmp(insn->mods[0], "try_wait") || !strcmp(insn->mods[0], "test_wait"));
+	       (!strcmp(insn->mods[0], "try_wait") || !strcmp(insn->mods[0], "test_wait"));
 }
 
-/* Marks [from, to] when it is a loop that does little beside waiting. A wait that an inner loop already
- * has does not make the loop around it one. */
+/* Marks [from, to] when it is a loop that does little beside waiting. A wait that an inner loop
+ * already has does not make the loop around it one. */
 static void mark_wait_loop(struct scan *s, uint32_t from, uint32_t to)
 {
 	const struct ptx_stmt *stmts = s->place->func->stmts;
@@ -78,9 +80,10 @@ static void mark_wait_loop(struct scan *s, uint32_t from, uint32_t to)
 		s->skipped[i] = in_wait;
 }
 
-/* The label that a branch at `stmt` goes back to, if it is near: labels are in scope on the stack. */
-static const struct label *near_label(const struct label *labels, size_t n, const char *name,
-	uint32_t stmt)
+/* The label that a branch at `stmt` goes back to, if it is near: labels are in scope on the stack.
+ */
+static const struct label *near_label(
+	const struct label *labels, size_t n, const char *name, uint32_t stmt)
 {
 	for (; n && labels[n - 1].stmt + WAIT_LOOP_STMTS > stmt; n--) {
 		if (!strcmp(labels[n - 1].name, name))
@@ -108,7 +111,8 @@ static bool find_wait_loops(struct scan *s)
 			labels[n++] = (struct label){ stmt->name, i };
 		} else if (stmt->insn && is_branch(stmt->insn) && stmt->insn->n_operands) {
 			const struct ptx_operand *to = &stmt->insn->operands[0];
-			const struct label *label = to->name ? near_label(labels, n, to->name, i) : NULL;
+			const struct label *label =
+				to->name ? near_label(labels, n, to->name, i) : NULL;
 			if (label)
 				mark_wait_loop(s, label->stmt, i);
 		}
@@ -116,7 +120,8 @@ static bool find_wait_loops(struct scan *s)
 	return true;
 }
 
-/* wgmma reads and writes registers behind the program's back from its fence until nothing is in flight. */
+/* wgmma reads and writes registers behind the program's back from its fence until nothing is in
+ * flight. */
 static void follow_wgmma(struct scan *s, const struct ptx_insn *insn)
 {
 	if (strcmp(insn->base, "wgmma") || !insn->n_mods)
@@ -124,7 +129,7 @@ static void follow_wgmma(struct scan *s, const struct ptx_insn *insn)
 	if (!strcmp(insn->mods[0], "fence"))
 		s->in_wgmma = true;
 	else if (!strcmp(insn->mods[0], "wait_group") && insn->n_operands &&
-		insn->operands[0].kind == PTX_OPERAND_INT && !insn->operands[0].value)
+		 insn->operands[0].kind == PTX_OPERAND_INT && !insn->operands[0].value)
 		s->in_wgmma = false;
 }
 
@@ -137,9 +142,9 @@ static bool is_way_out(const struct scan *s, const struct ptx_insn *insn)
 
 static enum ebpf_point access_point(enum ptx_access_op op)
 {
-	return op == PTX_ACCESS_LOAD  ? EBPF_POINT_LOAD :
-		op == PTX_ACCESS_STORE ? EBPF_POINT_STORE :
-					 EBPF_POINT_ATOMIC;
+	return op == PTX_ACCESS_LOAD    ? EBPF_POINT_LOAD
+	       : op == PTX_ACCESS_STORE ? EBPF_POINT_STORE
+					: EBPF_POINT_ATOMIC;
 }
 
 static bool visit_insn(struct scan *s, uint32_t i)

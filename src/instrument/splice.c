@@ -27,8 +27,8 @@ struct splicer {
 
 static bool fits_point(const struct ebpf_fragment *f, enum ebpf_point point)
 {
-	bool is_mem = point == EBPF_POINT_LOAD || point == EBPF_POINT_STORE ||
-		point == EBPF_POINT_ATOMIC;
+	bool is_mem =
+		point == EBPF_POINT_LOAD || point == EBPF_POINT_STORE || point == EBPF_POINT_ATOMIC;
 
 	return f->point == point || (f->point == EBPF_POINT_MEM && is_mem);
 }
@@ -37,11 +37,11 @@ static bool fits_point(const struct ebpf_fragment *f, enum ebpf_point point)
 static bool runs_at(const struct splicer *s, const struct ebpf_fragment *f, uint32_t site)
 {
 	return fits_point(f, s->v->sites[site].point) &&
-		(s->v->spots[site].place->is_kernel || !f->n_params);
+	       (s->v->spots[site].place->is_kernel || !f->n_params);
 }
 
-static bool check_param(const struct splicer *s, const struct ebpf_fragment *f,
-	const struct ebpf_fragment_param *p)
+static bool check_param(
+	const struct splicer *s, const struct ebpf_fragment *f, const struct ebpf_fragment_param *p)
 {
 	const struct ptx_func *k = s->v->kernel;
 
@@ -149,9 +149,9 @@ static const struct ptx_insn *guarded(const struct spot *spot)
 	return insn && insn->pred ? insn : NULL;
 }
 
-/* cp.async may be told at run time to read fewer bytes than it writes, and then usually none at all: those
- * lanes do not touch the source. The size is a 32-bit register, the other form a predicate; a 64-bit one is a
- * cache policy. */
+/* cp.async may be told at run time to read fewer bytes than it writes, and then usually none at
+ * all: those lanes do not touch the source. The size is a 32-bit register, the other form a
+ * predicate; a 64-bit one is a cache policy. */
 static void emit_copy_guard(const struct spot *spot, uint32_t site, struct buf *b)
 {
 	const struct ptx_insn *insn = copied(spot);
@@ -170,8 +170,12 @@ static char *site_text(const struct splicer *s, uint32_t site, const struct merg
 {
 	const struct spot *spot = &s->v->spots[site];
 	const struct ptx_insn *guard = guarded(spot);
-	struct inputs in = { .v = s->v, .fields = m->fields, .warp = m->warp,
-		.site = s->req->first_site + site, .kernel_id = s->req->kernel_id, .spot = spot,
+	struct inputs in = { .v = s->v,
+		.fields = m->fields,
+		.warp = m->warp,
+		.site = s->req->first_site + site,
+		.kernel_id = s->req->kernel_id,
+		.spot = spot,
 		.ordinal = site };
 	struct buf b = { 0 };
 	char *text = NULL;
@@ -243,8 +247,7 @@ static void pass_launch(struct variant *v, const struct ptx_func *f, uint32_t st
 		ptx_edit_insert(&v->edits, args->span.end - 1,
 			arena_printf(v->arena, "%s%s", args->n_sub ? ", " : "", arg));
 	else
-		ptx_edit_insert(&v->edits, target->span.end,
-			arena_printf(v->arena, ", (%s)", arg));
+		ptx_edit_insert(&v->edits, target->span.end, arena_printf(v->arena, ", (%s)", arg));
 }
 
 /* Whether the callee is one of the variant's own functions, under its name or an alias. */

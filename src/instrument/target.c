@@ -1,5 +1,5 @@
-/* target.c - what the module's .version and .target allow. Neither is ever raised: a higher .version changes
- * what other instructions mean (plain vote ends at 6.4 on sm_70). */
+/* target.c - what the module's .version and .target allow. Neither is ever raised: a higher
+ * .version changes what other instructions mean (plain vote ends at 6.4 on sm_70). */
 #include <errno.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 static const struct feature {
 	uint16_t version, sm; /* both at least */
-	size_t flag;	      /* offset in struct target */
+	size_t flag;          /* offset in struct target */
 } features[] = {
 	{ 602, 30, offsetof(struct target, activemask) },
 	{ 600, 70, offsetof(struct target, match) },
@@ -26,7 +26,8 @@ bool target_init(struct variant *v)
 		return variant_refuse(v, 0, "its PTX is version %u.%u; probes need 6.0 or newer",
 			m->version_major, m->version_minor);
 	if (t->sm < 52)
-		return variant_refuse(v, 0, "its PTX targets %s; probes need sm_52 or newer", m->target);
+		return variant_refuse(
+			v, 0, "its PTX targets %s; probes need sm_52 or newer", m->target);
 	if (m->address_size != 64)
 		return variant_refuse(v, 0, "its PTX has 32-bit addresses");
 	for (size_t i = 0; i < sizeof(features) / sizeof(features[0]); i++)
@@ -35,14 +36,15 @@ bool target_init(struct variant *v)
 	return true;
 }
 
-/* The lanes that execute this together. Before PTX 6.2 a vote over them says the same; plain vote is
- * only gone from 6.4 on. */
+/* The lanes that execute this together. Before PTX 6.2 a vote over them says the same; plain vote
+ * is only gone from 6.4 on. */
 void emit_active_mask(const struct target *t, struct buf *b, const char *reg)
 {
 	if (t->activemask)
 		buf_printf(b, "\tactivemask.b32 %s;\n", reg);
 	else
-		buf_printf(b, "\tsetp.eq.u32 %%egpu_xp1, 0, 0;\n\tvote.ballot.b32 %s, %%egpu_xp1;\n",
+		buf_printf(b,
+			"\tsetp.eq.u32 %%egpu_xp1, 0, 0;\n\tvote.ballot.b32 %s, %%egpu_xp1;\n",
 			reg);
 }
 
@@ -76,8 +78,8 @@ static void count_by_shuffle(struct buf *b, const char *key, const char *out, co
 	buf_printf(b, "\t@%%egpu_xp1 bra %s;\n", label);
 }
 
-void emit_count_distinct(const struct target *t, struct buf *b, const char *key, const char *out,
-	const char *label)
+void emit_count_distinct(
+	const struct target *t, struct buf *b, const char *key, const char *out, const char *label)
 {
 	if (t->match)
 		count_by_match(b, key, out);

@@ -73,11 +73,11 @@ struct variant {
 	struct place *places; /* in text order */
 	uint32_t n_places;
 	struct table *functions; /* name -> what it stands for: an alias's target, else itself */
-	struct table *symbols;	 /* name -> struct symbol */
+	struct table *symbols;   /* name -> struct symbol */
 	struct symbol **symbol_list;
 	size_t n_symbols, symbols_cap;
-	uint32_t n_bound;	/* symbols of FATE_BIND */
-	bool const_bound;	/* so .const addresses are global ones everywhere in the variant */
+	uint32_t n_bound; /* symbols of FATE_BIND */
+	bool const_bound; /* so .const addresses are global ones everywhere in the variant */
 	struct table *bound_regs; /* &operand -> number of its register + 1 */
 
 	struct instrument_site *sites;
@@ -90,10 +90,10 @@ struct variant {
 /* target.c */
 bool target_init(struct variant *v);
 void emit_active_mask(const struct target *t, struct buf *b, const char *reg);
-/* Counts the different values of 64-bit register `key` over the lanes of %egpu_xm into `out`. `label` is
- * unique in the function. Uses %egpu_xt1-4, %egpu_xp1. */
-void emit_count_distinct(const struct target *t, struct buf *b, const char *key, const char *out,
-	const char *label);
+/* Counts the different values of 64-bit register `key` over the lanes of %egpu_xm into `out`.
+ * `label` is unique in the function. Uses %egpu_xt1-4, %egpu_xp1. */
+void emit_count_distinct(
+	const struct target *t, struct buf *b, const char *key, const char *out, const char *label);
 
 /* collect.c */
 bool collect(struct variant *v);
@@ -124,7 +124,7 @@ bool find_sites(struct variant *v);
 struct inputs {
 	const struct variant *v;
 	uint64_t fields;
-	bool warp;	 /* an elected lane runs some fragment */
+	bool warp; /* an elected lane runs some fragment */
 	uint32_t site, kernel_id;
 	const struct spot *spot;
 	uint32_t ordinal; /* for label names */

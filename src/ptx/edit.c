@@ -5,9 +5,9 @@
 
 static void add(struct ptx_edits *e, struct ptx_span span, const char *text)
 {
-	struct ptx_edit *list = e->failed || !text ? NULL :
-						     arena_grow(e->arena, e->list, e->n, &e->cap,
-							     sizeof(*list));
+	struct ptx_edit *list =
+		e->failed || !text ? NULL
+				   : arena_grow(e->arena, e->list, e->n, &e->cap, sizeof(*list));
 
 	if (!list) {
 		e->failed = true;

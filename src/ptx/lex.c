@@ -86,7 +86,8 @@ static void skip_word(struct lexer *lx)
 		lx->pos++;
 }
 
-/* Integers in every base, 0f/0d bit patterns, and decimal floating point. The parser judges the spelling. */
+/* Integers in every base, 0f/0d bit patterns, and decimal floating point. The parser judges the
+ * spelling. */
 static void skip_number(struct lexer *lx)
 {
 	const char *t = lx->text;

@@ -27,17 +27,17 @@ struct tok {
 	uint32_t begin, end; /* byte offsets */
 	uint32_t line, column;
 	bool first_on_line; /* no token before it on its line */
-	char punct;	    /* PUNCT: the character */
+	char punct;         /* PUNCT: the character */
 };
 
 struct lexer {
-	const char *text;     /* NUL at text[size] */
-	uint32_t size;	      /* without trailing NULs */
+	const char *text; /* NUL at text[size] */
+	uint32_t size;    /* without trailing NULs */
 	uint32_t pos;
-	uint32_t line;	      /* of pos, 1-based */
-	uint32_t line_begin;  /* offset of that line's first byte */
-	uint32_t last_line;   /* line on which the last token ended; 0: none yet */
-	const char *problem;  /* why the last token was an ERROR */
+	uint32_t line;       /* of pos, 1-based */
+	uint32_t line_begin; /* offset of that line's first byte */
+	uint32_t last_line;  /* line on which the last token ended; 0: none yet */
+	const char *problem; /* why the last token was an ERROR */
 };
 
 void lex_init(struct lexer *lx, const char *text, uint32_t size);

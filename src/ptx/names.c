@@ -81,14 +81,16 @@ static bool declare(struct parser *p, struct decl decl)
 
 bool names_declare_reg(struct parser *p, const struct ptx_reg *reg)
 {
-	return declare(p, (struct decl){ .name = reg->name, .reg = reg, .count = reg->count,
-				  .is_reg = true });
+	return declare(
+		p, (struct decl){
+			   .name = reg->name, .reg = reg, .count = reg->count, .is_reg = true });
 }
 
 bool names_declare_var(struct parser *p, const struct ptx_var *var)
 {
-	return declare(p, (struct decl){ .name = var->name, .var = var,
-				  .is_reg = var->space == PTX_SPACE_REG });
+	return declare(
+		p, (struct decl){
+			   .name = var->name, .var = var, .is_reg = var->space == PTX_SPACE_REG });
 }
 
 void names_unwind(struct parser *p, size_t to)

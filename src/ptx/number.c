@@ -67,7 +67,8 @@ static void big_sub(struct big *a, const struct big *b)
 	}
 }
 
-/* N/M as a double's pattern; N is not zero. Both stay below 2^(32*BIG_WORDS - 1) for the limits above. */
+/* N/M as a double's pattern; N is not zero. Both stay below 2^(32*BIG_WORDS - 1) for the limits
+ * above. */
 static uint64_t big_ratio(struct big *num, struct big *den)
 {
 	struct big twice = *den;

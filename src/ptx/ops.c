@@ -1,21 +1,53 @@
-/* ops.c - what an instruction's name says: types, and which memory it touches (PTX ISA 5.2, 9.7). */
+/* ops.c - what an instruction's name says: types, and which memory it touches (PTX ISA 5.2, 9.7).
+ */
 #include "ptx/ptx.h"
 
 #include <string.h>
 
 /* One row per type name. */
 static const struct ptx_type types[] = {
-	{ 's', 8, "s8" }, { 's', 16, "s16" }, { 's', 32, "s32" }, { 's', 64, "s64" },
-	{ 'u', 8, "u8" }, { 'u', 16, "u16" }, { 'u', 32, "u32" }, { 'u', 64, "u64" },
-	{ 'b', 8, "b8" }, { 'b', 16, "b16" }, { 'b', 32, "b32" }, { 'b', 64, "b64" },
-	{ 'b', 128, "b128" }, { 'f', 16, "f16" }, { 'f', 32, "f32" }, { 'f', 64, "f64" },
-	{ 'p', 1, "pred" }, { 'o', 32, "f16x2" }, { 'o', 16, "bf16" }, { 'o', 32, "bf16x2" },
-	{ 'o', 32, "tf32" }, { 'o', 64, "f32x2" }, { 'o', 8, "e4m3" }, { 'o', 8, "e5m2" },
-	{ 'o', 16, "e4m3x2" }, { 'o', 16, "e5m2x2" }, { 'o', 32, "e4m3x4" }, { 'o', 32, "e5m2x4" },
-	{ 'o', 8, "e2m1x2" }, { 'o', 16, "e2m3x2" }, { 'o', 16, "e3m2x2" }, { 'o', 16, "e2m1x4" },
-	{ 'o', 32, "e2m3x4" }, { 'o', 32, "e3m2x4" }, { 'o', 16, "ue8m0x2" }, { 'o', 32, "s16x2" },
-	{ 'o', 32, "u16x2" }, { 'o', 32, "s8x4" }, { 'o', 32, "u8x4" }, { 'o', 64, "texref" },
-	{ 'o', 64, "samplerref" }, { 'o', 64, "surfref" },
+	{ 's', 8, "s8" },
+	{ 's', 16, "s16" },
+	{ 's', 32, "s32" },
+	{ 's', 64, "s64" },
+	{ 'u', 8, "u8" },
+	{ 'u', 16, "u16" },
+	{ 'u', 32, "u32" },
+	{ 'u', 64, "u64" },
+	{ 'b', 8, "b8" },
+	{ 'b', 16, "b16" },
+	{ 'b', 32, "b32" },
+	{ 'b', 64, "b64" },
+	{ 'b', 128, "b128" },
+	{ 'f', 16, "f16" },
+	{ 'f', 32, "f32" },
+	{ 'f', 64, "f64" },
+	{ 'p', 1, "pred" },
+	{ 'o', 32, "f16x2" },
+	{ 'o', 16, "bf16" },
+	{ 'o', 32, "bf16x2" },
+	{ 'o', 32, "tf32" },
+	{ 'o', 64, "f32x2" },
+	{ 'o', 8, "e4m3" },
+	{ 'o', 8, "e5m2" },
+	{ 'o', 16, "e4m3x2" },
+	{ 'o', 16, "e5m2x2" },
+	{ 'o', 32, "e4m3x4" },
+	{ 'o', 32, "e5m2x4" },
+	{ 'o', 8, "e2m1x2" },
+	{ 'o', 16, "e2m3x2" },
+	{ 'o', 16, "e3m2x2" },
+	{ 'o', 16, "e2m1x4" },
+	{ 'o', 32, "e2m3x4" },
+	{ 'o', 32, "e3m2x4" },
+	{ 'o', 16, "ue8m0x2" },
+	{ 'o', 32, "s16x2" },
+	{ 'o', 32, "u16x2" },
+	{ 'o', 32, "s8x4" },
+	{ 'o', 32, "u8x4" },
+	{ 'o', 64, "texref" },
+	{ 'o', 64, "samplerref" },
+	{ 'o', 64, "surfref" },
 };
 
 bool ptx_type_parse(const char *name, struct ptx_type *out)
@@ -53,10 +85,15 @@ static const struct {
 	const char *mod;
 	enum ptx_space space;
 } space_mods[] = {
-	{ "const", PTX_SPACE_CONST }, { "global", PTX_SPACE_GLOBAL }, { "local", PTX_SPACE_LOCAL },
-	{ "param", PTX_SPACE_PARAM }, { "param::entry", PTX_SPACE_PARAM },
-	{ "param::func", PTX_SPACE_PARAM }, { "shared", PTX_SPACE_SHARED },
-	{ "shared::cta", PTX_SPACE_SHARED }, { "shared::cluster", PTX_SPACE_SHARED_CLUSTER },
+	{ "const", PTX_SPACE_CONST },
+	{ "global", PTX_SPACE_GLOBAL },
+	{ "local", PTX_SPACE_LOCAL },
+	{ "param", PTX_SPACE_PARAM },
+	{ "param::entry", PTX_SPACE_PARAM },
+	{ "param::func", PTX_SPACE_PARAM },
+	{ "shared", PTX_SPACE_SHARED },
+	{ "shared::cta", PTX_SPACE_SHARED },
+	{ "shared::cluster", PTX_SPACE_SHARED_CLUSTER },
 };
 
 static enum ptx_space insn_space(const struct ptx_insn *insn)
@@ -90,9 +127,13 @@ static void copy_access(const struct ptx_insn *insn, struct ptx_access *out)
 	if (size->kind != PTX_OPERAND_INT ||
 		(size->value != 4 && size->value != 8 && size->value != 16))
 		return;
-	*out = (struct ptx_access){ .op = PTX_ACCESS_LOAD, .space = PTX_SPACE_GLOBAL,
-		.bytes = (uint32_t)size->value, .vector = 1, .type = { 'b', 8, "b8" },
-		.address = 1, .value = -1 };
+	*out = (struct ptx_access){ .op = PTX_ACCESS_LOAD,
+		.space = PTX_SPACE_GLOBAL,
+		.bytes = (uint32_t)size->value,
+		.vector = 1,
+		.type = { 'b', 8, "b8" },
+		.address = 1,
+		.value = -1 };
 	out->vector = (uint8_t)size->value;
 }
 
@@ -102,8 +143,10 @@ static const struct access_row {
 	enum ptx_access_op op;
 	int8_t address, value;
 } access_rows[] = {
-	{ "ld", PTX_ACCESS_LOAD, 1, 0 }, { "ldu", PTX_ACCESS_LOAD, 1, 0 },
-	{ "st", PTX_ACCESS_STORE, 0, 1 }, { "atom", PTX_ACCESS_ATOMIC, 1, 2 },
+	{ "ld", PTX_ACCESS_LOAD, 1, 0 },
+	{ "ldu", PTX_ACCESS_LOAD, 1, 0 },
+	{ "st", PTX_ACCESS_STORE, 0, 1 },
+	{ "atom", PTX_ACCESS_ATOMIC, 1, 2 },
 	{ "red", PTX_ACCESS_ATOMIC, 0, 1 },
 };
 
@@ -146,11 +189,16 @@ void ptx_insn_access(const struct ptx_insn *insn, struct ptx_access *out)
 const char *ptx_space_name(enum ptx_space space)
 {
 	static const char *const names[] = {
-		[PTX_SPACE_GENERIC] = "generic", [PTX_SPACE_REG] = "reg",
-		[PTX_SPACE_SREG] = "sreg", [PTX_SPACE_CONST] = "const",
-		[PTX_SPACE_GLOBAL] = "global", [PTX_SPACE_LOCAL] = "local",
-		[PTX_SPACE_PARAM] = "param", [PTX_SPACE_SHARED] = "shared",
-		[PTX_SPACE_SHARED_CLUSTER] = "shared::cluster", [PTX_SPACE_TEX] = "tex",
+		[PTX_SPACE_GENERIC] = "generic",
+		[PTX_SPACE_REG] = "reg",
+		[PTX_SPACE_SREG] = "sreg",
+		[PTX_SPACE_CONST] = "const",
+		[PTX_SPACE_GLOBAL] = "global",
+		[PTX_SPACE_LOCAL] = "local",
+		[PTX_SPACE_PARAM] = "param",
+		[PTX_SPACE_SHARED] = "shared",
+		[PTX_SPACE_SHARED_CLUSTER] = "shared::cluster",
+		[PTX_SPACE_TEX] = "tex",
 	};
 
 	return (unsigned)space < sizeof(names) / sizeof(names[0]) ? names[space] : "?";

@@ -114,7 +114,7 @@ static bool tok_is(const struct parser *p, const char *s, size_t skip)
 	size_t n = strlen(s);
 
 	return p->cur.end - p->cur.begin == n + skip &&
-		!memcmp(p->m->text + p->cur.begin + skip, s, n);
+	       !memcmp(p->m->text + p->cur.begin + skip, s, n);
 }
 
 bool at_dotted(const struct parser *p, const char *word)
@@ -162,8 +162,8 @@ bool skip_balanced(struct parser *p)
 
 	do {
 		if (p->cur.kind == TOK_EOF)
-			return fail_at(p, open.line, open.column, "this '%c' is never closed",
-				open.punct);
+			return fail_at(
+				p, open.line, open.column, "this '%c' is never closed", open.punct);
 		if (is_open(p))
 			depth++;
 		else if (is_close(p))
@@ -174,8 +174,9 @@ bool skip_balanced(struct parser *p)
 	return true;
 }
 
-/* Whether the current token's line goes on to what ends a directive by itself. A ';' in a comment does
- * not count; one inside a string makes no difference in practice: such a line has its own ';'. */
+/* Whether the current token's line goes on to what ends a directive by itself. A ';' in a comment
+ * does not count; one inside a string makes no difference in practice: such a line has its own ';'.
+ */
 static bool line_has_semicolon(const struct parser *p)
 {
 	const char *text = p->m->text;
@@ -275,8 +276,8 @@ static bool parse_file(struct parser *p, struct ptx_item *item)
 	if (p->cur.kind != TOK_STRING)
 		return fail_expected(p, "a quoted file name");
 	do { /* clang 14 writes the directory before the name */
-		item->file_name = intern(p, p->m->text + p->cur.begin + 1,
-			p->cur.end - p->cur.begin - 2);
+		item->file_name =
+			intern(p, p->m->text + p->cur.begin + 1, p->cur.end - p->cur.begin - 2);
 		if (!item->file_name || !advance(p))
 			return false;
 	} while (p->cur.kind == TOK_STRING);
@@ -346,8 +347,8 @@ static struct ptx_item *new_item(struct parser *p, uint32_t line)
 	return item;
 }
 
-static bool add_module_var(struct parser *p, struct ptx_var *var, struct ptx_span part,
-	uint32_t line)
+static bool add_module_var(
+	struct parser *p, struct ptx_var *var, struct ptx_span part, uint32_t line)
 {
 	struct ptx_item *item = new_item(p, line);
 
@@ -449,9 +450,9 @@ static bool index_item(struct parser *p, struct ptx_item *item)
 	}
 	if (item->kind == PTX_ITEM_FILE)
 		return table_put(p->m->files, &item->file_index, sizeof(item->file_index),
-			       (char *)item->file_name) ?
-			fail_memory(p) :
-			true;
+			       (char *)item->file_name)
+			       ? fail_memory(p)
+			       : true;
 	return true;
 }
 

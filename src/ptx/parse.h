@@ -44,14 +44,14 @@ struct decl {
 	struct decl *shadowed;
 	const struct ptx_reg *reg; /* NULL: a variable, or a parameter in .reg space */
 	const struct ptx_var *var; /* NULL: a register */
-	uint32_t count; /* registers: %r<count>; 0: the plain name */
+	uint32_t count;            /* registers: %r<count>; 0: the plain name */
 	bool is_reg;
 };
 
 /* An open '{' of a body. */
 struct scope {
 	uint32_t stmt, line, column; /* its OPEN statement */
-	size_t undo;		     /* declarations made before it */
+	size_t undo;                 /* declarations made before it */
 };
 
 struct parser {
@@ -64,11 +64,11 @@ struct parser {
 	int err; /* -errno of the first failure */
 	uint32_t depth;
 	struct table *strings, *opcodes; /* interned */
-	struct table *decls;		 /* name -> struct decl, of the current function */
-	struct vec undo;		 /* struct decl *, in order of declaration */
-	struct vec operands;		 /* struct ptx_operand; a stack, nested lists on top */
-	struct vec stmts;		 /* struct ptx_stmt of the current function */
-	struct vec scopes;		 /* struct scope of the current function */
+	struct table *decls;             /* name -> struct decl, of the current function */
+	struct vec undo;                 /* struct decl *, in order of declaration */
+	struct vec operands;             /* struct ptx_operand; a stack, nested lists on top */
+	struct vec stmts;                /* struct ptx_stmt of the current function */
+	struct vec scopes;               /* struct scope of the current function */
 	struct vec items;
 };
 
@@ -88,7 +88,8 @@ bool expect_uint(struct parser *p, uint32_t *out, const char *what);
 bool skip_balanced(struct parser *p);
 /* An unknown directive, from its name to its ';', closing '}' or the end of its line. */
 bool skip_directive(struct parser *p);
-struct ptx_span span_from(const struct parser *p, uint32_t begin); /* to the end of the last token */
+struct ptx_span span_from(
+	const struct parser *p, uint32_t begin); /* to the end of the last token */
 
 /* names.c */
 const char *intern(struct parser *p, const char *s, size_t n); /* NULL: memory */
@@ -103,7 +104,7 @@ bool names_is_reg(const struct parser *p, const char *name, const struct decl **
 /* number.c */
 struct number {
 	bool is_float, is_unsigned;
-	uint8_t bits;	/* floating point: 32 or 64 */
+	uint8_t bits;   /* floating point: 32 or 64 */
 	uint64_t value; /* integer, or the pattern */
 };
 bool number_parse(const char *s, size_t n, struct number *out);
@@ -111,8 +112,8 @@ bool number_parse(const char *s, size_t n, struct number *out);
 /* parse_operand.c: pushes one operand on p->operands. */
 bool parse_operand(struct parser *p, bool is_call);
 /* Comma-separated operands up to (not over) `close`, taken from the stack. */
-bool parse_operand_list(struct parser *p, char close, bool is_call, struct ptx_operand **out,
-	uint32_t *n);
+bool parse_operand_list(
+	struct parser *p, char close, bool is_call, struct ptx_operand **out, uint32_t *n);
 /* A constant integer expression, as in array dimensions. */
 bool parse_constant(struct parser *p, int64_t *out);
 
@@ -126,7 +127,8 @@ bool at_space(const struct parser *p);
 /* `.space ... name[..] = init, name2 ...;` Calls add for each name with the span of its part. */
 bool parse_vars(struct parser *p, const struct decl_prefix *prefix,
 	bool (*add)(struct parser *p, struct ptx_var *var, struct ptx_span part, uint32_t line));
-bool parse_regs(struct parser *p, struct ptx_reg **regs, uint32_t *n); /* after ".reg", to after ';' */
+bool parse_regs(
+	struct parser *p, struct ptx_reg **regs, uint32_t *n); /* after ".reg", to after ';' */
 bool parse_func(struct parser *p, const struct decl_prefix *prefix, struct ptx_func **out);
 
 /* parse_body.c: after '{', to after the '}' that ends the function. */

@@ -66,7 +66,7 @@ static bool skip_loc_tail(struct parser *p)
 			if (!advance(p))
 				return false;
 		} while (!p->cur.first_on_line && p->cur.kind != TOK_EOF && !at_punct(p, ',') &&
-			!at_punct(p, ';') && !at_punct(p, '{') && !at_punct(p, '}'));
+			 !at_punct(p, ';') && !at_punct(p, '{') && !at_punct(p, '}'));
 	}
 	return true;
 }
@@ -100,8 +100,7 @@ static bool parse_reg_stmt(struct parser *p)
 	return end_stmt(p);
 }
 
-static bool add_body_var(struct parser *p, struct ptx_var *var, struct ptx_span part,
-	uint32_t line)
+static bool add_body_var(struct parser *p, struct ptx_var *var, struct ptx_span part, uint32_t line)
 {
 	struct ptx_stmt *s = new_stmt(p, PTX_STMT_VAR, p->cur);
 
@@ -136,7 +135,7 @@ static bool parse_directive_stmt(struct parser *p)
 static bool at_table(const struct parser *p)
 {
 	return at_dotted(p, "branchtargets") || at_dotted(p, "calltargets") ||
-		at_dotted(p, "callprototype");
+	       at_dotted(p, "callprototype");
 }
 
 /* Names up to ';'. A prototype's parameters are none. */
@@ -242,8 +241,8 @@ static const struct opcode *parse_opcode(struct parser *p, struct tok word)
 }
 
 /* The word has been read; `at` is where the statement began, at its guard if there is one. */
-static bool parse_insn(struct parser *p, struct tok at, struct tok word, const char *pred,
-	bool negated)
+static bool parse_insn(
+	struct parser *p, struct tok at, struct tok word, const char *pred, bool negated)
 {
 	struct ptx_insn *insn = arena_alloc(p->arena, sizeof(*insn));
 	struct ptx_stmt *s = new_stmt(p, PTX_STMT_INSN, at);
@@ -267,8 +266,8 @@ static bool parse_insn(struct parser *p, struct tok at, struct tok word, const c
 		p->cur.kind != TOK_NUMBER && !at_punct(p, '{') && !at_punct(p, '(') &&
 		!at_punct(p, '['))
 		return fail_expected(p, "';' after the opcode");
-	if (!parse_operand_list(p, ';', !strcmp(op->base, "call"), &insn->operands,
-		    &insn->n_operands))
+	if (!parse_operand_list(
+		    p, ';', !strcmp(op->base, "call"), &insn->operands, &insn->n_operands))
 		return false;
 	return advance(p) && end_stmt(p);
 }
@@ -337,8 +336,8 @@ bool parse_body(struct parser *p, struct ptx_func *f, struct tok open)
 				return fail_at(p, open.line, open.column,
 					"the body of '%s' is never closed", f->name);
 			const struct scope *s = (struct scope *)p->scopes.data + p->scopes.n - 1;
-			return fail_at(p, s->line, s->column, "this '{' in '%s' is never closed",
-				f->name);
+			return fail_at(
+				p, s->line, s->column, "this '{' in '%s' is never closed", f->name);
 		}
 		if (!parse_stmt(p))
 			return false;

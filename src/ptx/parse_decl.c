@@ -1,4 +1,5 @@
-/* parse_decl.c - declarations: variables, registers, parameters, function headers (PTX ISA 5, 11). */
+/* parse_decl.c - declarations: variables, registers, parameters, function headers (PTX ISA 5, 11).
+ */
 #include <string.h>
 
 #include "ptx/parse.h"
@@ -7,16 +8,23 @@ static const struct {
 	const char *word;
 	enum ptx_space space;
 } spaces[] = {
-	{ "reg", PTX_SPACE_REG }, { "sreg", PTX_SPACE_SREG }, { "const", PTX_SPACE_CONST },
-	{ "global", PTX_SPACE_GLOBAL }, { "local", PTX_SPACE_LOCAL }, { "param", PTX_SPACE_PARAM },
-	{ "shared", PTX_SPACE_SHARED }, { "tex", PTX_SPACE_TEX },
+	{ "reg", PTX_SPACE_REG },
+	{ "sreg", PTX_SPACE_SREG },
+	{ "const", PTX_SPACE_CONST },
+	{ "global", PTX_SPACE_GLOBAL },
+	{ "local", PTX_SPACE_LOCAL },
+	{ "param", PTX_SPACE_PARAM },
+	{ "shared", PTX_SPACE_SHARED },
+	{ "tex", PTX_SPACE_TEX },
 };
 
 static const struct {
 	const char *word;
 	enum ptx_linkage linkage;
 } linkages[] = {
-	{ "visible", PTX_LINK_VISIBLE }, { "extern", PTX_LINK_EXTERN }, { "weak", PTX_LINK_WEAK },
+	{ "visible", PTX_LINK_VISIBLE },
+	{ "extern", PTX_LINK_EXTERN },
+	{ "weak", PTX_LINK_WEAK },
 	{ "common", PTX_LINK_COMMON },
 };
 
@@ -78,8 +86,8 @@ static bool parse_align(struct parser *p, struct ptx_var *var)
 	if (!advance(p) || !expect_uint(p, &var->align_bytes, "an alignment"))
 		return false;
 	if (!var->align_bytes || (var->align_bytes & (var->align_bytes - 1)))
-		return fail_at(p, line, column, "the alignment %u is no power of two",
-			var->align_bytes);
+		return fail_at(
+			p, line, column, "the alignment %u is no power of two", var->align_bytes);
 	return true;
 }
 
@@ -148,8 +156,8 @@ static bool skip_initialiser(struct parser *p, struct ptx_span *span, uint64_t *
 	while (depth || (!at_punct(p, ';') && !at_punct(p, ','))) {
 		if (p->cur.kind == TOK_EOF)
 			return fail_expected(p, "';' after the initialiser");
-		bool open = at_punct(p, '{') || at_punct(p, '('), close = at_punct(p, '}') ||
-			at_punct(p, ')');
+		bool open = at_punct(p, '{') || at_punct(p, '('),
+		     close = at_punct(p, '}') || at_punct(p, ')');
 		if (close && !depth)
 			return fail_expected(p, "';' after the initialiser");
 		if (depth == 1 && at_punct(p, ','))
@@ -184,7 +192,8 @@ static bool parse_dimensions(struct parser *p, struct ptx_var *var)
 			if (!parse_constant(p, &n))
 				return false;
 			if (n < 0)
-				return fail(p, "the array '%s' has a negative dimension", var->name);
+				return fail(
+					p, "the array '%s' has a negative dimension", var->name);
 			if (!multiply_size(p, var, (uint64_t)n))
 				return false;
 		}
@@ -434,7 +443,8 @@ static bool parse_header(struct parser *p, struct ptx_func *f)
 	f->is_entry = at_dotted(p, "entry");
 	if (!advance(p))
 		return false;
-	while (p->cur.kind == TOK_DOTTED) { /* .attribute(.unified(..)), .noreturn before the name */
+	while (p->cur.kind ==
+		TOK_DOTTED) { /* .attribute(.unified(..)), .noreturn before the name */
 		struct ptx_attr ignored = { 0 };
 		if (!parse_attr(p, &ignored))
 			return false;
@@ -470,7 +480,7 @@ bool parse_func(struct parser *p, const struct decl_prefix *prefix, struct ptx_f
 		ok = advance(p);
 	} else {
 		ok = expect_punct(p, '{', "'{' or ';' after the function's header") &&
-			parse_body(p, f, open);
+		     parse_body(p, f, open);
 	}
 	names_unwind(p, 0);
 	return ok;

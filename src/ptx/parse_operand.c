@@ -90,8 +90,8 @@ static bool parse_name(struct parser *p, struct value *v)
 
 /* -- brackets -- */
 
-bool parse_operand_list(struct parser *p, char close, bool is_call, struct ptx_operand **out,
-	uint32_t *n)
+bool parse_operand_list(
+	struct parser *p, char close, bool is_call, struct ptx_operand **out, uint32_t *n)
 {
 	size_t base = p->operands.n;
 	bool ok;
@@ -102,8 +102,8 @@ bool parse_operand_list(struct parser *p, char close, bool is_call, struct ptx_o
 		if (at_punct(p, close))
 			break;
 		if (!at_punct(p, ','))
-			return fail_expected(p, close == ';' ? "',' or ';' after an operand" :
-							       "',' or a closing bracket");
+			return fail_expected(p, close == ';' ? "',' or ';' after an operand"
+							     : "',' or a closing bracket");
 		if (!advance(p))
 			return false;
 	}
@@ -116,7 +116,8 @@ static bool parse_list(struct parser *p, struct ptx_operand *op, enum ptx_operan
 	char close, bool is_call)
 {
 	op->kind = kind;
-	if (!deeper(p) || !advance(p) || !parse_operand_list(p, close, is_call, &op->sub, &op->n_sub))
+	if (!deeper(p) || !advance(p) ||
+		!parse_operand_list(p, close, is_call, &op->sub, &op->n_sub))
 		return false;
 	p->depth--;
 	return advance(p);
@@ -192,8 +193,8 @@ static bool parse_primary(struct parser *p, struct value *v, bool is_call)
 	if (at_punct(p, '['))
 		return parse_bracket(p, &v->op);
 	if (at_punct(p, '('))
-		return is_call ? parse_list(p, &v->op, PTX_OPERAND_GROUP, ')', true) :
-				 parse_parenthesis(p, v);
+		return is_call ? parse_list(p, &v->op, PTX_OPERAND_GROUP, ')', true)
+			       : parse_parenthesis(p, v);
 	if (p->cur.kind == TOK_DOTTED || p->cur.kind == TOK_STRING) {
 		v->op.kind = PTX_OPERAND_OTHER;
 		return advance(p);
@@ -240,9 +241,24 @@ struct binary {
 };
 
 static const struct binary binaries[] = {
-	{ "<<", 8 }, { ">>", 8 }, { "<=", 7 }, { ">=", 7 }, { "==", 6 }, { "!=", 6 }, { "&&", 2 },
-	{ "||", 1 }, { "*", 10 }, { "/", 10 }, { "%", 10 }, { "+", 9 }, { "-", 9 }, { "<", 7 },
-	{ ">", 7 }, { "&", 5 }, { "^", 4 }, { "|", 3 },
+	{ "<<", 8 },
+	{ ">>", 8 },
+	{ "<=", 7 },
+	{ ">=", 7 },
+	{ "==", 6 },
+	{ "!=", 6 },
+	{ "&&", 2 },
+	{ "||", 1 },
+	{ "*", 10 },
+	{ "/", 10 },
+	{ "%", 10 },
+	{ "+", 9 },
+	{ "-", 9 },
+	{ "<", 7 },
+	{ ">", 7 },
+	{ "&", 5 },
+	{ "^", 4 },
+	{ "|", 3 },
 };
 
 static const struct binary *at_binary(const struct parser *p)
@@ -326,10 +342,10 @@ static void combine(struct value *l, const struct value *r, const char *op)
 		l->is_unsigned |= !shift && r->is_unsigned;
 		l->op.value = fold(op, l->op.value, r->op.value, l->is_unsigned);
 	} else if (plus_minus && r->op.kind == PTX_OPERAND_INT && !l->op.negated &&
-		(l->op.kind == PTX_OPERAND_SYMBOL || l->op.kind == PTX_OPERAND_REG)) {
+		   (l->op.kind == PTX_OPERAND_SYMBOL || l->op.kind == PTX_OPERAND_REG)) {
 		l->op.value = fold(op, l->op.value, r->op.value, false);
 	} else if (op[0] == '+' && l->op.kind == PTX_OPERAND_INT &&
-		r->op.kind == PTX_OPERAND_SYMBOL) {
+		   r->op.kind == PTX_OPERAND_SYMBOL) {
 		int64_t offset = fold(op, l->op.value, r->op.value, false);
 		l->op.kind = PTX_OPERAND_SYMBOL;
 		l->op.name = r->op.name;
@@ -358,8 +374,11 @@ static bool make_pair(struct parser *p, struct value *v, bool is_call)
 	second.op.span = span_from(p, second.op.span.begin);
 	sub[0] = v->op;
 	sub[1] = second.op;
-	v->op = (struct ptx_operand){ .kind = PTX_OPERAND_PAIR, .span = { v->op.span.begin, 0 },
-		.component = -1, .sub = sub, .n_sub = 2 };
+	v->op = (struct ptx_operand){ .kind = PTX_OPERAND_PAIR,
+		.span = { v->op.span.begin, 0 },
+		.component = -1,
+		.sub = sub,
+		.n_sub = 2 };
 	return true;
 }
 
@@ -416,7 +435,7 @@ static bool parse_expr(struct parser *p, struct value *v, int min_prec, bool is_
 static bool at_operand_end(const struct parser *p)
 {
 	return at_punct(p, ',') || at_punct(p, ';') || at_punct(p, ']') || at_punct(p, '}') ||
-		at_punct(p, ')');
+	       at_punct(p, ')');
 }
 
 /* Keeps what follows as text, up to the next ',' or ';' outside brackets. */
@@ -443,7 +462,7 @@ bool parse_operand(struct parser *p, bool is_call)
 	if (!at_operand_end(p)) {
 		/* Two operands without a comma, or a lost ';', are mistakes, not new syntax. */
 		bool word = p->cur.kind == TOK_IDENT || p->cur.kind == TOK_NUMBER ||
-			p->cur.kind == TOK_STRING;
+			    p->cur.kind == TOK_STRING;
 		if (word || p->cur.first_on_line)
 			return fail_expected(p, "',' or ';' after an operand");
 		if (!skip_other(p, &v.op))

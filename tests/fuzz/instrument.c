@@ -1,5 +1,5 @@
-/* instrument.c - fuzz target: any PTX that parses is instrumented or refused with a sentence, and the variant
- * parses again. */
+/* instrument.c - fuzz target: any PTX that parses is instrumented or refused with a sentence, and
+ * the variant parses again. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,14 +11,21 @@ static const char body[] = "{ .reg .b64 %egpu_r1; mov.b64 %egpu_r1, 1; }";
 
 static void try_kernel(const struct ptx_module *m, const char *kernel)
 {
-	static const struct ebpf_fragment thread = { .name = "t", .point = EBPF_POINT_MEM,
-		.fields = ~UINT64_C(0) >> (64 - EBPF_FIELD_COUNT), .body = body };
-	static const struct ebpf_fragment warp = { .name = "w", .point = EBPF_POINT_EXIT, .warp = true,
-		.fields = 1, .body = body };
+	static const struct ebpf_fragment thread = { .name = "t",
+		.point = EBPF_POINT_MEM,
+		.fields = ~UINT64_C(0) >> (64 - EBPF_FIELD_COUNT),
+		.body = body };
+	static const struct ebpf_fragment warp = {
+		.name = "w", .point = EBPF_POINT_EXIT, .warp = true, .fields = 1, .body = body
+	};
 	const struct ebpf_fragment *list[] = { &thread, &warp };
 	const char *unbound[] = { "$s" };
-	struct instrument_request req = { .module = m, .kernel = kernel, .fragments = list,
-		.n_fragments = 2, .unbound = unbound, .n_unbound = 1 };
+	struct instrument_request req = { .module = m,
+		.kernel = kernel,
+		.fragments = list,
+		.n_fragments = 2,
+		.unbound = unbound,
+		.n_unbound = 1 };
 	struct instrument_result result;
 	struct diag d = { 0 };
 	struct ptx_module *again = NULL;
