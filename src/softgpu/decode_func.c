@@ -272,7 +272,9 @@ static bool declare_args(struct sg_dec *c, const struct ptx_var *vars, uint32_t 
 		if (!declare_var(c, &vars[i], true))
 			return false;
 		const struct sg_sym *s = sg_dec_find(c, vars[i].name);
-		args[i].offset = s ? (uint32_t)s->at : 0;
+		if (!s || s->kind != SYM_PARAM)
+			return sg_dec_invalid(c, "parameter '%s' is in no space that parameters have", vars[i].name);
+		args[i].offset = (uint32_t)s->at;
 		args[i].bytes = (uint32_t)vars[i].size_bytes;
 	}
 	return true;

@@ -129,25 +129,67 @@ void *sg_resolve_or_fault(struct sg_warp *w, const struct sg_insn *in, uint32_t 
 	return NULL;
 }
 
+/* -- whole warps ------------------------------------------------------------- */
+
+/* The host address of each lane's access; the first lane that may not ends the grid. */
+static bool resolve_lanes(struct sg_warp *w, const struct sg_insn *in, uint32_t mask, uint8_t **p)
+{
+	uint64_t addr[32];
+	const uint32_t bytes = (uint32_t)in->n * in->bytes;
+	sg_addresses(w, in, mask, addr);
+	if (in->space == SP_SHARED) {
+		uint8_t *shared = w->block->shared;
+		uint64_t size = w->block->shared_bytes;
+		for (uint32_t m = mask; m; m &= m - 1) {
+			int i = __builtin_ctz(m);
+			if (addr[i] + bytes <= size && addr[i] <= size && !(addr[i] & (bytes - 1)))
+				p[i] = shared + addr[i];
+			else if (!(p[i] = sg_resolve_or_fault(w, in, (uint32_t)i, SP_SHARED, addr[i], bytes)))
+				return false;
+		}
+		return true;
+	}
+	if (in->space == SP_LOCAL) {
+		const struct sg_frame *f = w->frame;
+		uint64_t size = f->func->local_bytes;
+		for (uint32_t m = mask; m; m &= m - 1) {
+			int i = __builtin_ctz(m);
+			uint64_t off = addr[i] - f->local_base;
+			if (off <= size && off + bytes <= size && !(addr[i] & (bytes - 1)))
+				p[i] = f->local + (size_t)i * size + off;
+			else if (!(p[i] = sg_resolve_or_fault(w, in, (uint32_t)i, SP_LOCAL, addr[i], bytes)))
+				return false;
+		}
+		return true;
+	}
+	for (uint32_t m = mask; m; m &= m - 1) {
+		int i = __builtin_ctz(m);
+		p[i] = sg_resolve_or_fault(w, in, (uint32_t)i, in->space, addr[i], bytes);
+		if (!p[i])
+			return false;
+	}
+	return true;
+}
+
 /* -- loads ------------------------------------------------------------------- */
 
 static uint64_t read_element(const void *p, uint32_t bytes, bool sign)
 {
 	switch (bytes) {
 	case 1: {
-		uint8_t v = *(const volatile uint8_t *)p;
+		uint8_t v = __atomic_load_n((const uint8_t *)p, __ATOMIC_RELAXED);
 		return sign ? (uint64_t)(int64_t)(signed char)v : v;
 	}
 	case 2: {
-		uint16_t v = *(const volatile uint16_t *)p;
+		uint16_t v = __atomic_load_n((const uint16_t *)p, __ATOMIC_RELAXED);
 		return sign ? (uint64_t)(int64_t)(int16_t)v : v;
 	}
 	case 4: {
-		uint32_t v = *(const volatile uint32_t *)p;
+		uint32_t v = __atomic_load_n((const uint32_t *)p, __ATOMIC_RELAXED);
 		return sign ? (uint64_t)(int64_t)(int32_t)v : v;
 	}
 	default:
-		return *(const volatile uint64_t *)p;
+		return __atomic_load_n((const uint64_t *)p, __ATOMIC_RELAXED);
 	}
 }
 
@@ -169,18 +211,24 @@ static bool is_signed(uint8_t t)
 	return t == T_S8 || t == T_S16 || t == T_S32 || t == T_S64;
 }
 
-static void load_lane(struct sg_warp *w, const struct sg_insn *in, int i, const uint8_t *p)
+/* Element k of every lane into the register at reg. */
+static void load_element(const struct sg_insn *in, uint32_t mask, uint8_t *const *p, uint32_t k, void *reg)
 {
 	uint64_t keep = in->reg_bits && in->reg_bits < 64 ? (1ull << in->reg_bits) - 1 : ~0ull;
+	uint32_t at = k * in->bytes;
 	bool sign = is_signed(in->type);
-	for (uint32_t k = 0; k < in->n; k++) {
-		uint8_t *reg = sg_op(w, in->n == 1 ? in->d : in->list[k]);
-		if (in->bytes == 16) {
-			put_lane(reg, 8, i, read_element(p + k * 16, 8, false));
-			put_lane(reg + 256, 8, i, read_element(p + k * 16 + 8, 8, false));
-		} else {
-			put_lane(reg, in->width, i, read_element(p + k * in->bytes, in->bytes, sign) & keep);
-		}
+	if (in->bytes == 4 && in->width == 4) {
+		uint32_t *d = reg;
+		SG_LANES(mask, d[i] = (uint32_t)read_element(p[i] + at, 4, false););
+	} else if (in->bytes == 8 && in->width == 8) {
+		uint64_t *d = reg;
+		SG_LANES(mask, d[i] = read_element(p[i] + at, 8, false););
+	} else if (in->bytes == 16) {
+		uint64_t *d = reg;
+		SG_LANES(mask, d[i] = read_element(p[i] + at, 8, false);
+			 d[i + 32] = read_element(p[i] + at + 8, 8, false););
+	} else {
+		SG_LANES(mask, put_lane(reg, in->width, i, read_element(p[i] + at, in->bytes, sign) & keep););
 	}
 }
 
@@ -194,16 +242,14 @@ static void after_load(struct sg_warp *w, const struct sg_insn *in)
 
 SG_HANDLER(sg_load)
 {
-	uint64_t addr[32];
-	sg_addresses(w, in, mask, addr);
-	for (uint32_t m = mask; m; m &= m - 1) {
-		int i = __builtin_ctz(m);
-		const uint8_t *p = sg_resolve_or_fault(w, in, (uint32_t)i, in->space, addr[i],
-			(uint32_t)in->n * in->bytes);
-		if (!p)
-			return;
-		load_lane(w, in, i, p);
-	}
+	uint8_t *p[32];
+	if (!resolve_lanes(w, in, mask, p))
+		return;
+	if (in->n == 1)
+		load_element(in, mask, p, 0, sg_op(w, in->d));
+	else
+		for (uint32_t k = 0; k < in->n; k++)
+			load_element(in, mask, p, k, sg_op(w, in->list[k]));
 	after_load(w, in);
 }
 
@@ -220,7 +266,7 @@ SG_HANDLER(sg_load)
 			const T *p = addr & (B - 1) ? NULL : sg_mem_at(mem, addr, B);        \
 			if (!p && !(p = sg_resolve_or_fault(w, in, (uint32_t)i, in->space, addr, B))) \
 				return;                                                      \
-			d[i] = *(const volatile T *)p;                                       \
+			d[i] = __atomic_load_n(p, __ATOMIC_RELAXED);                                                             \
 		}                                                                            \
 	}
 LOAD_GLOBAL(sg_load_global32, uint32_t, 4)
@@ -251,48 +297,57 @@ static void write_element(void *p, uint32_t bytes, uint64_t v)
 {
 	switch (bytes) {
 	case 1:
-		*(volatile uint8_t *)p = (uint8_t)v;
+		__atomic_store_n((uint8_t *)p, (uint8_t)v, __ATOMIC_RELAXED);
 		break;
 	case 2:
-		*(volatile uint16_t *)p = (uint16_t)v;
+		__atomic_store_n((uint16_t *)p, (uint16_t)v, __ATOMIC_RELAXED);
 		break;
 	case 4:
-		*(volatile uint32_t *)p = (uint32_t)v;
+		__atomic_store_n((uint32_t *)p, (uint32_t)v, __ATOMIC_RELAXED);
 		break;
 	default:
-		*(volatile uint64_t *)p = v;
+		__atomic_store_n((uint64_t *)p, v, __ATOMIC_RELAXED);
 		break;
 	}
 }
 
-static void store_lane(struct sg_warp *w, const struct sg_insn *in, int i, uint8_t *p)
+static void store_element(const struct sg_insn *in, uint32_t mask, uint8_t *const *p, uint32_t k, const void *reg)
 {
-	for (uint32_t k = 0; k < in->n; k++) {
-		const uint8_t *reg = sg_op(w, in->list[k]);
-		if (in->bytes == 16) {
-			write_element(p + k * 16, 8, get_lane(reg, 8, i));
-			write_element(p + k * 16 + 8, 8, get_lane(reg + 256, 8, i));
-		} else {
-			write_element(p + k * in->bytes, in->bytes, get_lane(reg, in->width, i));
-		}
+	uint32_t at = k * in->bytes;
+	if (in->bytes == 4 && in->width == 4) {
+		const uint32_t *v = reg;
+		SG_LANES(mask, write_element(p[i] + at, 4, v[i]););
+	} else if (in->bytes == 8 && in->width == 8) {
+		const uint64_t *v = reg;
+		SG_LANES(mask, write_element(p[i] + at, 8, v[i]););
+	} else if (in->bytes == 16) {
+		const uint64_t *v = reg;
+		SG_LANES(mask, write_element(p[i] + at, 8, v[i]); write_element(p[i] + at + 8, 8, v[i + 32]););
+	} else {
+		SG_LANES(mask, write_element(p[i] + at, in->bytes, get_lane(reg, in->width, i)););
 	}
+}
+
+/* Lanes one after the other, as a store to one address from several leaves the last one whole. */
+static void store_vector(struct sg_warp *w, const struct sg_insn *in, uint32_t mask, uint8_t *const *p)
+{
+	for (uint32_t m = mask; m; m &= m - 1)
+		for (uint32_t k = 0; k < in->n; k++)
+			store_element(in, m & -m, p, k, sg_op(w, in->list[k]));
 }
 
 /* The values stored are list[]; n of them. */
 SG_HANDLER(sg_store)
 {
-	uint64_t addr[32];
-	sg_addresses(w, in, mask, addr);
+	uint8_t *p[32];
+	if (!resolve_lanes(w, in, mask, p))
+		return;
 	if (in->flags & SG_RELEASE)
 		atomic_thread_fence(memory_order_release);
-	for (uint32_t m = mask; m; m &= m - 1) {
-		int i = __builtin_ctz(m);
-		uint8_t *p = sg_resolve_or_fault(w, in, (uint32_t)i, in->space, addr[i],
-			(uint32_t)in->n * in->bytes);
-		if (!p)
-			return;
-		store_lane(w, in, i, p);
-	}
+	if (in->n == 1)
+		store_element(in, mask, p, 0, sg_op(w, in->list[0]));
+	else
+		store_vector(w, in, mask, p);
 }
 
 #define STORE_GLOBAL(name, T, B)                                                             \
@@ -308,7 +363,7 @@ SG_HANDLER(sg_store)
 			T *p = addr & (B - 1) ? NULL : sg_mem_at(mem, addr, B);              \
 			if (!p && !(p = sg_resolve_or_fault(w, in, (uint32_t)i, in->space, addr, B))) \
 				return;                                                      \
-			*(volatile T *)p = v[i];                                             \
+			__atomic_store_n(p, v[i], __ATOMIC_RELAXED);                                                          \
 		}                                                                            \
 	}
 STORE_GLOBAL(sg_store_global32, uint32_t, 4)
