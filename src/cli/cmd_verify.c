@@ -11,21 +11,19 @@ struct opts {
 
 static const struct opt options[] = {
 	{ 'p', "prog", OPT_STRING, offsetof(struct opts, program), "NAME", "only this program" },
-	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL, "show the log of accepted programs too; twice: every state" },
+	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL, "show the whole log: the state at each instruction" },
 	{ 0 },
 };
 
 static int verdict(struct probe *p, const struct loader_prog *prog, void *arg)
 {
 	const struct opts *o = arg;
-	if (o->verbose && *prog->log)
-		fputs(prog->log, stdout);
-	if (prog->err) {
+	if (prog->err)
 		printf("%s: refused: %s\n", prog->name, prog->error.text);
-		if (!o->verbose)
-			probe_explain(p, prog, false);
+	if (prog->log && *prog->log && (prog->err || o->verbose))
+		probe_log_tail(stdout, prog->log, o->verbose > 0);
+	if (prog->err)
 		return 1;
-	}
 	printf("%s: accepted: %u instructions, at most %llu executed a run, %u processed, %u bytes of stack\n", prog->name,
 		prog->program->n_insns, (unsigned long long)prog->verified.max_run_insns, prog->verified.processed_insns,
 		prog->verified.stack_bytes);
@@ -35,7 +33,7 @@ static int verdict(struct probe *p, const struct loader_prog *prog, void *arg)
 static int run(const void *opts, const struct opt_rest *rest)
 {
 	const struct opts *o = opts;
-	struct probe_options po = { .name = rest->args[0], .log_level = o->verbose > 1 ? 2 : 1 };
+	struct probe_options po = { .name = rest->args[0], .log_level = o->verbose > 0 ? 2 : 1 };
 	return each_program(&po, o->program, verdict, (void *)o);
 }
 
@@ -45,7 +43,7 @@ const struct command cmd_verify = {
 	.summary = "proves each program of an object safe, or says why it is not",
 	.help = "OBJ is a .bpf.o, a .bpf.c or a tool. Status 0: all accepted; 1: one or more refused.\n"
 		"  egpu verify count.bpf.o\n"
-		"  egpu verify -vv -p count count.bpf.c     the state before each instruction\n",
+		"  egpu verify -v -p count count.bpf.c     the state before each instruction\n",
 	.opts = options,
 	.opts_bytes = sizeof(struct opts),
 	.run = run,

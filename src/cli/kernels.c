@@ -281,7 +281,10 @@ int kernels_read(const void *data, size_t size, const struct kernel_query *q, st
 	f->arena = a;
 	r.file = f;
 	int err = fatbin_open(data, size, &r.fat, d);
+	if (!err && !r.fat->n_entries)
+		err = diag_set(d, ENOENT, "holds no CUDA code; if it loads its kernels while it runs, use egpu list -- COMMAND");
 	if (err) {
+		fatbin_close(r.fat);
 		arena_free(a);
 		return err;
 	}

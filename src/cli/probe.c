@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bpf/context.h"
+#include "cli/btfcheck.h"
 #include "cli/compile.h"
 #include "cli/near.h"
 #include "cli/paths.h"
@@ -85,15 +86,24 @@ static int read_bytes(struct probe *p, const char *name)
 	return read_file(name, MAX_OBJECT_BYTES, &p->bytes, &p->size, &d) ? no_such_probe(name, &d) : 0;
 }
 
-static bool has_section(const struct probe *p, const char *want)
+static int check_sections(const struct probe *p, const char *name, uint32_t n)
 {
-	const char *name;
-	const uint8_t *data;
-	uint64_t bytes;
-	for (uint32_t i = 0; elf_section(p->bytes, p->size, i, &name, &data, &bytes) > 0; i++)
-		if (!strcmp(name, want))
-			return true;
-	return false;
+	const char *section;
+	const uint8_t *data, *btf = NULL;
+	uint64_t bytes, btf_bytes = 0;
+	struct diag d = { 0 };
+	for (uint32_t i = 0; i < n; i++) {
+		if (elf_section(p->bytes, p->size, i, &section, &data, &bytes) <= 0)
+			return say_fail("%s: damaged: section %u lies outside the file (%zu bytes); copy or build it again", name, i,
+				p->size);
+		if (strcmp(section, ".BTF"))
+			continue;
+		btf = data;
+		btf_bytes = bytes;
+	}
+	if (!btf)
+		return say_fail("%s: has no BTF, which tells what the probe sees: compile it with clang -g", name);
+	return btf_check(btf, btf_bytes, &d) ? say_diag(name, &d) : 0;
 }
 
 /* libbpf would refuse these too, in words that do not say what to do. */
@@ -112,16 +122,7 @@ static int check_file(const struct probe *p, const char *name)
 		return say_fail("%s: truncated: its section table should be at byte %llu, but the file has %zu bytes; copy or build it "
 				"again",
 			name, (unsigned long long)h.e_shoff, p->size);
-	const char *section;
-	const uint8_t *data;
-	uint64_t bytes;
-	for (uint32_t i = 0; i < h.e_shnum; i++)
-		if (elf_section(p->bytes, p->size, i, &section, &data, &bytes) < 0)
-			return say_fail("%s: damaged: section %u lies outside the file (%zu bytes); copy or build it again", name, i,
-				p->size);
-	if (!has_section(p, ".BTF"))
-		return say_fail("%s: has no BTF, which tells what the probe sees: compile it with clang -g", name);
-	return 0;
+	return check_sections(p, name, h.e_shnum);
 }
 
 int probe_read(struct probe *p, const struct probe_options *o)
@@ -247,18 +248,19 @@ struct bpf_program *probe_program(const struct probe *p, size_t i)
 
 /* -- load and attach --------------------------------------------------------- */
 
-static void last_lines(const char *log, int lines)
+void probe_log_tail(FILE *to, const char *log, bool whole)
 {
 	const char *at = log + strlen(log);
+	int lines = LOG_LINES;
 	if (at > log && at[-1] == '\n')
 		at--;
-	while (at > log && (at[-1] != '\n' || --lines > 0))
+	while (at > log && (at[-1] != '\n' || whole || --lines > 0))
 		at--;
 	if (at > log)
-		say("  ... (-v shows the whole log)");
+		fprintf(to, "  ... (-v shows the whole log)\n");
 	while (*at) {
 		size_t n = strcspn(at, "\n");
-		fprintf(stderr, "  %.*s\n", (int)n, at);
+		fprintf(to, "  %.*s\n", (int)n, at);
 		at += n + (at[n] == '\n');
 	}
 }
@@ -267,7 +269,7 @@ void probe_explain(const struct probe *p, const struct loader_prog *prog, bool w
 {
 	say("%s: program %s is refused: %s", p->options->name, prog->name, prog->error.err ? prog->error.text : strerror(-prog->err));
 	if (prog->log && *prog->log)
-		last_lines(prog->log, whole_log ? 1 << 30 : LOG_LINES);
+		probe_log_tail(stderr, prog->log, whole_log);
 }
 
 int probe_load(struct probe *p)

@@ -49,5 +49,7 @@ void probe_free(struct probe *p);
 struct bpf_program *probe_program(const struct probe *p, size_t i);
 /* Message for a program that was refused, with the end of its log. */
 void probe_explain(const struct probe *p, const struct loader_prog *prog, bool whole_log);
+/* The end of a verifier's log, indented. */
+void probe_log_tail(FILE *to, const char *log, bool whole);
 
 #endif

@@ -1,0 +1,102 @@
+#!/bin/sh
+# What a run does besides the demo job: typed maps, trace lines, options, signals, cleaning up after a killed egpu.
+. "$(dirname "$0")/lib.sh"
+[ -x "$samples/vecadd" ] || skip_all "samples are not built"
+probes=$EGPU_SOURCE/tests/cli/probes
+
+# -- maps of a raw object, typed
+run "$egpu" run $on --json="$tmp/json" "$probes/typed.bpf.c" -- "$samples/vecadd" 600
+is $status 0 "a raw object: status 0"
+is "$(cat "$tmp/out")" "vecadd: n=600 ok" "standard output is the program's own"
+says "structs, arrays, enums, strings, unions, bit fields by name" \
+	'^  1 = \{ hits = 768, small = \[0, 0, 9\], color = "GREEN", name = "x", word = 1078530011, real = 3.14159.*, a = 0, b = 0 \}$' \
+	'^  \{ block = 2, lane = 1 \} = 1$' '^  total = 768$' '^  text = "hello"$' '^  negative = -5$' '^  color = "GREEN"$'
+says "trace_printk, as it happens" '^egpu: trace: block 1 thread -5 launch 1$'
+is "$(json "$tmp/json" 'my $m = $j->{maps}; scalar @{$m->{array}{entries}}, $m->{array}{entries}[1]{value}{hits}, scalar @{$m->{hash}{entries}}, $m->{per_cpu}{entries}[1]{value}, $m->{".bss"}{variables}{total}, $m->{".data"}{variables}{negative}')" \
+	"4 768 6 768 768 -5" "the same in JSON"
+run "$egpu" run $on -v "$probes/typed.bpf.c" -- "$samples/vecadd" 600
+says "-v: per-CPU maps slot by slot" '^    cpu [0-9]+: [0-9]+$'
+run "$egpu" run $on --json="$tmp/json" --set limit=3 --set text=bye --set color=RED --set negative=-17 --set total=18446744073709550000 \
+	"$probes/typed.bpf.c" -- "$samples/vecadd" 600
+is $status 0 "--set: status 0"
+is "$(json "$tmp/json" 'my $m = $j->{maps}; scalar @{$m->{hash}{entries}}, @{$m->{".data"}{variables}}{qw(text color negative)}')" \
+	"9 bye RED -17" "--set: constants and variables of several types"
+is "$(json "$tmp/json" '"$j->{maps}{\".bss\"}{variables}{total}"')" 18446744073709550768 "integers in JSON are exact to 64 bits"
+
+# -- patterns
+run "$egpu" run $on -k 'unit' --json="$tmp/json" -o "$tmp/report" memtrace -- "$samples/strided"
+is "$(json "$tmp/json" 'map { $_->{name}, $_->{state} } sort { $a->{name} cmp $b->{name} } @{$j->{kernels}}')" \
+	"strided not selected unit instrumented" "-k NAME: only that kernel"
+run "$egpu" run $on -k '/^str/' --json="$tmp/json" -o "$tmp/report" memtrace -- "$samples/strided"
+is "$(json "$tmp/json" 'join ",", sort keys %{{map { $_->{kernel} => 1 } @{$j->{tool}{sites}}}}')" "strided" "-k /regex/"
+is "$(cat "$tmp/err")" "" "-o: standard error stays empty"
+
+# -- the environment of the command
+run "$egpu" run $on --allow-empty -o /dev/null memtrace -- sh -c 'echo "$LD_LIBRARY_PATH"; test -e "$EGPU_SESSION/session" && stat -c %a "$EGPU_SESSION"'
+says "the session is private" '^700$'
+LD_PRELOAD=/nonexistent.so
+export LD_PRELOAD
+run "$egpu" run $on --allow-empty -o /dev/null memtrace -- sh -c 'echo "$LD_PRELOAD"'
+unset LD_PRELOAD
+says "an LD_PRELOAD of the user's stays, after ours" 'libegpu-agent.so:/nonexistent.so$'
+echo input | "$egpu" run $on --allow-empty -o /dev/null memtrace -- cat >"$tmp/out" 2>"$tmp/err"
+is "$(cat "$tmp/out")" "input" "standard input is the program's own"
+
+# -- signals: egpu stays until the command has ended, and reports
+"$egpu" run $on --allow-empty -o "$tmp/report" memtrace -- sh -c 'trap "exit 9" TERM; echo ready >'"$tmp/ready"'; while :; do sleep 0.05; done' &
+pid=$!
+for i in $(seq 200); do [ -s "$tmp/ready" ] && break; sleep 0.05; done
+kill -TERM $pid
+status=0
+wait $pid || status=$?
+is $status 9 "SIGTERM reaches the command; its status is egpu's"
+[ -s "$tmp/report" ]
+ok $? "and the report is written"
+is "$(find "$EGPU_DIR" -mindepth 1)" "" "nothing is left behind"
+
+# -- a killed egpu: the command goes on and is right; the next run cleans up
+rm -f "$tmp/ready" "$tmp/done"
+"$egpu" run $on memtrace -- sh -c 'echo $$ >'"$tmp/ready"'; sleep 0.5; '"$samples/vecadd"' 1000 '"$tmp/orphan"' >'"$tmp/orphan.out"'; echo $? >'"$tmp/done" 2>"$tmp/err" &
+pid=$!
+for i in $(seq 200); do [ -s "$tmp/ready" ] && break; sleep 0.05; done
+kill -KILL $pid
+wait $pid 2>/dev/null
+for i in $(seq 200); do [ -s "$tmp/done" ] && break; sleep 0.05; done
+is "$(cat "$tmp/done")" 0 "killed egpu: the command went on"
+is "$(cat "$tmp/orphan.out")" "vecadd: n=1000 ok" "killed egpu: and is right"
+[ -n "$(find "$EGPU_DIR" -mindepth 1)" ]
+ok $? "killed egpu: its session is still there"
+run "$egpu" run $on -o /dev/null memtrace -- "$samples/vecadd" 10
+is "$(find "$EGPU_DIR" -mindepth 1)" "" "killed egpu: the next run cleans up"
+
+# -- maps of a session from outside, while the command runs
+rm -f "$tmp/ready"
+"$egpu" run $on -o "$tmp/report" "$probes/typed.bpf.c" -- sh -c "$samples/vecadd 600; echo \$\$ >$tmp/ready; sleep 30" >"$tmp/bg" 2>&1 &
+pid=$!
+for i in $(seq 400); do [ -s "$tmp/ready" ] && break; sleep 0.05; done
+run "$egpu" map list
+is $status 0 "map list: status 0"
+says "map list: the object's maps" '^ *[0-9]+ +array +array +4 +40 +4$' ' hash +hash ' ' \.bss +array'
+run "$egpu" map dump --session $pid array
+says "map dump: typed, after the process that counted has ended" '1 = \{ hits = 768'
+run "$egpu" map get per_cpu 1
+is "$(cat "$tmp/out")" 768 "map get: a per-CPU map's sum"
+run "$egpu" map get hash hex:0200000001000000
+is "$(cat "$tmp/out")" 1 "map get: a key in hex"
+run "$egpu" map get hash hex:0900000001000000
+is $status 125 "map get: no such key: status 125"
+run "$egpu" map dump aray
+says "map: nearest name" "no map 'aray' in this session; nearest: array"
+run "$egpu" map dump --json .bss
+says "map dump --json" '"total": 768'
+kill -KILL "$(cat "$tmp/ready")"
+status=0
+wait $pid || status=$?
+is $status 137 "killed command: status 137"
+says "killed command: its last synchronised maps are in the report" '.'
+cp "$tmp/report" "$tmp/out"
+says "killed command: counts are there" '1 = \{ hits = 768'
+run "$egpu" map list
+is $status 125 "map without a session: status 125"
+says "map without a session: says what to do" 'no session is open'
+finish
