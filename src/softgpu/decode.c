@@ -577,8 +577,9 @@ static bool decode_all(struct sg_dec *c)
 
 CUresult sg_decode_module(struct sg_module *m, struct diag *d)
 {
-	struct sg_dec c = { .m = m, .d = d, .arena = m->arena, .rows = table_new(), .consts = table_new() };
-	if (!c.rows || !c.consts)
+	struct sg_dec c = { .m = m, .d = d, .arena = m->arena, .rows = table_new(), .consts = table_new(),
+		.placed = table_new() };
+	if (!c.rows || !c.consts || !c.placed)
 		c.error = CUDA_ERROR_OUT_OF_MEMORY;
 	else if (!decode_all(&c) && !c.error)
 		c.error = CUDA_ERROR_OUT_OF_MEMORY;
@@ -586,6 +587,7 @@ CUresult sg_decode_module(struct sg_module *m, struct diag *d)
 		diag_set(d, ENOMEM, "out of memory while loading a module");
 	table_free(c.rows);
 	table_free(c.consts);
+	table_free(c.placed);
 	buf_free(&c.pool);
 	return c.error;
 }

@@ -21,11 +21,19 @@ struct sg_sym {
 	uint32_t count;		 /* FAMILY */
 	uint8_t vector;		 /* registers of a vector register: 2, 4, else 1 */
 	uint32_t op;		 /* REG: operand */
+	uint32_t life;
 	uint32_t first, last;	 /* REG: pcs of its first and last use */
 	bool own;		 /* PARAM: of the function itself, not of a call */
 	uint64_t at;		 /* offset or address; SHARED: index */
 	uint64_t bytes;
 	struct sg_sym *all;	 /* every REG of the function */
+};
+
+/* How a register is used, by order of first use; found in a first pass over the function. */
+struct sg_life {
+	uint32_t first, last; /* pcs */
+	uint32_t block;	      /* the only basic block that uses it, or SG_NO_PC */
+	bool starts_written;  /* its first use writes it in every lane that comes by, and does not read it */
 };
 
 struct sg_scope {
@@ -51,6 +59,20 @@ struct sg_dec {
 	struct table *names, *labels;
 	struct sg_scope *scope;
 	struct sg_sym *all_regs;
+	struct table *placed; /* variables that have their place already: ptx_var -> place + 1 */
+	/* Registers that live within one basic block share storage: a second pass over the function
+	 * gives it back after the last use. */
+	struct sg_life *lives;
+	size_t n_lives, cap_lives;
+	uint32_t *expire;     /* by pc: first of the lives that end there + 1 */
+	uint32_t *expire_next; /* by life */
+	struct sg_free {
+		uint32_t *op;
+		size_t n, cap;
+	} free[4];	      /* storage that is free, by kind */
+	uint32_t *storage;    /* by life */
+	bool second_pass, writing, guarded;
+	uint32_t block;
 	uint32_t pred_at, pred_left; /* room in the current group of predicates */
 	uint32_t trash_pred, trash_reg;
 	uint32_t line;
@@ -82,6 +104,8 @@ bool sg_dec_note(struct sg_dec *c, uint32_t **list, uint32_t *n, uint32_t v);
 uint32_t sg_dec_const(struct sg_dec *c, uint64_t bits, uint8_t width);
 /* A register or special register. INVALID: undeclared. */
 enum sg_decoded sg_dec_reg(struct sg_dec *c, const struct ptx_operand *o, struct sg_opnd *out);
+/* The same for a register that is written. */
+enum sg_decoded sg_dec_reg_written(struct sg_dec *c, const struct ptx_operand *o, struct sg_opnd *out);
 /* A source of class cls (see sg_row); '4' and '8' take float literals as bits, 'f' and 'd' as values. */
 enum sg_decoded sg_dec_src(struct sg_dec *c, const struct ptx_operand *o, char cls, uint32_t *op);
 enum sg_decoded sg_dec_dst(struct sg_dec *c, const struct ptx_operand *o, char cls, uint32_t *op);

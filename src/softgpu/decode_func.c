@@ -107,7 +107,15 @@ static void close_scope(struct sg_dec *c)
 
 /* -- registers --------------------------------------------------------------- */
 
-static bool take_pred(struct sg_dec *c, uint32_t *op)
+enum { KIND_PRED, KIND_32, KIND_64, KIND_128 };
+
+static int kind_of(const struct sg_sym *s)
+{
+	uint32_t bits = s->type.bits;
+	return bits == 1 ? KIND_PRED : bits <= 32 ? KIND_32 : bits <= 64 ? KIND_64 : KIND_128;
+}
+
+static void take_pred(struct sg_dec *c, uint32_t *op)
 {
 	if (!c->pred_left) {
 		c->pred_at = c->f->reg_bytes;
@@ -117,6 +125,31 @@ static bool take_pred(struct sg_dec *c, uint32_t *op)
 	*op = c->pred_at;
 	c->pred_at += 4;
 	c->pred_left--;
+}
+
+static void take_storage(struct sg_dec *c, struct sg_sym *s)
+{
+	static const uint32_t bytes[] = { 4, 128, 256, 512 };
+	int kind = kind_of(s);
+	if (s->vector <= 1 && c->free[kind].n) {
+		s->op = c->free[kind].op[--c->free[kind].n];
+	} else if (kind == KIND_PRED) {
+		take_pred(c, &s->op);
+	} else {
+		s->op = c->f->reg_bytes;
+		c->f->reg_bytes += bytes[kind] * (s->vector ? s->vector : 1);
+	}
+}
+
+static bool new_life(struct sg_dec *c, struct sg_sym *s)
+{
+	struct sg_life *l = arena_grow(c->scratch, c->lives, c->n_lives, &c->cap_lives, sizeof(*l));
+	if (!l)
+		return no_memory(c);
+	c->lives = l;
+	l[c->n_lives] = (struct sg_life){ c->pc, c->pc, s->vector > 1 ? SG_NO_PC : c->block,
+		c->writing && !c->guarded };
+	s->life = (uint32_t)c->n_lives++;
 	return true;
 }
 
@@ -132,10 +165,47 @@ static bool take_register(struct sg_dec *c, struct sg_sym *s)
 	s->first = s->last = c->pc;
 	s->all = c->all_regs;
 	c->all_regs = s;
-	if (bits == 1)
-		return take_pred(c, &s->op);
-	s->op = c->f->reg_bytes;
-	c->f->reg_bytes += (bits <= 32 ? 128u : bits <= 64 ? 256u : 512u) * (s->vector ? s->vector : 1);
+	if (!c->second_pass) {
+		s->op = 0;
+		return new_life(c, s);
+	}
+	take_storage(c, s);
+	s->life = (uint32_t)c->n_lives++;
+	const struct sg_life *l = &c->lives[s->life];
+	if (l->block == SG_NO_PC || !l->starts_written)
+		return true;
+	/* Given back when its last instruction is decoded. */
+	uint32_t *head = &c->expire[l->last - c->f->pc];
+	c->storage[s->life] = s->op << 2 | (uint32_t)kind_of(s);
+	c->expire_next[s->life] = *head;
+	*head = s->life + 1;
+	return true;
+}
+
+/* A use after the first one. */
+static void use_again(struct sg_dec *c, struct sg_sym *s)
+{
+	s->last = c->pc;
+	if (c->second_pass)
+		return;
+	struct sg_life *l = &c->lives[s->life];
+	l->last = c->pc;
+	if (l->block != c->block)
+		l->block = SG_NO_PC;
+	if (l->first == c->pc && !c->writing)
+		l->starts_written = false;
+}
+
+static bool give_back(struct sg_dec *c)
+{
+	for (uint32_t i = c->expire[c->pc - c->f->pc]; i; i = c->expire_next[i - 1]) {
+		struct sg_free *f = &c->free[c->storage[i - 1] & 3];
+		uint32_t *op = arena_grow(c->scratch, f->op, f->n, &f->cap, sizeof(*op));
+		if (!op)
+			return no_memory(c);
+		f->op = op;
+		op[f->n++] = c->storage[i - 1] >> 2;
+	}
 	return true;
 }
 
@@ -179,9 +249,9 @@ struct sg_sym *sg_dec_register(struct sg_dec *c, const char *name)
 		s = from_family(c, name);
 	if (!s || s->kind != SYM_REG)
 		return NULL;
-	if (s->first == SG_NO_PC && !take_register(c, s))
-		return NULL;
-	s->last = c->pc;
+	if (s->first == SG_NO_PC)
+		return take_register(c, s) ? s : NULL;
+	use_again(c, s);
 	return s;
 }
 
@@ -215,6 +285,21 @@ static bool take_room(struct sg_dec *c, uint32_t *used, const struct ptx_var *v,
 	return true;
 }
 
+/* Shared, global and constant variables of a function get their place once. */
+static bool place_once(struct sg_dec *c, const struct ptx_var *v, uint64_t *at)
+{
+	uintptr_t known = (uintptr_t)table_get(c->placed, &v, sizeof(v));
+	if (known) {
+		*at = known - 1;
+		return true;
+	}
+	if (v->space != PTX_SPACE_GLOBAL && v->space != PTX_SPACE_CONST)
+		*at = sg_dec_shared(c, v);
+	else if (sg_dec_alloc(c, v, at) != CUDA_SUCCESS)
+		return false;
+	return table_put(c->placed, &v, sizeof(v), (void *)(uintptr_t)(*at + 1)) ? no_memory(c) : true;
+}
+
 static bool declare_var(struct sg_dec *c, const struct ptx_var *v, bool own_param)
 {
 	struct sg_sym *s = new_sym(c, SYM_GLOBAL, v->name);
@@ -237,11 +322,12 @@ static bool declare_var(struct sg_dec *c, const struct ptx_var *v, bool own_para
 	case PTX_SPACE_SHARED:
 	case PTX_SPACE_SHARED_CLUSTER:
 		s->kind = SYM_SHARED;
-		s->at = sg_dec_shared(c, v);
+		if (!place_once(c, v, &s->at))
+			return false;
 		break;
 	case PTX_SPACE_GLOBAL:
 	case PTX_SPACE_CONST:
-		if (sg_dec_alloc(c, v, &s->at) != CUDA_SUCCESS)
+		if (!place_once(c, v, &s->at))
 			return false;
 		break;
 	default:
@@ -365,6 +451,7 @@ static bool instruction(struct sg_dec *c, const struct ptx_stmt *s)
 	c->line = s->line;
 	in->line = s->line;
 	in->opcode = s->insn->opcode;
+	c->guarded = s->insn->pred != NULL;
 	enum sg_decoded got = sg_dec_insn(c, s->insn, in);
 	if (got == DEC_INVALID || c->error)
 		return c->error ? false : sg_dec_invalid(c, "'%s' is malformed", in->opcode);
@@ -372,8 +459,10 @@ static bool instruction(struct sg_dec *c, const struct ptx_stmt *s)
 		const char *opcode = in->opcode;
 		*in = (struct sg_insn){ .fn = sg_unsupported, .line = s->line, .opcode = opcode };
 	}
-	if (!guard(c, s->insn, in))
+	if (!guard(c, s->insn, in) || (c->second_pass && !give_back(c)))
 		return false;
+	if (in->fn == sg_bra || in->fn == sg_brx || in->fn == sg_call || in->fn == sg_ret || in->fn == sg_exit)
+		c->block++;
 	c->pc++;
 	return true;
 }
@@ -400,6 +489,9 @@ static bool statement(struct sg_dec *c, const struct ptx_stmt *s, uint32_t index
 		return declare_var(c, s->var, false);
 	case PTX_STMT_INSN:
 		return instruction(c, s);
+	case PTX_STMT_LABEL:
+		c->block++;
+		return true;
 	default:
 		return true;
 	}
@@ -445,30 +537,68 @@ static bool make_room(struct sg_dec *c, uint32_t count)
 	return true;
 }
 
-static bool decode_body(struct sg_dec *c)
+/* Names, scopes and storage start afresh for each pass. */
+static bool start_pass(struct sg_dec *c)
 {
 	struct sg_func *f = c->f;
-	const struct ptx_func *p = f->ptx;
-	uint32_t count;
-	f->pc = c->pc = c->m->n_code;
+	c->pc = f->pc;
+	c->block = 1;
+	c->n_lives = 0;
+	c->all_regs = NULL;
+	f->reg_bytes = f->local_bytes = f->param_bytes = 0;
+	c->m->n_code = f->pc;
 	/* First of all the carry flag, then the sinks for '_'. */
 	c->pred_left = 0;
 	take_pred(c, &c->trash_pred);
 	take_pred(c, &c->trash_pred);
 	c->trash_reg = f->reg_bytes;
 	f->reg_bytes += 512;
-	if (!open_scope(c, 0) || !find_labels(c, &count) || !make_room(c, count + 1))
+	memset(c->free, 0, sizeof(c->free));
+	while (c->scope)
+		close_scope(c);
+	return open_scope(c, 0) && make_room(c, f->n_code);
+}
+
+static bool run_pass(struct sg_dec *c)
+{
+	struct sg_func *f = c->f;
+	const struct ptx_func *p = f->ptx;
+	if (!start_pass(c))
 		return false;
-	f->n_code = count + 1;
-	f->n_params = p->n_params;
-	f->n_results = p->n_results;
 	if (!declare_args(c, p->params, p->n_params, &f->params) ||
 		!declare_args(c, p->results, p->n_results, &f->results))
 		return false;
+	/* Parameters in registers live from call to return. */
+	for (size_t i = 0; i < c->n_lives && !c->second_pass; i++)
+		c->lives[i].block = SG_NO_PC;
 	for (uint32_t i = 0; i < p->n_stmts; i++)
 		if (!statement(c, &p->stmts[i], i))
 			return false;
 	c->m->code[c->pc] = (struct sg_insn){ .fn = sg_ret, .line = c->line, .opcode = "ret" };
+	return true;
+}
+
+static bool decode_body(struct sg_dec *c)
+{
+	struct sg_func *f = c->f;
+	uint32_t count;
+	f->pc = c->m->n_code;
+	f->n_params = f->ptx->n_params;
+	f->n_results = f->ptx->n_results;
+	if (!open_scope(c, 0) || !find_labels(c, &count))
+		return false;
+	f->n_code = count + 1;
+	c->second_pass = false;
+	if (!run_pass(c))
+		return false;
+	c->expire = arena_array(c->scratch, f->n_code, sizeof(*c->expire));
+	c->expire_next = arena_array(c->scratch, c->n_lives + 1, sizeof(*c->expire_next));
+	c->storage = arena_array(c->scratch, c->n_lives + 1, sizeof(*c->storage));
+	if (!c->expire || !c->expire_next || !c->storage)
+		return no_memory(c);
+	c->second_pass = true;
+	if (!run_pass(c))
+		return false;
 	f->reg_bytes = (f->reg_bytes + 63) & ~63u;
 	f->local_bytes = (f->local_bytes + 15) & ~15u;
 	f->param_bytes = (f->param_bytes + 15) & ~15u;
@@ -483,7 +613,8 @@ bool sg_dec_function(struct sg_dec *c, struct sg_func *f)
 	c->names = table_new();
 	c->labels = table_new();
 	c->scope = NULL;
-	c->all_regs = NULL;
+	c->lives = NULL;
+	c->cap_lives = 0;
 	bool ok = c->scratch && c->names && c->labels ? decode_body(c) : no_memory(c);
 	table_free(c->labels);
 	table_free(c->names);

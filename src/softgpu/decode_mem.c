@@ -69,7 +69,7 @@ static enum sg_decoded data_list(struct sg_dec *c, const struct ptx_operand *o, 
 		struct sg_opnd r = { 0 };
 		if (sub[i].kind != PTX_OPERAND_REG)
 			continue;
-		TRY(sg_dec_reg(c, &sub[i], &r));
+		TRY(store ? sg_dec_reg(c, &sub[i], &r) : sg_dec_reg_written(c, &sub[i], &r));
 		list[i] = r.op;
 		if (!r.width)
 			continue;
@@ -268,6 +268,13 @@ static enum sg_decoded dec_cp(struct sg_dec *c, const struct ptx_insn *p, struct
 		!strcmp(p->mods[1], "wait_all")) {
 		in->fn = sg_nop;
 		return DEC_OK;
+	}
+	if (!strcmp(p->mods[1], "mbarrier")) {
+		/* The copies are done already: the arrival adds one and takes it away again, but for .noinc. */
+		in->fn = ptx_insn_has_mod(p, "noinc") ? sg_mbarrier : sg_nop;
+		in->op = 2;
+		access_mods(c, p, in);
+		return p->n_operands == 1 ? sg_dec_address(c, &p->operands[0], in) : DEC_UNSUPPORTED;
 	}
 	if ((strcmp(p->mods[1], "ca") && strcmp(p->mods[1], "cg")) || p->n_operands < 3 ||
 		p->operands[2].kind != PTX_OPERAND_INT)

@@ -105,6 +105,14 @@ enum sg_decoded sg_dec_reg(struct sg_dec *c, const struct ptx_operand *o, struct
 	return DEC_OK;
 }
 
+enum sg_decoded sg_dec_reg_written(struct sg_dec *c, const struct ptx_operand *o, struct sg_opnd *out)
+{
+	c->writing = true;
+	enum sg_decoded r = sg_dec_reg(c, o, out);
+	c->writing = false;
+	return r;
+}
+
 static uint8_t class_width(char cls)
 {
 	switch (cls) {
@@ -221,7 +229,7 @@ enum sg_decoded sg_dec_dst(struct sg_dec *c, const struct ptx_operand *o, char c
 	struct sg_opnd r;
 	if (o->kind != PTX_OPERAND_REG)
 		return DEC_UNSUPPORTED;
-	TRY(sg_dec_reg(c, o, &r));
+	TRY(sg_dec_reg_written(c, o, &r));
 	if (r.op >> 30)
 		return DEC_UNSUPPORTED;
 	if (!r.width) {

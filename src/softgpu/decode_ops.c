@@ -335,7 +335,7 @@ static enum sg_decoded dec_cvt(struct sg_dec *c, const struct ptx_insn *p, struc
 	if (p->n_operands != 2 || in->type >= T_U16X2 || in->type2 >= T_U16X2 || in->type == T_F16X2 ||
 		in->type == T_BF16X2 || in->type == T_B128)
 		return DEC_UNSUPPORTED;
-	TRY(sg_dec_reg(c, &p->operands[0], &d));
+	TRY(sg_dec_reg_written(c, &p->operands[0], &d));
 	if (!d.width)
 		d = (struct sg_opnd){ c->trash_reg, 8, 64, 'b' };
 	if (d.op >> 30 || d.width < 4 || d.width > 8 || d.bits < sg_type_bits(in->type))
@@ -502,6 +502,42 @@ static enum sg_decoded dec_logic(struct sg_dec *c, const struct ptx_insn *p, str
 	return in->op == 4 ? DEC_OK : sg_dec_pred(c, &p->operands[2], in, SG_NOT_C, &in->b);
 }
 
+/* -- video -------------------------------------------------------------------- */
+
+/* vadd2 ... vmax4 over whole words; selectors and masks are not decoded. */
+static enum sg_decoded dec_video(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
+{
+	static const char *const names[] = { "vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax" };
+	size_t len = strlen(p->base);
+	uint8_t t[3], n = 0;
+	in->op = 255;
+	for (uint8_t i = 0; i < 6; i++)
+		if (len == strlen(names[i]) + 1 && !strncmp(p->base, names[i], len - 1))
+			in->op = i;
+	for (uint32_t i = 0; i < p->n_mods; i++) {
+		uint8_t type = sg_dec_type(p->mods[i]);
+		if (type && n < 3)
+			t[n++] = type;
+		else if (!strcmp(p->mods[i], "add"))
+			in->has |= 1;
+		else if (!strcmp(p->mods[i], "sat"))
+			in->has |= 2;
+		else
+			return DEC_UNSUPPORTED;
+	}
+	if (in->op == 255 || n != 3 || p->n_operands != 4)
+		return DEC_UNSUPPORTED;
+	in->n = p->base[len - 1] == '2' ? 2 : 4;
+	in->type = t[0];
+	in->type2 = t[1];
+	in->sub = t[2];
+	in->fn = sg_video;
+	TRY(sg_dec_dst(c, &p->operands[0], '4', &in->d));
+	TRY(sg_dec_src(c, &p->operands[1], '4', &in->a));
+	TRY(sg_dec_src(c, &p->operands[2], '4', &in->b));
+	return sg_dec_src(c, &p->operands[3], '4', &in->c);
+}
+
 /* -- control ------------------------------------------------------------------ */
 
 static enum sg_decoded dec_bra(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
@@ -643,6 +679,12 @@ static const struct sg_decoder_row decoders[] = {
 	{ "bra", dec_bra }, { "brx", dec_brx }, { "call", dec_call }, { "ret", dec_ret }, { "exit", dec_exit },
 	{ "trap", dec_trap }, { "brkpt", dec_nop }, { "nanosleep", dec_yield }, { "prefetch", dec_nop },
 	{ "prefetchu", dec_nop }, { "discard", dec_nop }, { "applypriority", dec_nop }, { "pmevent", dec_nop },
+	{ "vadd2", dec_video }, { "vadd4", dec_video },
+	{ "vsub2", dec_video }, { "vsub4", dec_video },
+	{ "vavrg2", dec_video }, { "vavrg4", dec_video },
+	{ "vabsdiff2", dec_video }, { "vabsdiff4", dec_video },
+	{ "vmin2", dec_video }, { "vmin4", dec_video },
+	{ "vmax2", dec_video }, { "vmax4", dec_video },
 	{ "griddepcontrol", dec_nop }, { "setmaxnreg", dec_nop },
 };
 

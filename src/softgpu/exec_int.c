@@ -404,6 +404,57 @@ X2(addx2, x + y, x + y)
 X2(minx2, x < y ? x : y, x < y ? x : y)
 X2(maxx2, x > y ? x : y, x > y ? x : y)
 
+/* SIMD video instructions without masks: n parts, each of a type; the sum of all results and c (.add),
+ * or the results side by side. */
+enum { V_ADD, V_SUB, V_AVRG, V_ABSDIFF, V_MIN, V_MAX };
+
+static s32 video_part(uint8_t op, s32 a, s32 b)
+{
+	switch (op) {
+	case V_ADD:
+		return a + b;
+	case V_SUB:
+		return a - b;
+	case V_AVRG:
+		return (a + b + (a + b >= 0)) >> 1;
+	case V_ABSDIFF:
+		return a > b ? a - b : b - a;
+	case V_MIN:
+		return a < b ? a : b;
+	default:
+		return a > b ? a : b;
+	}
+}
+
+static s32 video_clamp(s32 v, u32 bits, bool is_signed)
+{
+	s32 max = is_signed ? (1 << (bits - 1)) - 1 : (1 << bits) - 1, min = is_signed ? -max - 1 : 0;
+	return v > max ? max : v < min ? min : v;
+}
+
+/* op: above; n: parts; type: of the result; type2: of a; sub: of b; has 1: .add, 2: .sat */
+SG_HANDLER(sg_video)
+{
+	u32 *d = sg_op(w, in->d);
+	const u32 *pa = sg_op(w, in->a), *pb = sg_op(w, in->b), *pc = sg_op(w, in->c);
+	const u32 bits = 32 / in->n;
+	const bool sa = in->type2 == T_S32, sb = in->sub == T_S32, sd = in->type == T_S32;
+	SG_LANES(mask, {
+		u32 packed = 0, sum = pc[i];
+		for (u32 k = 0; k < in->n; k++) {
+			u32 ua = pa[i] << (32 - bits * (k + 1)), ub = pb[i] << (32 - bits * (k + 1));
+			s32 a = sa ? (s32)ua >> (32 - bits) : (s32)(ua >> (32 - bits));
+			s32 b = sb ? (s32)ub >> (32 - bits) : (s32)(ub >> (32 - bits));
+			s32 v = video_part(in->op, a, b);
+			if (in->has & 2)
+				v = video_clamp(v, bits, sd);
+			sum += (u32)v;
+			packed |= ((u32)v & (u32)((1ull << bits) - 1)) << bits * k;
+		}
+		d[i] = in->has & 1 ? sum : packed;
+	});
+}
+
 /* -- carry chains: the carry flag is the frame's first predicate -------------- */
 
 static u32 *carry(const struct sg_warp *w)

@@ -372,19 +372,19 @@ static inline void *sg_op(const struct sg_warp *w, uint32_t o)
 	return w->base[o >> 30] + (o & 0x3fffffff);
 }
 
-/* BODY for each lane i in MASK. Lanes never depend on each other and registers overlap fully or not
+/* The rest of the arguments, as one body, for each lane i in MASK. Lanes never depend on each other and registers overlap fully or not
  * at all, which is what ivdep promises. */
-#define SG_LANES(MASK, BODY)                                                       \
+#define SG_LANES(MASK, ...)                                                        \
 	do {                                                                       \
 		if ((MASK) == SG_FULL) {                                           \
 			_Pragma("GCC ivdep") for (int i = 0; i < 32; i++)          \
 			{                                                          \
-				BODY                                               \
+				__VA_ARGS__                                        \
 			}                                                          \
 		} else {                                                           \
 			for (uint32_t m_ = (MASK); m_; m_ &= m_ - 1) {             \
 				int i = __builtin_ctz(m_);                         \
-				BODY                                               \
+				__VA_ARGS__                                        \
 			}                                                          \
 		}                                                                  \
 	} while (0)
@@ -403,6 +403,8 @@ struct sg_row {
 };
 extern const struct sg_row sg_int_rows[], sg_float_rows[];
 extern const uint32_t sg_n_int_rows, sg_n_float_rows;
+
+SG_HANDLER(sg_video); /* exec_int.c */
 
 /* exec_float.c, exec_round.c */
 enum sg_fop {

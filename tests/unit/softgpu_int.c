@@ -72,6 +72,14 @@ static const struct insn_case arithmetic[] = {
 	{ "dp2a.hi.u32.u32 %r0, %r1, %r2, %r3", { 0x00030002, 0x05060704, 1 }, 28 },
 };
 
+static const struct insn_case video[] = {
+	{ "vabsdiff4.u32.u32.u32 %r0, %r1, %r2, %r3", { 0x01ff0510, 0x0500ff11, 9 }, 0x04fffa01 },
+	{ "vabsdiff4.u32.u32.u32.add %r0, %r1, %r2, %r3", { 0x01ff0510, 0x0500ff11, 9 }, 4 + 255 + 250 + 1 + 9 },
+	{ "vadd4.s32.s32.s32.sat %r0, %r1, %r2, %r3", { 0x7f80ff01, 0x01ffff01, 0 }, 0x7f80fe02 },
+	{ "vsub2.u32.u32.u32 %r0, %r1, %r2, %r3", { 0x00010000, 0x00020001, 0 }, 0xffffffff },
+	{ "vmax2.s32.s32.s32 %r0, %r1, %r2, %r3", { 0x8000ffff, 0x0001fffe, 0 }, 0x0001ffff },
+};
+
 static const struct insn_case bits[] = {
 	{ "and.b32 %r0, %r1, %r2", { 0xff00ff00, 0x0ff00ff0 }, 0x0f000f00 },
 	{ "or.b64 %rd0, %rd1, %rd2", { 0xf000000000000000, 1 }, 0xf000000000000001 },
@@ -209,6 +217,7 @@ int main(void)
 {
 	device_open(1, 0);
 	RUN_CASES(arithmetic);
+	RUN_CASES(video);
 	RUN_CASES(bits);
 	RUN_CASES(carries);
 	RUN_CASES(moves);
