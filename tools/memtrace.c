@@ -205,7 +205,7 @@ static void table(const struct trace *t, struct arena *a, struct buf *out)
 }
 
 /* What an access looks like, from its averages over a request. */
-enum shape { SHAPE_IDEAL, SHAPE_MISALIGNED, SHAPE_OWN_SECTORS, SHAPE_STRIDED, SHAPE_LOCAL };
+enum shape { SHAPE_IDEAL, SHAPE_SMALL, SHAPE_MISALIGNED, SHAPE_OWN_SECTORS, SHAPE_STRIDED, SHAPE_LOCAL };
 
 static enum shape shape_of(const struct row *r)
 {
@@ -215,6 +215,8 @@ static enum shape shape_of(const struct row *r)
 		return SHAPE_IDEAL;
 	if (r->site->space == EGPU_SPACE_LOCAL)
 		return SHAPE_LOCAL;
+	if (ideal >= 0.9 * sectors)
+		return SHAPE_SMALL;
 	/* One aligned run of bytes that starts within a sector touches one sector more. */
 	if (sectors <= ideal + 1.001 && ideal >= 1.999)
 		return SHAPE_MISALIGNED;
@@ -229,8 +231,14 @@ static const char *verb(const struct row *r)
 static void advise_shape(const struct row *r, struct buf *out)
 {
 	double sectors = per_request(r, r->n.sectors), ideal = per_request(r, r->n.ideal_sectors);
-	unsigned used = (unsigned)(100.0 * (double)r->n.ideal_sectors / (double)r->n.sectors + 0.5);
+	unsigned used = (unsigned)(100.0 * (double)r->n.ideal_sectors / (double)r->n.sectors);
 	switch (shape_of(r)) {
+	case SHAPE_SMALL:
+		buf_printf(out,
+			"%u%% of what moves is used (%.2f sectors a request, %.2f ideal): lanes that took no part leave gaps, and "
+			"there is little to gain.",
+			used, sectors, ideal);
+		break;
 	case SHAPE_MISALIGNED:
 		buf_printf(out,
 			"each request is one run of bytes that starts inside a 32-byte sector (%.2f sectors instead of %.2f): "

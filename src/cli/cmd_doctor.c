@@ -173,7 +173,9 @@ static void check_agent(struct checkup *c, const char *name, bool required, cons
 	int status = runner_run(&r, command, NULL, NULL, &started, &target);
 	struct snapshot *snap = snap_take(r.session);
 	bool good = started && !status && snap && snap->launches > 0;
-	advise(add(c, name, required, good, "%s%s", r.agent,
+	char path[PATH_MAX] = "?"; /* not r.agent, which may be a link in a session that ends here */
+	path_find(PATH_AGENT, path, NULL);
+	advise(add(c, name, required, good, "%s%s", path,
 		       good	 ? ", saw a launch" :
 		       status	 ? ": the program under it failed" :
 				   ": did not see the launch of a program under it"),

@@ -60,8 +60,8 @@ says "list of a command: its output is its own" '^strided: n=32768'
 run "$egpu" verify memtrace
 is $status 0 "verify: status 0"
 says "verify: worst case" '^memtrace: accepted: [0-9]+ instructions, at most [0-9]+ executed a run'
-run "$egpu" verify -v -p memtrace memtrace
-says "verify -v: the log" '\(85\) call .*map_lookup_elem'
+run "$egpu" verify -v -p forgets "$probes/unsafe.bpf.c"
+says "verify -v: the log, from the first instruction" '^ +0: \(' '\(85\) call .*map_lookup_elem' '^forgets: refused'
 run "$egpu" verify -p memtrac memtrace
 is $status 125 "verify: no such program"
 says "verify: nearest program" "no program 'memtrac'; nearest: memtrace"
