@@ -231,7 +231,7 @@ static const char *verb(const struct row *r)
 static void advise_shape(const struct row *r, struct buf *out)
 {
 	double sectors = per_request(r, r->n.sectors), ideal = per_request(r, r->n.ideal_sectors);
-	unsigned used = (unsigned)(100.0 * (double)r->n.ideal_sectors / (double)r->n.sectors);
+	unsigned used = (unsigned)(100.0 * (double)r->n.ideal_sectors / (double)r->n.sectors + 0.5);
 	switch (shape_of(r)) {
 	case SHAPE_SMALL:
 		buf_printf(out,

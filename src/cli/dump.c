@@ -147,6 +147,45 @@ struct element {
 	uint32_t n_slots;
 };
 
+/* Keys as numbers where they have the size of one, else as bytes. */
+static int by_key(const void *pa, const void *pb, void *arg)
+{
+	uint32_t size = *(uint32_t *)arg;
+	uint64_t a = 0, b = 0;
+	if (size > 8)
+		return memcmp(pa, pb, size);
+	memcpy(&a, pa, size);
+	memcpy(&b, pb, size);
+	return a < b ? -1 : a > b;
+}
+
+/* All keys, sorted: a hash map's own order means nothing to a reader. The number of keys, or -errno. */
+static int64_t sorted_keys(struct map *map, const struct session_map *r, uint8_t **out)
+{
+	uint64_t n = 0, cap = 64;
+	uint32_t size = r->key_size;
+	uint8_t *keys = malloc(cap * size);
+	/* A map that shrinks and grows while it is read may show a key again: never more than there can be. */
+	while (keys && n < r->max_entries) {
+		if (n == cap) {
+			uint8_t *more = realloc(keys, 2 * cap * size);
+			if (!more)
+				break;
+			keys = more;
+			cap *= 2;
+		}
+		if (map_next_key(map, n ? keys + (n - 1) * size : NULL, keys + n * size))
+			break;
+		n++;
+	}
+	*out = keys;
+	if (!keys || (n == cap && n < r->max_entries))
+		return -ENOMEM;
+	if (r->type == BPF_MAP_TYPE_HASH)
+		qsort_r(keys, n, size, by_key, &size);
+	return (int64_t)n;
+}
+
 /* Calls fn for every element; returns how many were left out for being all zero, or -errno. */
 static int64_t walk(struct dump *d, uint32_t id, const struct dump_options *o,
 	void (*fn)(const struct element *e, void *arg), void *arg, struct diag *diag)
@@ -154,34 +193,27 @@ static int64_t walk(struct dump *d, uint32_t id, const struct dump_options *o,
 	struct map *map = opened(d, id, diag);
 	if (!map)
 		return diag && diag->err ? -diag->err : -EINVAL;
-	struct element e = { .row = map_info(map) };
+	struct element e = { .row = map_info(map), .n_slots = map_possible_cpus() };
 	e.btf = dump_btf(d, id, &e.key_type, &e.value_type);
-	size_t key_size = e.row->key_size, value_bytes = map_value_bytes(map);
-	uint8_t *key = calloc(2, key_size + 8), *next = key ? key + key_size + 8 : NULL;
-	uint8_t *value = calloc(1, value_bytes + 8), *slots = calloc(1, value_bytes + 8);
-	int64_t left_out = 0;
-	if (!key || !value || !slots) {
-		left_out = diag_set(diag, ENOMEM, "out of memory");
-		goto out;
-	}
+	size_t value_bytes = map_value_bytes(map);
+	uint8_t *keys = NULL, *value = calloc(1, value_bytes + 8), *slots = calloc(1, value_bytes + 8);
+	int64_t n = sorted_keys(map, e.row, &keys), left_out = 0;
 	bool per_cpu = is_per_cpu(e.row->type), is_hash = e.row->type == BPF_MAP_TYPE_HASH;
-	/* A hash map that shrinks and grows while it is read may show a key again: never more than there can be. */
-	for (uint64_t i = 0; i < e.row->max_entries && !map_next_key(map, i ? key : NULL, next); i++) {
-		memcpy(key, next, key_size);
-		if (per_cpu ? map_lookup_sum(map, key, value) : map_lookup(map, key, value))
+	if (n < 0 || !value || !slots)
+		left_out = diag_set(diag, ENOMEM, "out of memory");
+	for (int64_t i = 0; i < n && value && slots; i++) {
+		e.key = keys + i * e.row->key_size;
+		if (per_cpu ? map_lookup_sum(map, e.key, value) : map_lookup(map, e.key, value))
 			continue; /* deleted meanwhile */
 		if (!o->zeros && !is_hash && all_zero(value, e.row->value_size)) {
 			left_out++;
 			continue;
 		}
-		e.key = key;
 		e.value = value;
-		e.slots = per_cpu && o->per_cpu && !map_lookup(map, key, slots) ? slots : NULL;
-		e.n_slots = map_possible_cpus();
+		e.slots = per_cpu && o->per_cpu && !map_lookup(map, e.key, slots) ? slots : NULL;
 		fn(&e, arg);
 	}
-out:
-	free(key);
+	free(keys);
 	free(value);
 	free(slots);
 	return left_out;
