@@ -104,7 +104,8 @@ struct kernel {
 	const char *name, *demangled; /* demangled NULL: same as name */
 	int32_t unit;		      /* index in image->units, -1: no PTX has it */
 	uint32_t row;		      /* in the session; UINT32_MAX: none */
-	struct session_kernel *shared; /* NULL: no row */
+	_Atomic(struct session_kernel *) shared; /* NULL: no row */
+	atomic_int row_asked;
 	uint32_t first_site, n_sites;
 	bool has_sites;
 	_Atomic uint64_t links;	      /* attached links that match */
@@ -164,6 +165,7 @@ struct context {
 	bool ready;	 /* stream and clock exist */
 	CUstream stream; /* private, NON_BLOCKING */
 	int64_t clock_offset_ns;
+	uint32_t local_bytes; /* a thread's local memory that the context has room for, because of us */
 	bool primary;
 	struct lock copying; /* who holds it may use stream and maps[] */
 	void *scratch;	     /* first copy of a ring */
@@ -185,6 +187,8 @@ struct context *context_current(void);
 uint32_t context_cc_hint(void);
 /* Private stream and clock. The context is current and the device idle. */
 int context_prepare(struct context *c, struct diag *d);
+/* Makes the driver take the local memory a kernel will need now, while nothing runs: at a launch it would wait for what runs. */
+void context_reserve_local(struct context *c, uint32_t bytes);
 /* Around a call of the program that may end a context: the last copy, and nobody else at it meanwhile. NULL: not one of ours. */
 struct context *context_ending(CUcontext handle);
 struct context *context_ending_primary(CUdevice device);
@@ -220,6 +224,10 @@ struct variant {
 	CUmodule handle;
 	CUfunction function;
 	CUfunction original;
+	uint32_t cap;		  /* registers a thread it was limited to, so that as many blocks fit as of the original; 0: none */
+	bool tight;		  /* fewer blocks than of the original may fit an SM */
+	atomic_int cap_tried;
+	_Atomic uint64_t fit;	  /* the last question of resident_blocks() with its answers */
 };
 
 struct function {
@@ -261,12 +269,19 @@ int ptxas_compile(const char *ptx, size_t bytes, const char *target, uint32_t ma
 void variant_prepare(struct module *m, struct context *c);
 /* The variant to launch in place of a function's kernel, made and loaded if that is possible now; NULL: the original. */
 struct variant *variant_for_launch(struct function *f, CUcontext current);
+/* v, or a variant of fewer registers, or NULL: whether all blocks of this launch that would be resident together stay so. */
+struct variant *variant_that_fits(struct function *f, struct variant *v, uint64_t blocks, uint32_t threads, size_t shared, bool cooperative);
 /* Takes note of links attached or detached since. */
 void variant_relink(void);
 /* Calls fn for the loaded variants of a function (in one context, or in all when it is a CUkernel). */
 void variant_each(struct function *f, void (*fn)(struct variant *v, void *arg), void *arg);
-/* Loads what is queued if the device is idle. must: wait for another thread that is loading. */
-void variant_load_queued(bool must);
+/* Loads what is queued if the device is idle. */
+enum load_hurry {
+	LOAD_POLL, /* the program asks or launches often: not each time */
+	LOAD_SYNC, /* it has just synchronised: a moment not to miss */
+	LOAD_MUST, /* it launches one of them: wait for another thread that is loading */
+};
+void variant_load_queued(enum load_hurry hurry);
 void variant_retire_module(struct module *m);
 bool variant_prepared(const struct module *m, const struct context *c);
 void variant_context_gone(struct context *c);
@@ -343,7 +358,7 @@ static inline bool agent_off_word(void)
 	return __atomic_load_n(&agent.shared->off, __ATOMIC_RELAXED) != 0;
 }
 /* A moment at which variants may be loaded. */
-void agent_moment(void);
+void agent_moment(enum load_hurry hurry);
 void agent_log(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

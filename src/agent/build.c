@@ -63,7 +63,8 @@ void build_match(struct image *im)
 		if (image_kernel(im, k->name) != k)
 			continue; /* a second definition of the name */
 		uint64_t links = links_of(k), old = atomic_load(&k->links);
-		if (links || im->n_kernels <= ROWS_FOR_ALL)
+		/* What nobody probes may take half of the rows, no more. */
+		if (links || (im->n_kernels <= ROWS_FOR_ALL && agent.shared->n_kernels < SESSION_MAX_KERNELS / 2))
 			kernel_row(k);
 		if (links == old)
 			continue;
@@ -91,19 +92,21 @@ void kernel_row(struct kernel *k)
 		return;
 	if (id >= SESSION_MAX_KERNELS)
 		return;
-	k->shared = &agent.shared->kernels[id];
+	struct session_kernel *row = &agent.shared->kernels[id];
 	k->row = id;
 	if (created)
-		k->shared->source = session_add_text(agent.session, source_of(k));
+		row->source = session_add_text(agent.session, source_of(k));
+	atomic_store(&k->shared, row);
 }
 
 void kernel_state(struct kernel *k, enum session_kernel_state state, const char *reason)
 {
-	if (!k->shared)
+	struct session_kernel *row = atomic_load(&k->shared);
+	if (!row)
 		return;
-	k->shared->reason = session_add_text(agent.session, reason ? reason : "");
-	__atomic_store_n(&k->shared->links, state == SESSION_KERNEL_INSTRUMENTED ? atomic_load(&k->links) : 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&k->shared->state, (uint32_t)state, __ATOMIC_RELEASE);
+	row->reason = session_add_text(agent.session, reason ? reason : "");
+	__atomic_store_n(&row->links, state == SESSION_KERNEL_INSTRUMENTED ? atomic_load(&k->links) : 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&row->state, (uint32_t)state, __ATOMIC_RELEASE);
 }
 
 void kernel_refuse(struct kernel *k, const char *reason)
@@ -157,18 +160,18 @@ static int take_sites(struct kernel *k, struct arena *a, struct ptx_module *m, s
 	int err = instrument_sites(a, m, k->name, &sites, &n, d);
 	if (err)
 		return err;
-	if (k->shared && __atomic_load_n(&k->shared->n_sites, __ATOMIC_ACQUIRE) == n && n &&
-		k->shared->first_site <= SESSION_MAX_SITES - n) {
-		k->first_site = k->shared->first_site;
+	struct session_kernel *row = atomic_load(&k->shared);
+	if (row && __atomic_load_n(&row->n_sites, __ATOMIC_ACQUIRE) == n && n && row->first_site <= SESSION_MAX_SITES - n) {
+		k->first_site = row->first_site;
 	} else {
 		if (n && session_add_sites(agent.session, n, &first))
 			return diag_set(d, ENOSPC, "the session has no room for %u more sites", n);
 		k->first_site = first;
 		for (uint32_t i = 0; i < n; i++)
 			site_row(k, first + i, &sites[i]);
-		if (k->shared) {
-			k->shared->first_site = first;
-			__atomic_store_n(&k->shared->n_sites, n, __ATOMIC_RELEASE);
+		if (row) {
+			row->first_site = first;
+			__atomic_store_n(&row->n_sites, n, __ATOMIC_RELEASE);
 		}
 	}
 	k->n_sites = n;
@@ -319,8 +322,9 @@ static int instrument(struct kernel *k, struct build *b, struct diag *d)
 	if (err)
 		return err;
 	mark_skipped(k, &b->result);
-	if (k->shared)
-		k->shared->last_bit_may_differ = b->result.last_bit_may_differ;
+	struct session_kernel *row = atomic_load(&k->shared);
+	if (row)
+		row->last_bit_may_differ = b->result.last_bit_may_differ;
 	return compile_ptx(b->result.ptx, b->result.ptx_bytes, m, b->cc, b->max_regs, &b->cubin, &b->cubin_bytes, d);
 }
 
@@ -356,6 +360,8 @@ int build_kernel(struct kernel *k, uint32_t cc, const char *const *unbound, uint
 	struct diag *d)
 {
 	uint64_t links = atomic_load(&k->links);
+	if (k->row == UINT32_MAX)
+		return diag_set(d, ENOSPC, "the session has no room for more kernels");
 	if (k->unit < 0)
 		return diag_set(d, ENOENT, "%s", k->image->no_ptx ? k->image->no_ptx : "no PTX in what the program loaded");
 	uint32_t cap = regs_wanted(k, max_regs);

@@ -160,6 +160,42 @@ static int64_t measure_clock(struct context *c)
 	return best;
 }
 
+static const char local_ptx[] =
+	".version %s\n.target %s\n.address_size 64\n"
+	".visible .entry egpu_local(.param .u64 out, .param .u32 i)\n"
+	"{\n\t.local .align 16 .b8 pad[%u];\n\t.reg .b32 %%r<3>;\n\t.reg .b64 %%rd<6>;\n"
+	"\tld.param.u64 %%rd1, [out];\n\tld.param.u32 %%r1, [i];\n"
+	"\tcvt.u64.u32 %%rd2, %%r1;\n\tmov.u64 %%rd3, pad;\n\tadd.u64 %%rd4, %%rd3, %%rd2;\n"
+	"\tst.volatile.local.u32 [%%rd4], %%r1;\n\tld.volatile.local.u32 %%r2, [pad];\n"
+	"\tcvta.to.global.u64 %%rd5, %%rd1;\n\tst.global.u32 [%%rd5], %%r2;\n\tret;\n}\n";
+
+void context_reserve_local(struct context *c, uint32_t bytes)
+{
+	char ptx[1024], *cubin = NULL;
+	size_t size;
+	CUmodule module = NULL;
+	CUfunction fn;
+	CUdeviceptr cell = 0;
+	uint32_t at = 0;
+	if (bytes <= c->local_bytes)
+		return;
+	uint32_t want = (bytes + 1023) / 1024 * 1024;
+	int n = snprintf(ptx, sizeof(ptx), local_ptx, c->cc >= 75 ? "6.3" : "6.0", c->cc >= 75 ? "sm_75" : "sm_52", want);
+	if (compile_ptx(ptx, (size_t)n, NULL, c->cc, 0, &cubin, &size, NULL))
+		return;
+	if (REAL(cuModuleLoadData)(&module, cubin) == CUDA_SUCCESS && REAL(cuModuleGetFunction)(&fn, module, "egpu_local") == CUDA_SUCCESS &&
+		REAL(cuMemAlloc_v2)(&cell, 16) == CUDA_SUCCESS) {
+		void *params[] = {&cell, &at};
+		if (REAL(cuLaunchKernel)(fn, 1, 1, 1, 1, 1, 1, 0, c->stream, params, NULL) == CUDA_SUCCESS &&
+			REAL(cuStreamSynchronize)(c->stream) == CUDA_SUCCESS)
+			c->local_bytes = want;
+		REAL(cuMemFree_v2)(cell);
+	}
+	if (module)
+		REAL(cuModuleUnload)(module);
+	free(cubin);
+}
+
 int context_prepare(struct context *c, struct diag *d)
 {
 	if (c->ready)
@@ -306,7 +342,7 @@ static void synchronised(CUcontext handle, uint64_t launches, uint64_t epoch)
 		atomic_store(&c->finished, launches);
 	stream_all_synchronised(epoch);
 	devmap_after_sync(handle);
-	agent_moment();
+	agent_moment(LOAD_SYNC);
 }
 
 static uint64_t launches_of(CUcontext handle)

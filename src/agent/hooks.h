@@ -1,7 +1,8 @@
 /* hooks.h - how each hooked symbol is handled. A row of cuda/calls.h that is hooked and has no class here does not compile.
  *
  *   OWN     hook_NAME, by hand, while a session is active
- *   AFTER   forwarded; a success is a moment to load pending variants (copies, queries)
+ *   AFTER   forwarded; a success is a moment to load pending variants (copies that wait)
+ *   POLL    the same for what a program may call all the time (queries)
  *   STREAM  forwarded; synchronises `stream`
  *   GATED   forwarded under the launch gate: puts work on a device that we do not look at
  *   WORK    as GATED, and `stream` is remembered as having work
@@ -57,7 +58,7 @@
 #define CLASS_cuStreamDestroy OWN
 #define CLASS_cuStreamDestroy_v2 OWN
 #define CLASS_cuStreamAddCallback WORK
-#define CLASS_cuStreamQuery AFTER
+#define CLASS_cuStreamQuery POLL
 #define CLASS_cuStreamSynchronize STREAM
 #define CLASS_cuStreamWaitValue32 WORK
 #define CLASS_cuStreamWaitValue32_v2 WORK
@@ -69,7 +70,7 @@
 #define CLASS_cuStreamBeginCapture_v2 CAPTURE
 #define CLASS_cuStreamBeginCaptureToGraph CAPTURE
 #define CLASS_cuStreamEndCapture ENDCAPTURE
-#define CLASS_cuEventQuery AFTER
+#define CLASS_cuEventQuery POLL
 #define CLASS_cuEventSynchronize AFTER
 #define CLASS_cuLaunchKernel OWN
 #define CLASS_cuLaunchKernelEx OWN

@@ -35,17 +35,6 @@ static bool is_cooperative(const struct launch *l)
 	return yes;
 }
 
-/* All blocks of a cooperative launch must be resident, and the variant may need more registers. */
-static bool fits_cooperative(const struct launch *l, const struct variant *v)
-{
-	const CUlaunchConfig *c = &l->config;
-	int blocks = 0;
-	int threads = (int)(c->blockDimX * c->blockDimY * c->blockDimZ);
-	if (REAL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(&blocks, v->function, threads, c->sharedMemBytes) != CUDA_SUCCESS)
-		return false;
-	return (uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ <= (uint64_t)blocks * v->context->sms;
-}
-
 /* Parameters by address: the same list with the launch id behind. */
 static CUresult with_list(const struct launch *l, const struct variant *v, uint64_t *id)
 {
@@ -98,8 +87,6 @@ static CUresult with_block(const struct launch *l, const struct variant *v, uint
 static CUresult launch_variant(const struct launch *l, struct variant *v)
 {
 	uint64_t id = __atomic_fetch_add(&agent.shared->next_launch, 1, __ATOMIC_RELAXED) + 1;
-	if (is_cooperative(l) && !fits_cooperative(l, v))
-		return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 	CUresult r;
 	if (!v->build->result.launch_param)
 		r = call(l, v->function, l->params, l->extra);
@@ -109,8 +96,9 @@ static CUresult launch_variant(const struct launch *l, struct variant *v)
 		r = with_list(l, v, &id);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (v->kernel->shared)
-		__atomic_fetch_add(&v->kernel->shared->launches_instrumented, 1, __ATOMIC_RELAXED);
+	struct session_kernel *row = atomic_load_explicit(&v->kernel->shared, memory_order_relaxed);
+	if (row)
+		__atomic_fetch_add(&row->launches_instrumented, 1, __ATOMIC_RELAXED);
 	devmap_launched(v->context);
 	return r;
 }
@@ -126,20 +114,38 @@ static CUcontext context_of(const struct launch *l)
 	return c;
 }
 
+/* A kernel of a large image gets its row when it is launched for the first time. */
+static struct session_kernel *row_of(struct kernel *k)
+{
+	struct session_kernel *row = atomic_load_explicit(&k->shared, memory_order_relaxed);
+	if (row || atomic_exchange(&k->row_asked, 1))
+		return row;
+	lock_take(&agent.build);
+	kernel_row(k);
+	lock_drop(&agent.build);
+	return atomic_load(&k->shared);
+}
+
 static struct variant *choose(const struct launch *l, struct function *f)
 {
-	struct kernel *k = f->kernel;
-	if (k->shared)
-		__atomic_fetch_add(&k->shared->launches, 1, __ATOMIC_RELAXED);
-	if (!atomic_load_explicit(&k->wanted, memory_order_relaxed) || agent_off_word())
+	const CUlaunchConfig *c = &l->config;
+	struct session_kernel *row = row_of(f->kernel);
+	if (row)
+		__atomic_fetch_add(&row->launches, 1, __ATOMIC_RELAXED);
+	if (!atomic_load_explicit(&f->kernel->wanted, memory_order_relaxed) || agent_off_word())
 		return NULL;
-	return variant_for_launch(f, f->context ? f->context : context_of(l));
+	struct variant *v = variant_for_launch(f, f->context ? f->context : context_of(l));
+	if (!v || !v->tight)
+		return v;
+	return variant_that_fits(f, v, (uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ, c->blockDimX * c->blockDimY * c->blockDimZ,
+		c->sharedMemBytes, is_cooperative(l));
 }
 
 static CUresult launch(const struct launch *l)
 {
 	if (atomic_load_explicit(&agent.generation, memory_order_relaxed) != __atomic_load_n(&agent.shared->generation, __ATOMIC_RELAXED))
 		variant_relink();
+	agent_moment(LOAD_POLL);
 	struct function *f = function_get(l->fn);
 	struct variant *v = f ? choose(l, f) : NULL;
 	CUresult r = CUDA_ERROR_UNKNOWN;

@@ -74,7 +74,7 @@ static void loaded(void *handle, bool is_library, struct image *im)
 	if (!m || !c || __atomic_load_n(&agent.shared->off, __ATOMIC_RELAXED))
 		return;
 	variant_prepare(m, c);
-	variant_load_queued(true);
+	variant_load_queued(LOAD_MUST);
 }
 
 static struct image *read_image(const void *data)

@@ -40,14 +40,16 @@ static const CUresult missing = CUDA_ERROR_NOT_SUPPORTED;
 		return agent_on() ? hook_##sym args : REAL(sym) args;              \
 	}
 
-#define MAKE_AFTER(sym, params, args)                                              \
+#define MAKE_AFTER(sym, params, args) MAKE_MOMENT(sym, params, args, LOAD_SYNC)
+#define MAKE_POLL(sym, params, args) MAKE_MOMENT(sym, params, args, LOAD_POLL)
+#define MAKE_MOMENT(sym, params, args, hurry)                                      \
 	EXPORT CUresult sym params                                                 \
 	{                                                                          \
 		if (!REAL(sym))                                                    \
 			return missing;                                            \
 		CUresult made_result = REAL(sym) args;                             \
 		if (made_result == CUDA_SUCCESS && agent_on())                     \
-			agent_moment();                                            \
+			agent_moment(hurry);                                       \
 		return made_result;                                                \
 	}
 
@@ -60,7 +62,7 @@ static const CUresult missing = CUDA_ERROR_NOT_SUPPORTED;
 		if (made_result == CUDA_SUCCESS && agent_on()) {                   \
 			stream_synchronised(stream, made_per_thread);              \
 			devmap_after_sync(NULL);                                   \
-			agent_moment();                                            \
+			agent_moment(LOAD_SYNC);                                   \
 		}                                                                  \
 		return made_result;                                                \
 	}

@@ -106,8 +106,8 @@ void agent_start(void)
 	lock_drop(&agent.lock);
 }
 
-void agent_moment(void)
+void agent_moment(enum load_hurry hurry)
 {
 	if (atomic_load_explicit(&agent.n_queued, memory_order_relaxed))
-		variant_load_queued(false);
+		variant_load_queued(hurry);
 }

@@ -255,17 +255,25 @@ static bool threads_idle(void)
 	return true;
 }
 
+/* A stream is asked about in its own context, which need not be current, nor any in our thread. */
+static bool row_idle(struct stream_row *r)
+{
+	CUcontext was;
+	if (!r->context || REAL(cuCtxPushCurrent_v2)(r->context) != CUDA_SUCCESS)
+		return false;
+	CUresult result = REAL(cuStreamQuery)(r->stream);
+	REAL(cuCtxPopCurrent_v2)(&was);
+	/* Destroyed by ways we do not see. */
+	if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+		atomic_store(&r->gone, 1);
+	return result == CUDA_SUCCESS || atomic_load(&r->gone);
+}
+
 static bool streams_idle(CUcontext only)
 {
-	for (struct stream_row *r = rows(); r; r = r->next) {
-		if (atomic_load(&r->gone) || (only && r->context != only))
-			continue;
-		CUresult result = REAL(cuStreamQuery)(r->stream);
-		if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_CONTEXT)
-			atomic_store(&r->gone, 1);
-		else if (result != CUDA_SUCCESS)
+	for (struct stream_row *r = rows(); r; r = r->next)
+		if (!atomic_load(&r->gone) && (!only || r->context == only) && !row_idle(r))
 			return false;
-	}
 	return true;
 }
 

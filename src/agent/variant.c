@@ -36,6 +36,8 @@ static CUdeviceptr symbol_address(const struct module *m, const char *name)
 	size_t bytes;
 	CUresult r = m->is_library ? REAL(cuLibraryGetGlobal)(&at, &bytes, m->handle, name)
 				   : REAL(cuModuleGetGlobal_v2)(&at, &bytes, m->handle, name);
+	if (r != CUDA_SUCCESS && m->is_library && REAL(cuLibraryGetManaged))
+		r = REAL(cuLibraryGetManaged)(&at, &bytes, m->handle, name);
 	return r == CUDA_SUCCESS ? at : 0;
 }
 
@@ -180,8 +182,12 @@ static int fill_table(struct variant *v, struct diag *d)
 	size_t bytes;
 	const struct instrument_result *r = &v->build->result;
 	struct context *c = v->context;
-	if (REAL(cuModuleGetGlobal_v2)(&at, &bytes, v->handle, "__egpu_table") != CUDA_SUCCESS)
-		return 0; /* nothing in it is used, so the compiler left it out */
+	if (REAL(cuModuleGetGlobal_v2)(&at, &bytes, v->handle, "__egpu_table") != CUDA_SUCCESS) {
+		/* A compiler leaves out what is not used. */
+		if (!memmem(v->build->cubin, v->build->cubin_bytes, "__egpu_table", 12))
+			return 0;
+		return diag_set(d, EIO, "the table of the instrumented kernel cannot be found");
+	}
 	uint32_t n = r->table_entries > EBPF_TABLE_SYMBOLS + r->n_symbols ? r->table_entries : EBPF_TABLE_SYMBOLS + r->n_symbols;
 	uint64_t *table = calloc(n, sizeof(*table));
 	if (!table)
@@ -212,16 +218,37 @@ static void mirror_attributes(struct variant *v)
 		REAL(cuFuncSetCacheConfig)(v->function, v->kernel->cache_config);
 }
 
+static uint32_t allocated(uint32_t regs)
+{
+	return (regs + REG_UNIT - 1) / REG_UNIT * REG_UNIT;
+}
+
 static void report(struct variant *v)
 {
-	struct session_kernel *row = v->kernel->shared;
+	struct session_kernel *row = atomic_load(&v->kernel->shared);
+	uint32_t before = (uint32_t)function_attribute(v->original, CU_FUNC_ATTRIBUTE_NUM_REGS, 0);
+	uint32_t after = (uint32_t)function_attribute(v->function, CU_FUNC_ATTRIBUTE_NUM_REGS, 0);
+	uint32_t local_before = (uint32_t)function_attribute(v->original, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, 0);
+	uint32_t local_after = (uint32_t)function_attribute(v->function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, 0);
+	v->tight = allocated(after) > allocated(before);
+	if (local_after > local_before)
+		context_reserve_local(v->context, local_after);
 	if (!row)
 		return;
-	row->regs_before = (uint32_t)function_attribute(v->original, CU_FUNC_ATTRIBUTE_NUM_REGS, 0);
-	row->regs_after = (uint32_t)function_attribute(v->function, CU_FUNC_ATTRIBUTE_NUM_REGS, 0);
-	row->local_before = (uint32_t)function_attribute(v->original, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, 0);
-	row->local_after = (uint32_t)function_attribute(v->function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, 0);
+	row->regs_before = before;
+	row->regs_after = after;
+	row->local_before = local_before;
+	row->local_after = local_after;
 	kernel_state(v->kernel, SESSION_KERNEL_INSTRUMENTED, "");
+}
+
+/* With lazy loading a function is loaded at its first launch, which would wait for running kernels then. */
+static void load_eagerly(struct variant *v)
+{
+	if (!REAL(cuFuncLoad))
+		return;
+	REAL(cuFuncLoad)(v->original);
+	REAL(cuFuncLoad)(v->function);
 }
 
 /* The device is idle, the gate closed, the context current. */
@@ -231,7 +258,7 @@ static int load(struct variant *v, struct diag *d)
 	if (!err)
 		err = find_original(v, d);
 	if (!err)
-		err = settle_symbols(v, 0, d);
+		err = settle_symbols(v, v->cap, d);
 	if (!err)
 		err = devmap_make(v->context, v->build->maps, d);
 	if (!err)
@@ -246,6 +273,7 @@ static int load(struct variant *v, struct diag *d)
 		unload(v);
 		return err;
 	}
+	load_eagerly(v);
 	mirror_attributes(v);
 	report(v);
 	return 0;
@@ -267,7 +295,8 @@ static void load_one(struct variant *v)
 	int err = load(v, &d);
 	REAL(cuCtxPopCurrent_v2)(&was);
 	if (err) {
-		kernel_refuse(v->kernel, d.text[0] ? d.text : "it cannot be loaded");
+		if (!v->cap)
+			kernel_refuse(v->kernel, d.text[0] ? d.text : "it cannot be loaded");
 		atomic_store_explicit(&v->state, VARIANT_REFUSED, memory_order_release);
 		return;
 	}
@@ -280,7 +309,8 @@ static void load_one(struct variant *v)
 static void set_pending(const char *why)
 {
 	for (struct variant *v = agent.queue; v; v = v->queued)
-		kernel_state(v->kernel, SESSION_KERNEL_PENDING, why);
+		if (!v->cap)
+			kernel_state(v->kernel, SESSION_KERNEL_PENDING, why);
 }
 
 static void unload_retired(void)
@@ -323,15 +353,15 @@ static void try_load(void)
 	}
 }
 
-void variant_load_queued(bool must)
+void variant_load_queued(enum load_hurry hurry)
 {
 	if (!atomic_load(&agent.n_queued) || !agent_on())
 		return;
 	uint64_t now = now_ns();
-	if (!must && now - atomic_load(&agent.last_try_ns) < RETRY_NS)
+	if (hurry == LOAD_POLL && now - atomic_load(&agent.last_try_ns) < RETRY_NS)
 		return;
 	/* A launch of a kernel that another thread is loading waits for it: that ends, since it waits for nothing on the device. */
-	if (must)
+	if (hurry == LOAD_MUST)
 		lock_take(&agent.build);
 	else if (!lock_try(&agent.build))
 		return;
@@ -352,19 +382,28 @@ bool variant_prepared(const struct module *m, const struct context *c)
 	return false;
 }
 
-static struct variant *existing(struct module *m, const struct kernel *k, const struct context *c)
+static struct variant *existing(struct module *m, const struct kernel *k, const struct context *c, bool capped)
 {
 	for (struct variant *v = atomic_load(&m->variants); v; v = v->next)
-		if (v->kernel == k && v->context == c && v->links == atomic_load(&k->links))
+		if (v->kernel == k && v->context == c && v->links == atomic_load(&k->links) && !v->cap == !capped)
 			return v;
 	return NULL;
+}
+
+static void enqueue(struct module *m, struct variant *v)
+{
+	v->next = atomic_load(&m->variants);
+	atomic_store_explicit(&m->variants, v, memory_order_release);
+	v->queued = agent.queue;
+	agent.queue = v;
+	atomic_fetch_add(&agent.n_queued, 1);
 }
 
 static void make(struct module *m, struct kernel *k, struct context *c)
 {
 	struct diag d = {0};
 	struct build *b;
-	if (existing(m, k, c))
+	if (existing(m, k, c, false))
 		return;
 	int err = build_kernel(k, c->cc, NULL, 0, 0, &b, &d);
 	if (err) {
@@ -385,11 +424,7 @@ static void make(struct module *m, struct kernel *k, struct context *c)
 		free(v);
 		return;
 	}
-	v->next = atomic_load(&m->variants);
-	atomic_store_explicit(&m->variants, v, memory_order_release);
-	v->queued = agent.queue;
-	agent.queue = v;
-	atomic_fetch_add(&agent.n_queued, 1);
+	enqueue(m, v);
 	kernel_state(k, SESSION_KERNEL_PENDING, "waits for a moment when nothing runs on the device");
 }
 
@@ -424,7 +459,7 @@ static struct variant *ready(struct function *f, CUcontext context)
 	if (v && v->context->handle == context && v->links == links && !atomic_load_explicit(&v->context->dead, memory_order_relaxed))
 		return v;
 	for (v = atomic_load_explicit(&f->module->variants, memory_order_acquire); v; v = v->next) {
-		if (v->kernel != f->kernel || v->context->handle != context || v->links != links)
+		if (v->kernel != f->kernel || v->context->handle != context || v->links != links || v->cap)
 			continue;
 		if (atomic_load_explicit(&v->state, memory_order_acquire) != VARIANT_READY || atomic_load(&v->context->dead))
 			continue;
@@ -447,8 +482,77 @@ struct variant *variant_for_launch(struct function *f, CUcontext current)
 		variant_prepare(f->module, c);
 	if (!atomic_load(&f->kernel->wanted))
 		return NULL;
-	variant_load_queued(true);
+	variant_load_queued(LOAD_MUST);
 	return ready(f, context);
+}
+
+/* -- residency ------------------------------------------------------------------------ */
+
+/* Blocks of this shape an SM holds of the original and of the variant. The last answers are kept in one word: bit 63, threads from
+ * bit 40, shared bytes from bit 16, the two answers from bits 8 and 0. */
+static bool resident_blocks(struct variant *v, uint32_t threads, size_t shared, uint32_t *original, uint32_t *variant)
+{
+	bool keep = threads < 1 << 20 && shared < 1 << 24;
+	uint64_t question = (uint64_t)1 << 63 | (uint64_t)threads << 40 | (uint64_t)shared << 16, word = atomic_load(&v->fit);
+	if (keep && word >> 16 == question >> 16) {
+		*original = word >> 8 & 0xff;
+		*variant = word & 0xff;
+		return true;
+	}
+	int a = 0, b = 0;
+	if (REAL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(&a, v->original, (int)threads, shared) != CUDA_SUCCESS ||
+		REAL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(&b, v->function, (int)threads, shared) != CUDA_SUCCESS)
+		return false;
+	*original = (uint32_t)a;
+	*variant = (uint32_t)b;
+	if (keep && a < 256 && b < 256)
+		atomic_store(&v->fit, question | (uint64_t)a << 8 | (uint64_t)b);
+	return true;
+}
+
+/* Blocks that run together may wait for each other, in a cooperative launch by promise, in others because it works. */
+static bool fits(struct variant *v, uint64_t blocks, uint32_t threads, size_t shared, bool cooperative)
+{
+	uint32_t original, variant;
+	if (!resident_blocks(v, threads, shared, &original, &variant))
+		return false;
+	uint64_t sms = v->context->sms;
+	return variant >= original || blocks <= variant * sms || (!cooperative && blocks > original * sms);
+}
+
+/* The same variant with no more registers than the original has. */
+static struct variant *make_capped(struct variant *v)
+{
+	struct module *m = v->module;
+	lock_take(&agent.build);
+	struct variant *c = existing(m, v->kernel, v->context, true);
+	if (!c && !atomic_exchange(&v->cap_tried, 1) && (c = calloc(1, sizeof(*c)))) {
+		c->kernel = v->kernel;
+		c->module = m;
+		c->context = v->context;
+		c->build = v->build;
+		c->links = v->links;
+		c->cap = allocated((uint32_t)function_attribute(v->original, CU_FUNC_ATTRIBUTE_NUM_REGS, 0));
+		if (c->cap < 16)
+			c->cap = 16;
+		enqueue(m, c);
+	}
+	lock_drop(&agent.build);
+	return c;
+}
+
+struct variant *variant_that_fits(struct function *f, struct variant *v, uint64_t blocks, uint32_t threads, size_t shared, bool cooperative)
+{
+	if (fits(v, blocks, threads, shared, cooperative))
+		return v;
+	struct variant *c = make_capped(v);
+	if (!c)
+		return NULL;
+	if (atomic_load(&c->state) == VARIANT_PENDING)
+		variant_load_queued(LOAD_MUST);
+	if (atomic_load_explicit(&c->state, memory_order_acquire) != VARIANT_READY || !fits(c, blocks, threads, shared, cooperative))
+		return NULL;
+	return c;
 }
 
 void variant_each(struct function *f, void (*fn)(struct variant *v, void *arg), void *arg)
