@@ -1,0 +1,166 @@
+/* Ring buffers on the device reach the session's ring whole and in order, at the end and while kernels run; what finds no room is
+ * counted; other maps are folded as the layout says. */
+#include "harness.h"
+
+enum { THREADS = 64, BLOCKS = 5 };
+
+/* Reserves 8 bytes, writes the launch id, commits: what the translator's ring helpers come to. */
+static const char ring_body[] =
+	"{\n\t.reg .pred %egpu_p<3>;\n\t.reg .b64 %egpu_r<12>;\n\t.reg .b32 %egpu_w<4>;\n"
+	"\tld.const.b64 %egpu_r0, [__egpu_table];\n"
+	"\tld.volatile.global.u64 %egpu_r1, [%egpu_r0+48];\n"
+	"$egpu_again:\n"
+	"\tld.volatile.global.u64 %egpu_r2, [%egpu_r0+56];\n"
+	"\tadd.u64 %egpu_r3, %egpu_r1, 16;\n"
+	"\tsub.u64 %egpu_r4, %egpu_r3, %egpu_r2;\n"
+	"\tsetp.gt.u64 %egpu_p0, %egpu_r4, 4096;\n"
+	"\t@%egpu_p0 bra $egpu_full;\n"
+	"\tatom.global.cas.b64 %egpu_r5, [%egpu_r0+48], %egpu_r1, %egpu_r3;\n"
+	"\tsetp.ne.u64 %egpu_p1, %egpu_r5, %egpu_r1;\n"
+	"\tmov.u64 %egpu_r6, %egpu_r1;\n"
+	"\tmov.u64 %egpu_r1, %egpu_r5;\n"
+	"\t@%egpu_p1 bra $egpu_again;\n"
+	"\tand.b64 %egpu_r7, %egpu_r6, 4095;\n"
+	"\tadd.u64 %egpu_r8, %egpu_r0, %egpu_r7;\n"
+	"\tmov.u32 %egpu_w0, 0x80000008;\n"
+	"\tst.volatile.global.u32 [%egpu_r8+128], %egpu_w0;\n"
+	"\tst.volatile.global.u64 [%egpu_r8+136], %egpu_launch;\n"
+	"\tmembar.gl;\n"
+	"\tmov.u32 %egpu_w1, 8;\n"
+	"\tst.volatile.global.u32 [%egpu_r8+128], %egpu_w1;\n"
+	"\tbra $egpu_end;\n"
+	"$egpu_full:\n"
+	"\tred.global.add.u64 [%egpu_r0+32], 1;\n"
+	"$egpu_end:\n}\n";
+
+/* One value a multiprocessor. */
+static const char percpu_body[] =
+	"{\n\t.reg .b64 %egpu_r<4>;\n\t.reg .b32 %egpu_w<3>;\n"
+	"\tld.const.b64 %egpu_r0, [__egpu_table];\n\tld.const.b64 %egpu_r1, [__egpu_table+512];\n"
+	"\tcvt.u32.u64 %egpu_w0, %egpu_r1;\n\tsub.u32 %egpu_w0, %egpu_w0, 1;\n\tmin.u32 %egpu_w1, %egpu_sm, %egpu_w0;\n"
+	"\tmul.wide.u32 %egpu_r2, %egpu_w1, 128;\n\tadd.u64 %egpu_r3, %egpu_r0, %egpu_r2;\n"
+	"\tred.global.add.u64 [%egpu_r3+128], 1;\n}\n";
+
+static int launches(int n, bool pause)
+{
+	CUmodule mod;
+	CUfunction fn;
+	CUdeviceptr buf;
+	uint32_t add = 1, count = THREADS * BLOCKS;
+	target_context();
+	CU(cuModuleLoadData(&mod, PTX_HEAD PTX_FILL("fill")));
+	CU(cuModuleGetFunction(&fn, mod, "fill"));
+	CU(cuMemAlloc(&buf, count * 4));
+	void *params[] = {&buf, &add, &count};
+	for (int i = 0; i < n; i++) {
+		CU(cuLaunchKernel(fn, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, params, NULL));
+		if (pause) {
+			CU(cuCtxSynchronize());
+			usleep(20000);
+		}
+	}
+	CU(cuCtxSynchronize());
+	return check_fill(buf, add, count);
+}
+
+static int once(void)
+{
+	return launches(1, false);
+}
+
+static int slowly(void)
+{
+	return launches(20, true);
+}
+
+static int quickly(void)
+{
+	return launches(200, false);
+}
+
+static const struct role roles[] = {{"once", once}, {"slowly", slowly}, {"quickly", quickly}, {0}};
+
+struct seen {
+	uint64_t records, sum, last;
+	bool ordered, sized;
+};
+
+static int take(void *arg, const void *data, uint32_t bytes)
+{
+	struct seen *s = arg;
+	uint64_t id;
+	memcpy(&id, data, sizeof(id));
+	s->sized &= bytes == 8;
+	s->ordered &= id >= s->last;
+	s->last = id;
+	s->records++;
+	s->sum += id;
+	return 0;
+}
+
+static void ring(const char *role, int n, bool loses, bool read_meanwhile)
+{
+	struct run r;
+	struct map *m;
+	struct diag d = {0};
+	struct seen s = {.ordered = true, .sized = true};
+	run_begin(&r);
+	uint32_t map = run_map(&r, BPF_MAP_TYPE_RINGBUF, 0, 0, 4096);
+	struct ebpf_fragment f = {.name = "ring", .point = EBPF_POINT_ENTRY, .fields = (uint64_t)1 << EBPF_FIELD_LAUNCH, .maps = 1,
+		.max_insns = 20, .body = ring_body};
+	run_attach(&r, &f, "fill");
+	if (map_open(r.session, map, &m, &d)) {
+		ok(false, "%s", d.text);
+		return;
+	}
+	pid_t pid = run_start(&r, role);
+	int status = -2;
+	while (read_meanwhile && waitpid(pid, &r.status, WNOHANG) == 0) {
+		map_ring_consume(m, take, &s);
+		usleep(1000);
+	}
+	status = read_meanwhile ? (WIFEXITED(r.status) ? WEXITSTATUS(r.status) : 1000) : run_wait(&r, pid, 60);
+	is_int(status, 0, "%s: results are right", role);
+	map_ring_consume(m, take, &s);
+	uint64_t total = (uint64_t)n * THREADS * BLOCKS, lost = map_lost(m);
+	is_int(s.records + lost, total, "%s: every record came or was counted as lost (%llu came)", role, (unsigned long long)s.records);
+	ok(s.sized, "%s: sizes are right", role);
+	ok(s.records > 0 && s.sum >= s.records, "%s: contents are there", role);
+	if (!loses) {
+		is_int(lost, 0, "%s: none was lost", role);
+		is_int(s.sum, (uint64_t)n * (n + 1) / 2 * THREADS * BLOCKS, "%s: each launch's records are whole", role);
+	}
+	map_close(m);
+	run_end(&r);
+}
+
+static void percpu(void)
+{
+	struct run r;
+	struct map *m;
+	struct diag d = {0};
+	uint32_t key = 0;
+	uint64_t sum = 0;
+	run_begin(&r);
+	uint32_t map = run_map(&r, BPF_MAP_TYPE_PERCPU_ARRAY, 4, 8, 1);
+	struct ebpf_fragment f = {.name = "percpu", .point = EBPF_POINT_ENTRY, .fields = (uint64_t)1 << EBPF_FIELD_SM, .maps = 1,
+		.max_insns = 5, .body = percpu_body};
+	run_attach(&r, &f, "fill");
+	is_int(run_role(&r, "quickly"), 0, "per-CPU: results are right");
+	if (!map_open(r.session, map, &m, &d)) {
+		is_int(map_lookup_sum(m, &key, &sum), 0, "per-CPU: a value");
+		map_close(m);
+	}
+	is_int(sum, 200ull * THREADS * BLOCKS, "per-CPU: the sum over slots is exact");
+	run_end(&r);
+}
+
+int main(int argc, char **argv)
+{
+	harness_main(argc, argv, roles);
+	ring("slowly", 20, true, true);
+	ring("once", 1, true, false);
+	ring("quickly", 200, true, true);
+	percpu();
+	return tap_done();
+}
