@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define MAX_REG_BYTES (1u << 28)
-#define MAX_LOCAL_BYTES (1u << 20)
+#define MAX_LOCAL_BYTES SG_MAX_LOCAL
 #define MAX_PARAM_BYTES (1u << 20)
 
 bool sg_dec_invalid(struct sg_dec *c, const char *fmt, ...)

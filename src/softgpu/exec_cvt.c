@@ -287,6 +287,16 @@ FAST(f64_s32, double, uint32_t, (int32_t)a)
 FAST(f64_u32, double, uint32_t, a)
 FAST(f64_f32, double, float, (double)a)
 
+static SG_HANDLER(f32_f64)
+{
+	float *d = sg_op(w, in->d);
+	const double *a = sg_op(w, in->a);
+	const uint32_t canonical = 0x7fffffff;
+	float nan;
+	memcpy(&nan, &canonical, 4);
+	SG_LANES(mask, d[i] = a[i] != a[i] ? nan : (float)a[i];);
+}
+
 /* A plain conversion (nearest, no flags) with a loop of its own, or NULL. */
 sg_handler sg_cvt_fast(uint8_t dst, uint8_t src, uint8_t dst_width, uint8_t src_width)
 {
@@ -312,5 +322,7 @@ sg_handler sg_cvt_fast(uint8_t dst, uint8_t src, uint8_t dst_width, uint8_t src_
 		return sign ? f64_s32 : f64_u32;
 	if (dst == T_F64 && src == T_F32 && dst_width == 8 && src_width == 4)
 		return f64_f32;
+	if (dst == T_F32 && src == T_F64 && dst_width == 4 && src_width == 8)
+		return f32_f64;
 	return NULL;
 }

@@ -356,16 +356,16 @@ struct sg_device {
 	uint32_t n_finishing;		 /* grids whose callback runs */
 	struct sg_block *ready, *ready_last; /* resident blocks that no worker runs */
 	uint64_t next_grid_id;
-	bool prefer_new;
+	uint32_t picks; /* of a block to run */
 	uint64_t random;
 	_Atomic uint64_t frame_bytes; /* of all warps */
 };
 
 #define SG_MAX_ARG 64u /* bytes of a parameter that are copied at once */
 #define SG_MAX_DEPTH 8192
-#define SG_MAX_LOCAL (8u << 20)
-#define SG_MAX_WARP_FRAMES (64ull << 20)
-#define SG_MAX_FRAMES (6ull << 30)
+#define SG_MAX_LOCAL (512u << 10) /* bytes of a thread, as on hardware */
+#define SG_MAX_FRAMES (2ull << 30) /* bytes of all frames */
+#define SG_MANY_FRAMES (256ull << 20) /* from here on new blocks start rarely while old ones can run */
 
 static inline void *sg_op(const struct sg_warp *w, uint32_t o)
 {

@@ -336,8 +336,8 @@ static void end_block(struct sg_device *dev, struct sg_block *b)
 static struct sg_block *next_block(struct sg_device *dev)
 {
 	struct start s;
-	dev->prefer_new = !dev->prefer_new;
-	if (dev->ready && !dev->prefer_new)
+	bool crowded = atomic_load_explicit(&dev->frame_bytes, memory_order_relaxed) > SG_MANY_FRAMES;
+	if (dev->ready && ++dev->picks % (crowded ? 16 : 2))
 		return pop_ready(dev);
 	while (next_start(dev, &s)) {
 		struct sg_block *b = start_blocks(dev, &s);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define GRANULE 256ull
 #define COMMIT (2ull << 20)
@@ -175,7 +176,7 @@ CUresult sg_mem_alloc(struct sg_device *dev, size_t bytes, uint64_t *addr)
 
 static void release_pages(struct sg_mem *m, uint64_t base, uint64_t bytes)
 {
-	const uint64_t page = 4096;
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t from = round_up(base, page), to = (base + bytes) / page * page;
 	if (to > from + 64 * 1024)
 		madvise((void *)(uintptr_t)from, to - from, MADV_DONTNEED);
