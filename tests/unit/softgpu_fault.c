@@ -42,10 +42,10 @@ static void test_faults(void)
 	fault("a parameter past the block", "mov.u64 %rd4, out; ld.param.u32 %r2, [%rd4+8];", CUDA_ERROR_ILLEGAL_ADDRESS, "param address 0x8");
 	fault("trap", "trap;", CUDA_ERROR_LAUNCH_FAILED, "trap");
 	fault("a trap that no lane reaches", "setp.gt.u32 %p1, %r1, 500; @%p1 trap;", CUDA_SUCCESS, "");
-	fault("an instruction that is not executed", "wgmma.fence.sync.aligned;", CUDA_ERROR_NOT_SUPPORTED, "wgmma.fence.sync.aligned");
-	fault("one that is not reached", "setp.gt.u32 %p1, %r1, 500; @%p1 bra L; ret; L: wgmma.fence.sync.aligned;", CUDA_SUCCESS, "");
+	fault("an instruction that is not executed", "cp.async.bulk.commit_group;", CUDA_ERROR_NOT_SUPPORTED, "cp.async.bulk.commit_group");
+	fault("one that is not reached", "setp.gt.u32 %p1, %r1, 500; @%p1 bra L; ret; L: cp.async.bulk.commit_group;", CUDA_SUCCESS, "");
 	fault("a branch index past its table", "T: .branchtargets A; brx.idx %r1, T; A:", CUDA_ERROR_LAUNCH_FAILED, "index 1");
-	fault("a wild barrier", "bar.sync 16;", CUDA_ERROR_LAUNCH_FAILED, "barrier 16");
+	fault("a wild barrier", "mov.u32 %r2, 16; bar.sync %r2;", CUDA_ERROR_LAUNCH_FAILED, "barrier 16");
 }
 
 static void test_use_after_free(void)

@@ -106,7 +106,7 @@ static void test_atomics(void)
 		{ "red.global.and.b64 [%rd1], 0xf0;", 0xff, 0xf0, "red.and.b64" },
 		{ "L: ld.volatile.global.u32 %r5, [%rd1]; add.s32 %r6, %r5, 1; atom.global.cas.b32 %r7, [%rd1], %r5, %r6;"
 		  " setp.ne.s32 %p1, %r7, %r5; @%p1 bra L;", 0, 4096, "a compare-and-swap loop" },
-		{ "atom.global.add.noftz.f16x2 %r5, [%rd1], 0x3c000000;", 0, 0x68000000, "f16x2 add saturates at 2048" },
+		{ "mov.b32 %r6, 0x3c000000; atom.global.add.noftz.f16x2 %r5, [%rd1], %r6;", 0, 0x68000000, "f16x2 add saturates at 2048" },
 		{ "red.global.add.v2.f32 [%rd1], {0f3F800000, 0f40000000};", 0, 0x4600000045800000, "red.v2.f32" },
 	};
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PTX_HEAD ".version 8.0\n.target sm_90\n.address_size 64\n"
+#define PTX_HEAD ".version 8.1\n.target sm_90\n.address_size 64\n"
 
 static struct sg_device *device;
 
