@@ -5,9 +5,10 @@ static const char ptx[] = PTX_HEAD
 	".global .align 4 .u32 plain = 7;\n"
 	".visible .global .align 4 .b8 bytes[8] = {1, -2, 0x7f, 0b101, 010, 6};\n"
 	".global .u16 shorts[2][3] = {{1, 2, 3}, {4, 5, 6}};\n"
-	".global .f32 floats[4] = {0f3F800000, 1.5, -2, 3e-1};\n"
+	".global .f32 floats[4] = {0f3F800000, 1.5, -2.0, 3.0e-1};\n"
 	".global .f64 doubles[2] = {0d3FF0000000000000, -0.25};\n"
-	".const .align 8 .u64 pointers[4] = {plain, bytes+4, generic(plain)+8, fn};\n"
+	".const .align 8 .u64 pointers[4] = {plain, bytes+4, generic(plain)+8};\n"
+	".func fn();\n.global .align 8 .u64 functions[1] = {fn};\n"
 	".global .u8 split[8] = {0xFF(plain), 0xFF00(plain), 0xFF0000(plain), 0xFF000000(plain)};\n"
 	".global .align 16 .b8 zeros[100];\n"
 	".extern .global .u32 elsewhere;\n"
@@ -46,7 +47,7 @@ int main(void)
 	double *doubles = var(m, "doubles", 16);
 	ok(doubles[0] == 1 && doubles[1] == -0.25, "doubles");
 	uint64_t *pointers = var(m, "pointers", 32), base = (uintptr_t)plain;
-	ok(pointers[0] == base && pointers[1] == (uintptr_t)bytes + 4 && pointers[2] == base + 8 && pointers[3] > 0, "addresses");
+	ok(pointers[0] == base && pointers[1] == (uintptr_t)bytes + 4 && pointers[2] == base + 8 && *(uint64_t *)var(m, "functions", 8) > 0, "addresses");
 	uint8_t *split = var(m, "split", 8);
 	ok(split[0] == (uint8_t)base && split[1] == (uint8_t)(base >> 8) && split[3] == (uint8_t)(base >> 24), "bytes of an address");
 	is_int(sg_module_global(m, "elsewhere", NULL, NULL), CUDA_ERROR_NOT_FOUND, "an undefined extern is not found");
