@@ -143,10 +143,11 @@ static int count(struct verifier *v)
 	return 0;
 }
 
-static int check_length(struct verifier *v)
+static int check_length(struct verifier *v, uint32_t insn)
 {
 	if (v->cur.length <= v->opts.max_run_insns)
 		return 0;
+	v->cur.insn = insn;
 	return refuse(v, E2BIG, "length", "a run can take more than %llu instructions; shorten the loops",
 		(unsigned long long)v->opts.max_run_insns);
 }
@@ -165,11 +166,12 @@ static int advance(struct verifier *v)
 			return err;
 	}
 	v->in_step = true;
-	v->out->facts[v->cur.insn].reached = true;
+	uint32_t insn = v->cur.insn;
+	v->out->facts[insn].reached = true;
 	int err = step(v);
 	v->resumed = false;
 	if (err >= 0) {
-		int too_long = check_length(v);
+		int too_long = check_length(v, insn);
 		if (too_long)
 			return too_long;
 	}

@@ -241,7 +241,10 @@ void log_failure(struct verifier *v)
 	const struct ebpf_line *l = line_of(v->p, v->out->failed_insn);
 	if (v->log && v->opts.log_level && v->err != ENOMEM) {
 		if (v->path_insns) {
+			int err = v->err;
+			v->err = 0;
 			log_path(v);
+			v->err = err;
 		} else if (v->flow && v->out->failed_insn < v->p->n_insns) {
 			size_t start;
 			if (l)

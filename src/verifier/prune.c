@@ -162,7 +162,8 @@ static uint16_t live_regs(const struct verifier *v, uint32_t k)
 
 static bool state_covers(struct verifier *v, const struct snapshot *old, bool exact)
 {
-	struct idmap m = { .fresh = 0 };
+	struct idmap m; /* not cleared: n says what is set */
+	m.n = m.fresh = 0;
 	const struct vstate *cur = &v->cur;
 	if (old->n_frames != cur->n_frames || old->n_refs != cur->n_refs)
 		return false;
@@ -182,6 +183,26 @@ static bool state_covers(struct verifier *v, const struct snapshot *old, bool ex
 			return false;
 	}
 	return true;
+}
+
+/* A number that equal states share: a quick no to the second question. */
+static uint64_t digest(const struct verifier *v)
+{
+	uint64_t h = v->cur.n_refs;
+	for (uint32_t k = 0; k < v->cur.n_frames; k++) {
+		const struct vframe *f = &v->cur.frames[k];
+		uint16_t live = live_regs(v, k);
+		h = (h ^ f->callsite) * 0x100000001b3u;
+		for (int r = 0; r < 10; r++) {
+			const struct vreg *x = &f->regs[r];
+			if (!(live >> r & 1) || x->type == V_UNSET)
+				continue;
+			h = (h ^ x->type ^ (uint64_t)(uint32_t)x->off << 8) * 0x100000001b3u;
+			h = (h ^ x->r.bits.value ^ x->r.b64.umin << 7) * 0x100000001b3u;
+			h = (h ^ x->r.bits.mask ^ x->r.b64.umax << 9) * 0x100000001b3u;
+		}
+	}
+	return h;
 }
 
 /* The old state's continuations are ours now: what they relied on, our past must keep. */
@@ -256,6 +277,7 @@ static int remember(struct verifier *v)
 	s->next = v->saved[v->cur.insn];
 	s->parent = v->parent;
 	s->length = s->longest = v->cur.length;
+	s->digest = digest(v);
 	s->open = 1;
 	s->listed = true;
 	s->all = v->all_saved;
@@ -295,10 +317,15 @@ static int covered(struct verifier *v, struct saved *s)
 int check_seen(struct verifier *v)
 {
 	uint32_t jumps = v->jumps - v->last_jumps, insns = v->out->processed_insns - v->last_insns;
-	bool add = jumps >= 2 && insns >= 8;
+	bool add = jumps >= 2 && insns >= 8, digested = false;
+	uint64_t now = 0;
 	for (struct saved **at = &v->saved[v->cur.insn]; *at;) {
 		struct saved *s = *at;
-		if (s->open && state_covers(v, s->state, true))
+		if (s->open && !digested) {
+			now = digest(v);
+			digested = true;
+		}
+		if (s->open && s->digest == now && state_covers(v, s->state, true))
 			return refuse(v, EACCES, "loop", "infinite loop detected at insn %u: nothing changes from one pass to the next; count a bounded variable",
 				v->cur.insn);
 		/* In a loop every pass has a state of its own, few of which help later. */

@@ -265,6 +265,7 @@ static bool bounds_empty(const struct bounds *b)
 bool range_sync(struct range *r)
 {
 	for (int pass = 0; pass < 3; pass++) {
+		struct range before = *r;
 		learn_bits(W64, &r->b64, r->bits);
 		learn_bits(W32, &r->b32, tnum_low(r->bits));
 		for (int i = 0; i < 2; i++) {
@@ -279,6 +280,8 @@ bool range_sync(struct range *r)
 		}
 		if (bounds_empty(&r->b64) || bounds_empty(&r->b32) || !learn_from_bounds(r))
 			return false;
+		if (range_equal(&before, r))
+			return true;
 	}
 	learn_bits(W64, &r->b64, r->bits);
 	learn_bits(W32, &r->b32, tnum_low(r->bits));
@@ -501,9 +504,61 @@ static void alu_linear(uint8_t op, struct range *d, const struct range *s)
 	}
 }
 
+/* Numbers that are known: most of what compilers compute. False: the operation gives no knowledge. */
+static bool alu_known(uint8_t op, bool wide, uint64_t a, uint64_t b, uint64_t *out)
+{
+	unsigned width = wide ? 64 : 32;
+	bool shift = op == BPF_LSH || op == BPF_RSH || op == BPF_ARSH;
+	if (shift && b >= width)
+		return false;
+	if (!wide)
+		a = (uint32_t)a;
+	switch (op) {
+	case BPF_ADD:
+		a += b;
+		break;
+	case BPF_SUB:
+		a -= b;
+		break;
+	case BPF_MUL:
+		a *= b;
+		break;
+	case BPF_AND:
+		a &= b;
+		break;
+	case BPF_OR:
+		a |= b;
+		break;
+	case BPF_XOR:
+		a ^= b;
+		break;
+	case BPF_LSH:
+		a <<= b;
+		break;
+	case BPF_RSH:
+		a >>= b;
+		break;
+	case BPF_ARSH:
+		a = (uint64_t)(wide ? (int64_t)a >> b : (int32_t)a >> b);
+		break;
+	case BPF_NEG:
+		a = -a;
+		break;
+	default:
+		return false;
+	}
+	*out = wide ? a : (uint32_t)a;
+	return true;
+}
+
 void range_alu(uint8_t op, bool wide, struct range *d, const struct range *src)
 {
 	struct range s = *src;
+	uint64_t value;
+	if (range_is_const(d) && range_is_const(&s) && alu_known(op, wide, d->bits.value, s.bits.value, &value)) {
+		*d = range_const(value);
+		return;
+	}
 	switch (op) {
 	case BPF_ADD:
 	case BPF_SUB:
@@ -535,6 +590,11 @@ void range_alu(uint8_t op, bool wide, struct range *d, const struct range *src)
 		d->b64 = (struct bounds){ 0, (int64_t)LOW, 0, LOW };
 	}
 	settle(d);
+}
+
+bool range_equal(const struct range *a, const struct range *b)
+{
+	return !memcmp(a, b, sizeof(*a));
 }
 
 static struct bounds *part(bool wide, struct range *r)
@@ -673,6 +733,7 @@ static bool branch_order(uint8_t op, bool wide, struct range *a, struct range *b
 
 bool range_branch(uint8_t op, bool wide, bool taken, struct range *a, struct range *b)
 {
+	struct range a0 = *a, b0 = *b;
 	bool can;
 	if (op == BPF_JSET)
 		can = branch_set(wide, taken, a, b);
@@ -680,7 +741,8 @@ bool range_branch(uint8_t op, bool wide, bool taken, struct range *a, struct ran
 		can = (op == BPF_JEQ) == taken ? branch_eq(wide, a, b) : branch_ne(wide, a, b);
 	else
 		can = branch_order(taken ? op : negated(op), wide, a, b);
-	return can && range_sync(a) && range_sync(b);
+	/* What did not change was in agreement with itself before. */
+	return can && (range_equal(a, &a0) || range_sync(a)) && (range_equal(b, &b0) || range_sync(b));
 }
 
 static bool bounds_within(const struct bounds *old, const struct bounds *cur)
@@ -694,11 +756,6 @@ bool range_within(const struct range *old, const struct range *cur)
 	return bounds_within(&old->b64, &cur->b64) && bounds_within(&old->b32, &cur->b32) &&
 		!(cur->bits.mask & ~old->bits.mask) &&
 		old->bits.value == (cur->bits.value & ~old->bits.mask);
-}
-
-bool range_equal(const struct range *a, const struct range *b)
-{
-	return !memcmp(a, b, sizeof(*a));
 }
 
 bool range_has(const struct range *r, uint64_t v)

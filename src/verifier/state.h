@@ -92,6 +92,7 @@ struct saved {
 	struct snapshot *state;
 	uint64_t length;      /* of the path to it */
 	uint64_t longest;     /* of the paths through it */
+	uint64_t digest;      /* equal in equal states */
 	uint32_t open;	      /* paths and children not ended */
 	uint32_t hits, misses;
 	bool listed;
