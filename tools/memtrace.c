@@ -1,7 +1,7 @@
 /* memtrace.c - the report of memtrace: which access of which kernel moves more memory than it uses.
  *
- *	KERNEL   SOURCE         OPCODE         SPACE   EXECUTIONS  REQUESTS     BYTES  SECTORS/REQ  IDEAL/REQ  WASTED BYTES
- *	strided  strided.cu:12  ld.global.f32  global   1,048,576    32,768  4194304        32.00       4.00      29360128
+ *	KERNEL   SOURCE         OPCODE         ..  REQUESTS  ..  SECTORS/REQ  IDEAL/REQ  WASTED
+ *BYTES strided  strided.cu:15  st.global.f32  ..     1,024  ..        32.00       4.00 917,504
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -102,21 +102,25 @@ static void read_not_recorded(struct session *s, struct trace *t)
 	if (open_map(s, "memtrace.bss", &globals, NULL))
 		return;
 	uint64_t *value = calloc(1, map_value_bytes(globals) + 8);
-	if (value && map_info(globals)->value_size >= sizeof(*value) && !map_lookup(globals, &zero, value))
+	if (value && map_info(globals)->value_size >= sizeof(*value) &&
+		!map_lookup(globals, &zero, value))
 		t->not_recorded = value[0];
 	free(value);
 	map_close(globals);
 }
 
-static int trace_read(struct session *s, const struct snapshot *snap, struct trace *t, struct diag *d)
+static int trace_read(
+	struct session *s, const struct snapshot *snap, struct trace *t, struct diag *d)
 {
 	struct map *map = NULL;
 	int err = open_map(s, "memtrace_sites", &map, d);
 	if (err)
 		return err;
 	*t = (struct trace){ .snap = snap, .rows = calloc(snap->n_sites + 1, sizeof(*t->rows)) };
-	if (map_info(map)->value_size != sizeof(struct memtrace_site) || map_info(map)->key_size != 4)
-		err = diag_set(d, EINVAL, "memtrace: the probe object is of another version than this command");
+	if (map_info(map)->value_size != sizeof(struct memtrace_site) ||
+		map_info(map)->key_size != 4)
+		err = diag_set(d, EINVAL,
+			"memtrace: the probe object is of another version than this command");
 	else if (!t->rows)
 		err = diag_set(d, ENOMEM, "out of memory");
 	for (uint32_t i = 0; !err && i < snap->n_sites; i++)
@@ -186,8 +190,9 @@ static void table_row(struct grid *g, struct arena *a, const struct row *r)
 
 static void table(const struct trace *t, struct arena *a, struct buf *out)
 {
-	static const char *const heads[] = { "<KERNEL", "<SOURCE", "<OPCODE", "<SPACE", ">EXECUTIONS", ">REQUESTS",
-		">BYTES", ">SECTORS/REQ", ">IDEAL/REQ", ">WASTED BYTES", NULL };
+	static const char *const heads[] = { "<KERNEL", "<SOURCE", "<OPCODE", "<SPACE",
+		">EXECUTIONS", ">REQUESTS", ">BYTES", ">SECTORS/REQ", ">IDEAL/REQ", ">WASTED BYTES",
+		NULL };
 	struct grid *g = grid_new(heads);
 	size_t shown = 0;
 	for (size_t i = 0; i < t->n_rows && shown < TABLE_ROWS; i++)
@@ -201,11 +206,19 @@ static void table(const struct trace *t, struct arena *a, struct buf *out)
 	if (t->n_executed > shown)
 		buf_printf(out, "(%zu more sites in --json)\n", t->n_executed - shown);
 	if (t->n_rows > t->n_executed)
-		buf_printf(out, "%zu of %zu probed sites were never executed\n", t->n_rows - t->n_executed, t->n_rows);
+		buf_printf(out, "%zu of %zu probed sites were never executed\n",
+			t->n_rows - t->n_executed, t->n_rows);
 }
 
 /* What an access looks like, from its averages over a request. */
-enum shape { SHAPE_IDEAL, SHAPE_SMALL, SHAPE_MISALIGNED, SHAPE_OWN_SECTORS, SHAPE_STRIDED, SHAPE_LOCAL };
+enum shape {
+	SHAPE_IDEAL,
+	SHAPE_SMALL,
+	SHAPE_MISALIGNED,
+	SHAPE_OWN_SECTORS,
+	SHAPE_STRIDED,
+	SHAPE_LOCAL
+};
 
 static enum shape shape_of(const struct row *r)
 {
@@ -225,7 +238,9 @@ static enum shape shape_of(const struct row *r)
 
 static const char *verb(const struct row *r)
 {
-	return r->site->point == EBPF_POINT_STORE ? "store" : r->site->point == EBPF_POINT_ATOMIC ? "atomic" : "load";
+	return r->site->point == EBPF_POINT_STORE    ? "store"
+	       : r->site->point == EBPF_POINT_ATOMIC ? "atomic"
+						     : "load";
 }
 
 static void advise_shape(const struct row *r, struct buf *out)
@@ -235,34 +250,43 @@ static void advise_shape(const struct row *r, struct buf *out)
 	switch (shape_of(r)) {
 	case SHAPE_SMALL:
 		buf_printf(out,
-			"%u%% of what moves is used (%.2f sectors a request, %.2f ideal): lanes that took no part leave gaps, and "
+			"%u%% of what moves is used (%.2f sectors a request, %.2f ideal): lanes "
+			"that took no part leave gaps, and "
 			"there is little to gain.",
 			used, sectors, ideal);
 		break;
 	case SHAPE_MISALIGNED:
 		buf_printf(out,
-			"each request is one run of bytes that starts inside a 32-byte sector (%.2f sectors instead of %.2f): "
-			"align the start of each row to 32 bytes, for instance by padding the row length.",
+			"each request is one run of bytes that starts inside a 32-byte sector "
+			"(%.2f sectors instead of %.2f): "
+			"align the start of each row to 32 bytes, for instance by padding the row "
+			"length.",
 			sectors, ideal);
 		break;
 	case SHAPE_OWN_SECTORS:
 		buf_printf(out,
-			"every lane touches a sector of its own (%.2f sectors a request where %.2f would do, so %u%% of what "
-			"moves is used): make neighbouring threads use neighbouring elements, by indexing with threadIdx.x "
-			"last, by a structure of arrays, or by passing the tile through shared memory.",
+			"every lane touches a sector of its own (%.2f sectors a request where %.2f "
+			"would do, so %u%% of what "
+			"moves is used): make neighbouring threads use neighbouring elements, by "
+			"indexing with threadIdx.x "
+			"last, by a structure of arrays, or by passing the tile through shared "
+			"memory.",
 			sectors, ideal, used);
 		break;
 	case SHAPE_STRIDED:
 		buf_printf(out,
-			"lanes leave gaps between them (%.2f sectors a request where %.2f would do, about every %.0fth element "
-			"is used): lay out the elements that a warp reads together next to each other, or sort the indices "
+			"lanes leave gaps between them (%.2f sectors a request where %.2f would "
+			"do, about every %.0fth element "
+			"is used): lay out the elements that a warp reads together next to each "
+			"other, or sort the indices "
 			"they are gathered by.",
 			sectors, ideal, ideal > 0 ? sectors / ideal : 0);
 		break;
 	case SHAPE_LOCAL:
-		buf_printf(out,
-			"this is local memory (a spilled register or an array with a computed index): fewer live values, a "
-			"higher register limit or an index known at compile time keep it in registers.");
+		buf_printf(out, "this is local memory (a spilled register or an array with a "
+				"computed index): fewer live values, a "
+				"higher register limit or an index known at compile time keep it "
+				"in registers.");
 		break;
 	case SHAPE_IDEAL:
 		break;
@@ -276,10 +300,13 @@ static void advice(const struct trace *t, struct arena *a, struct buf *out)
 	if (!t->n_executed) {
 		buf_puts(out, "No load, store or atomic of a probed kernel was executed.\n");
 	} else if (!t->moved_bytes) {
-		buf_puts(out, "No access to global or local memory was seen: there is nothing to coalesce.\n");
+		buf_puts(out, "No access to global or local memory was seen: there is nothing to "
+			      "coalesce.\n");
 	} else if (!t->wasted_bytes) {
-		buf_printf(out, "Every access moves only the sectors it needs (%s bytes in all): coalescing has nothing "
-				"left to gain.\n",
+		buf_printf(out,
+			"Every access moves only the sectors it needs (%s bytes in all): "
+			"coalescing has nothing "
+			"left to gain.\n",
 			grouped(t->moved_bytes, moved));
 	} else {
 		const char *at = place(a, r->site);
@@ -295,7 +322,9 @@ static void advice(const struct trace *t, struct arena *a, struct buf *out)
 static void losses(const struct trace *t, struct buf *out)
 {
 	if (t->n_skipped)
-		buf_printf(out, "%zu sites could not be probed (reasons in --json, sites[].skipped)\n", t->n_skipped);
+		buf_printf(out,
+			"%zu sites could not be probed (reasons in --json, sites[].skipped)\n",
+			t->n_skipped);
 	if (t->n_beyond || t->not_recorded)
 		buf_printf(out,
 			"incomplete: %zu sites are beyond the %d that memtrace can count, %" PRIu64
@@ -347,7 +376,8 @@ static void json_trace(const struct trace *t, const char *sentence, struct json 
 	json_object_end(j);
 }
 
-static int report(struct session *s, const struct snapshot *snap, struct buf *text, struct json *json, struct diag *d)
+static int report(struct session *s, const struct snapshot *snap, struct buf *text,
+	struct json *json, struct diag *d)
 {
 	struct trace t = { 0 };
 	struct buf sentence = { 0 };
@@ -372,6 +402,7 @@ out:
 
 const struct tool tool_memtrace = {
 	.name = "memtrace",
-	.summary = "memory traffic of every load and store: bytes, 32-byte sectors, what is wasted and why",
+	.summary = "memory traffic of every load and store: bytes, 32-byte sectors, what is wasted "
+		   "and why",
 	.report = report,
 };

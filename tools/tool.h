@@ -1,4 +1,5 @@
-/* tool.h - a shipped tool: a probe object (NAME.bpf.o beside the command) and what makes a report of its maps.
+/* tool.h - a shipped tool: a probe object (NAME.bpf.o beside the command) and what makes a report
+ * of its maps.
  *
  * `egpu run NAME -- COMMAND` loads the object, runs the command, then calls report once.
  */
@@ -13,8 +14,10 @@
 struct tool {
 	const char *name;
 	const char *summary; /* one line for `egpu tools` */
-	/* Appends the report as text, and the JSON object of the report's "tool" section. 0 or -errno with d. */
-	int (*report)(struct session *s, const struct snapshot *snap, struct buf *text, struct json *json, struct diag *d);
+	/* Appends the report as text, and the JSON object of the report's "tool" section. 0 or
+	 * -errno with d. */
+	int (*report)(struct session *s, const struct snapshot *snap, struct buf *text,
+		struct json *json, struct diag *d);
 };
 
 extern const struct tool tool_memtrace;

@@ -18,7 +18,8 @@ struct checker {
 
 static int bad(const struct checker *c, const char *what, uint32_t value)
 {
-	return diag_set(c->d, EINVAL, "damaged BTF: type %u has %s %u, which does not exist", c->id, what, value);
+	return diag_set(c->d, EINVAL, "damaged BTF: type %u has %s %u, which does not exist", c->id,
+		what, value);
 }
 
 static int type_ok(const struct checker *c, uint32_t id)
@@ -35,7 +36,9 @@ static int kind_ok(const struct checker *c, uint32_t id, uint32_t kind)
 {
 	if (type_ok(c, id))
 		return -EINVAL;
-	return btf_kind(btf__type_by_id(c->btf, id)) == kind ? 0 : bad(c, "a reference to the wrong kind of type, number", id);
+	return btf_kind(btf__type_by_id(c->btf, id)) == kind
+		       ? 0
+		       : bad(c, "a reference to the wrong kind of type, number", id);
 }
 
 static int members_ok(const struct checker *c, const struct btf_type *t)
@@ -78,7 +81,8 @@ static int enums_ok(const struct checker *c, const struct btf_type *t)
 {
 	int err = 0;
 	for (uint32_t i = 0; i < btf_vlen(t) && !err; i++)
-		err = name_ok(c, btf_kind(t) == BTF_KIND_ENUM64 ? btf_enum64(t)[i].name_off : btf_enum(t)[i].name_off);
+		err = name_ok(c, btf_kind(t) == BTF_KIND_ENUM64 ? btf_enum64(t)[i].name_off
+								: btf_enum(t)[i].name_off);
 	return err;
 }
 
@@ -95,7 +99,8 @@ static int references_ok(const struct checker *c, const struct btf_type *t)
 	case BTF_KIND_DECL_TAG:
 		return type_ok(c, t->type);
 	case BTF_KIND_ARRAY:
-		return type_ok(c, btf_array(t)->type) ? -EINVAL : type_ok(c, btf_array(t)->index_type);
+		return type_ok(c, btf_array(t)->type) ? -EINVAL
+						      : type_ok(c, btf_array(t)->index_type);
 	case BTF_KIND_STRUCT:
 	case BTF_KIND_UNION:
 		return members_ok(c, t);
@@ -113,7 +118,8 @@ static int references_ok(const struct checker *c, const struct btf_type *t)
 	}
 }
 
-/* The way through qualifiers, typedefs and arrays to a type with a size of its own; references are known to be good. */
+/* The way through qualifiers, typedefs and arrays to a type with a size of its own; references are
+ * known to be good. */
 static int chain_ok(const struct checker *c)
 {
 	uint32_t id = c->id;

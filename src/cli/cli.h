@@ -35,10 +35,10 @@ struct opt_list {
 };
 
 struct opt {
-	char letter;	   /* 0: none */
-	const char *name;  /* without dashes; NULL: only the letter */
+	char letter;      /* 0: none */
+	const char *name; /* without dashes; NULL: only the letter */
 	enum opt_kind kind;
-	size_t offset;	   /* of the field in the command's options struct */
+	size_t offset;     /* of the field in the command's options struct */
 	const char *value; /* metavariable for --help */
 	const char *help;
 };
@@ -47,17 +47,17 @@ struct opt {
 struct opt_rest {
 	const char **args; /* before `--` */
 	int n_args;
-	char **command;	   /* after `--`, NULL-terminated; NULL when there was no `--` */
+	char **command; /* after `--`, NULL-terminated; NULL when there was no `--` */
 	int n_command;
 };
 
 struct command {
 	const char *name, *synopsis, *summary;
-	const char *help;	/* paragraphs and examples, shown below the options */
+	const char *help;       /* paragraphs and examples, shown below the options */
 	const struct opt *opts; /* ends with a zeroed row; NULL: none */
-	size_t opts_bytes;	/* size of the options struct */
+	size_t opts_bytes;      /* size of the options struct */
 	int (*run)(const void *opts, const struct opt_rest *rest); /* returns the exit status */
-	int min_args, max_args; /* before `--` */
+	int min_args, max_args;                                    /* before `--` */
 };
 
 /* Parses argv (after the command's name) into *opts, which is zeroed. 0; 1 when --help was printed;
@@ -72,14 +72,16 @@ int say_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* "egpu: WHAT: line L, column C: d's text" */
 int say_diag(const char *what, const struct diag *d);
 
-/* Reads a file, at most max bytes, with a NUL after it. -errno with d (ENOENT, EFBIG, EISDIR, ...). */
+/* Reads a file, at most max bytes, with a NUL after it. -errno with d (ENOENT, EFBIG, EISDIR, ...).
+ */
 int read_file(const char *path, size_t max, char **data, size_t *size, struct diag *d);
 
 struct buf;
-/* Writes text to a file ("-": standard output), or to `otherwise` when path is NULL. 0, EGPU_FAILED after a message. */
+/* Writes text to a file ("-": standard output), or to `otherwise` when path is NULL. 0, EGPU_FAILED
+ * after a message. */
 int write_out(const char *path, FILE *otherwise, const struct buf *text);
 
-extern const struct command cmd_run, cmd_list, cmd_doctor, cmd_verify, cmd_translate, cmd_instrument,
-	cmd_test_run, cmd_map, cmd_tools;
+extern const struct command cmd_run, cmd_list, cmd_doctor, cmd_verify, cmd_translate,
+	cmd_instrument, cmd_test_run, cmd_map, cmd_tools;
 
 #endif

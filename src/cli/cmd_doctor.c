@@ -44,10 +44,11 @@ struct checkup {
 	size_t n;
 };
 
-static struct check *add(struct checkup *c, const char *name, bool required, bool good, const char *fmt, ...)
-	__attribute__((format(printf, 5, 6)));
+static struct check *add(struct checkup *c, const char *name, bool required, bool good,
+	const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
-static struct check *add(struct checkup *c, const char *name, bool required, bool good, const char *fmt, ...)
+static struct check *add(
+	struct checkup *c, const char *name, bool required, bool good, const char *fmt, ...)
 {
 	struct check *row = &c->rows[c->n < MAX_CHECKS - 1 ? c->n++ : c->n];
 	va_list ap;
@@ -67,18 +68,22 @@ static void advise(struct check *row, const char *text)
 static void check_driver(struct checkup *c, struct driver_info *info)
 {
 	driver_probe("libcuda.so.1", info);
-	struct check *row = info->loads ? add(c, "CUDA driver", false, driver_usable(info), "%s%s%s", info->path,
-						  info->error[0] ? ": " : "", info->error) :
-					  add(c, "CUDA driver", false, false, "%s", info->error);
-	advise(row, info->loads ? "nvidia-smi says more; in a container, start it with the GPU (--gpus all); --softgpu needs none" :
-				  "install NVIDIA's driver to probe on a GPU; --softgpu needs none");
+	struct check *row = info->loads
+				    ? add(c, "CUDA driver", false, driver_usable(info), "%s%s%s",
+					      info->path, info->error[0] ? ": " : "", info->error)
+				    : add(c, "CUDA driver", false, false, "%s", info->error);
+	advise(row, info->loads
+			    ? "nvidia-smi says more; in a container, start it with the GPU (--gpus "
+			      "all); --softgpu needs none"
+			    : "install NVIDIA's driver to probe on a GPU; --softgpu needs none");
 	if (!driver_usable(info))
 		return;
-	add(c, "driver version", false, true, "CUDA %d.%d, PTX up to %u.%u", info->version / 1000, info->version % 1000 / 10,
-		driver_ptx_isa(info->version) / 10, driver_ptx_isa(info->version) % 10);
+	add(c, "driver version", false, true, "CUDA %d.%d, PTX up to %u.%u", info->version / 1000,
+		info->version % 1000 / 10, driver_ptx_isa(info->version) / 10,
+		driver_ptx_isa(info->version) % 10);
 	for (int i = 0; i < info->n_devices && i < 4; i++)
-		add(c, "GPU", false, true, "%s, sm_%d, %d multiprocessors", info->devices[i].name, info->devices[i].cc,
-			info->devices[i].sms);
+		add(c, "GPU", false, true, "%s, sm_%d, %d multiprocessors", info->devices[i].name,
+			info->devices[i].cc, info->devices[i].sms);
 }
 
 /* First line of a command's output that contains `word`. */
@@ -99,11 +104,14 @@ static bool output_line(const char *command, const char *word, char *line, size_
 static void check_ptxas(struct checkup *c)
 {
 	char line[512] = "";
-	bool in_path = program_in_path("ptxas"), here = in_path || program_in_path("/usr/local/cuda/bin/ptxas");
-	bool good = here && output_line(in_path ? "ptxas --version 2>&1" : "/usr/local/cuda/bin/ptxas --version 2>&1", "release",
-				    line, sizeof(line));
+	bool in_path = program_in_path("ptxas"),
+	     here = in_path || program_in_path("/usr/local/cuda/bin/ptxas");
+	bool good = here && output_line(in_path ? "ptxas --version 2>&1"
+						: "/usr/local/cuda/bin/ptxas --version 2>&1",
+				    "release", line, sizeof(line));
 	advise(add(c, "ptxas", false, good, "%s", good ? line : "not found"),
-		"only needed for PTX that is newer than the driver: it comes with the CUDA toolkit");
+		"only needed for PTX that is newer than the driver: it comes with the CUDA "
+		"toolkit");
 }
 
 static void check_clang(struct checkup *c)
@@ -113,8 +121,10 @@ static void check_clang(struct checkup *c)
 	bool good = false;
 	if (clang) {
 		snprintf(command, sizeof(command),
-			"printf '#include <linux/bpf.h>\\n#include <bpf/bpf_helpers.h>\\nint x;\\n' | %s -target bpf -x c -c "
-			"-idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu -o /dev/null - "
+			"printf '#include <linux/bpf.h>\\n#include <bpf/bpf_helpers.h>\\nint "
+			"x;\\n' | %s -target bpf -x c -c "
+			"-idirafter /usr/include/x86_64-linux-gnu -idirafter "
+			"/usr/include/aarch64-linux-gnu -o /dev/null - "
 			">/dev/null 2>&1",
 			clang);
 		good = system(command) == 0;
@@ -130,13 +140,18 @@ static void check_session(struct checkup *c)
 	struct diag d = { 0 };
 	struct statvfs v;
 	if (session_create(&s, &d)) {
-		advise(add(c, "shared memory", true, false, "%s", d.text), "make /dev/shm writable, or set EGPU_DIR");
+		advise(add(c, "shared memory", true, false, "%s", d.text),
+			"make /dev/shm writable, or set EGPU_DIR");
 		return;
 	}
-	unsigned long mib = statvfs(session_path(s), &v) ? 0 : (unsigned long)((uint64_t)v.f_bavail * v.f_frsize >> 20);
+	unsigned long mib = statvfs(session_path(s), &v)
+				    ? 0
+				    : (unsigned long)((uint64_t)v.f_bavail * v.f_frsize >> 20);
 	advise(add(c, "shared memory", true, mib >= 64, "%.*s, %lu MiB free",
-		       (int)(strrchr(session_path(s), '/') - session_path(s)), session_path(s), mib),
-		"maps are kept there: give the container more (--shm-size=1g), or set EGPU_DIR to a roomier directory");
+		       (int)(strrchr(session_path(s), '/') - session_path(s)), session_path(s),
+		       mib),
+		"maps are kept there: give the container more (--shm-size=1g), or set EGPU_DIR to "
+		"a roomier directory");
 	session_destroy(s);
 }
 
@@ -154,12 +169,16 @@ static void check_softgpu(struct checkup *c)
 		return;
 	}
 	bool good = in_child(self_test, path, error, sizeof(error), SELF_TEST_LIMIT_S, why);
-	advise(add(c, "software GPU", true, good, "%s%s%s", path, good ? ", a kernel ran" : ": ", good ? "" : *error ? error : why),
+	advise(add(c, "software GPU", true, good, "%s%s%s", path, good ? ", a kernel ran" : ": ",
+		       good     ? ""
+		       : *error ? error
+				: why),
 		"look at EGPU_SOFTGPU if it is set; otherwise this is a bug in egpu");
 }
 
 /* This command runs itself under the agent, and the kernel must show up in the session. */
-static void check_agent(struct checkup *c, const char *name, bool required, const struct driver_choice *choice)
+static void check_agent(
+	struct checkup *c, const char *name, bool required, const struct driver_choice *choice)
 {
 	struct runner r;
 	struct target *target = NULL;
@@ -167,18 +186,20 @@ static void check_agent(struct checkup *c, const char *name, bool required, cons
 	char *command[] = { exe, doctor, option, NULL };
 	bool started;
 	if (runner_open(&r, choice)) {
-		advise(add(c, name, required, false, "no session (see above)"), "see the messages above");
+		advise(add(c, name, required, false, "no session (see above)"),
+			"see the messages above");
 		return;
 	}
 	int status = runner_run(&r, command, NULL, NULL, &started, &target);
 	struct snapshot *snap = snap_take(r.session);
 	bool good = started && !status && snap && snap->launches > 0;
-	char path[PATH_MAX] = "?"; /* not r.agent, which may be a link in a session that ends here */
+	char path[PATH_MAX] =
+		"?"; /* not r.agent, which may be a link in a session that ends here */
 	path_find(PATH_AGENT, path, NULL);
 	advise(add(c, name, required, good, "%s%s", path,
-		       good	 ? ", saw a launch" :
-		       status	 ? ": the program under it failed" :
-				   ": did not see the launch of a program under it"),
+		       good     ? ", saw a launch"
+		       : status ? ": the program under it failed"
+				: ": did not see the launch of a program under it"),
 		"this is a bug in egpu, or something keeps LD_PRELOAD out");
 	snap_free(snap);
 	runner_close(&r);
@@ -190,7 +211,11 @@ static int print(const struct checkup *c)
 	int missing = 0;
 	for (size_t i = 0; i < c->n; i++) {
 		const struct check *row = &c->rows[i];
-		printf("%-8s %-22s %s\n", row->good ? "ok" : row->required ? "BROKEN" : "missing", row->name, row->found);
+		printf("%-8s %-22s %s\n",
+			row->good       ? "ok"
+			: row->required ? "BROKEN"
+					: "missing",
+			row->name, row->found);
 		if (row->advice[0])
 			printf("%-8s %-22s -> %s\n", "", "", row->advice);
 		missing += row->required && !row->good;
@@ -244,13 +269,15 @@ static int run(const void *opts, const struct opt_rest *rest)
 	add(c, "libbpf", true, true, "%s", libbpf_version_string());
 	check_session(c);
 	check_softgpu(c);
-	check_agent(c, "agent on softgpu", true, &(struct driver_choice){ .softgpu = { .given = true } });
+	check_agent(c, "agent on softgpu", true,
+		&(struct driver_choice){ .softgpu = { .given = true } });
 	if (driver_usable(&info))
 		check_agent(c, "agent on the GPU", true, &(struct driver_choice){ .gpu = true });
 	int broken = print(c);
 	int status = o->json ? write_json(o->json, c) : 0;
 	if (!status && broken)
-		status = say_fail("%d thing%s that egpu cannot do without: see above", broken, broken == 1 ? "" : "s");
+		status = say_fail("%d thing%s that egpu cannot do without: see above", broken,
+			broken == 1 ? "" : "s");
 	free(c);
 	return status;
 }
@@ -259,7 +286,8 @@ const struct command cmd_doctor = {
 	.name = "doctor",
 	.synopsis = "doctor",
 	.summary = "says what works on this machine, and what to do about the rest",
-	.help = "Each line is one thing: ok, missing (egpu can do without), or BROKEN (it cannot; status 125).\n"
+	.help = "Each line is one thing: ok, missing (egpu can do without), or BROKEN (it cannot; "
+		"status 125).\n"
 		"  egpu doctor\n",
 	.opts = options,
 	.opts_bytes = sizeof(struct opts),

@@ -1,4 +1,5 @@
-/* cmd_instrument.c - `egpu instrument`: a PTX file's kernels with an object's programs spliced in. */
+/* cmd_instrument.c - `egpu instrument`: a PTX file's kernels with an object's programs spliced in.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +22,10 @@ struct opts {
 static const struct opt options[] = {
 	{ 'k', "kernel", OPT_STRING, offsetof(struct opts, pattern), "PATTERN",
 		"kernels: a name, a shell pattern or /regex/ (default: all)" },
-	{ 'o', NULL, OPT_STRING, offsetof(struct opts, out), "OUT", "file, or directory for several kernels (NAME.ptx each)" },
-	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL, "list the sites on standard error" },
+	{ 'o', NULL, OPT_STRING, offsetof(struct opts, out), "OUT",
+		"file, or directory for several kernels (NAME.ptx each)" },
+	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL,
+		"list the sites on standard error" },
 	{ 0 },
 };
 
@@ -44,7 +47,8 @@ static int take_programs(struct work *w, const struct probe *p)
 	for (size_t i = 0; (prog = probe_program(p, i)); i++) {
 		const struct loader_prog *lp = loader_prog_by_fd(bpf_program__fd(prog));
 		if (!lp || !lp->fragment || w->n_fragments == MAX_PROGRAMS)
-			return say_fail("%s: program %s has no translation", p->options->name, bpf_program__name(prog));
+			return say_fail("%s: program %s has no translation", p->options->name,
+				bpf_program__name(prog));
 		struct ebpf_fragment *f = &w->fragments[w->n_fragments];
 		const char *pattern = NULL;
 		*f = *lp->fragment;
@@ -69,8 +73,8 @@ static int no_match(const struct work *w, const char **names, size_t n)
 	char list[1024] = "";
 	size_t near = near_any(w->patterns[0], names, n, best, 5);
 	for (size_t i = 0; i < near; i++)
-		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i ? ", " : "; nearest: ",
-			name_base(w->arena, best[i]));
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s",
+			i ? ", " : "; nearest: ", name_base(w->arena, best[i]));
 	if (!n)
 		return say_fail("%s: has no kernel (.entry)", w->ptx_path);
 	return say_fail("%s: no kernel matches '%s'%s", w->ptx_path, w->patterns[0], list);
@@ -84,7 +88,8 @@ static int choose_kernels(struct work *w)
 	if (!all || !w->kernels)
 		return say_fail("out of memory");
 	for (uint32_t i = 0; i < w->module->n_items; i++) {
-		const struct ptx_func *f = w->module->items[i].kind == PTX_ITEM_FUNC ? w->module->items[i].func : NULL;
+		const struct ptx_func *f =
+			w->module->items[i].kind == PTX_ITEM_FUNC ? w->module->items[i].func : NULL;
 		if (!f || !f->is_entry || f->is_decl)
 			continue;
 		all[n++] = f->name;
@@ -99,15 +104,19 @@ static int choose_kernels(struct work *w)
 
 static void list_sites(const struct work *w, const char *kernel, const struct instrument_result *r)
 {
-	fprintf(stderr, "%s: %u of %u sites probed%s\n", name_demangle(w->arena, kernel), r->n_probed, r->n_sites,
-		r->last_bit_may_differ ? ", last bit may differ" : "");
+	fprintf(stderr, "%s: %u of %u sites probed%s\n", name_demangle(w->arena, kernel),
+		r->n_probed, r->n_sites, r->last_bit_may_differ ? ", last bit may differ" : "");
 	for (uint32_t i = 0; i < r->n_sites; i++)
-		fprintf(stderr, "  site %u: line %u %s%s%s\n", w->first_site + r->sites[i].ordinal, r->sites[i].ptx_line,
-			r->sites[i].opcode ? r->sites[i].opcode : ebpf_point_name(r->sites[i].point),
-			r->sites[i].skipped ? ": not probed: " : "", r->sites[i].skipped ? r->sites[i].skipped : "");
+		fprintf(stderr, "  site %u: line %u %s%s%s\n", w->first_site + r->sites[i].ordinal,
+			r->sites[i].ptx_line,
+			r->sites[i].opcode ? r->sites[i].opcode
+					   : ebpf_point_name(r->sites[i].point),
+			r->sites[i].skipped ? ": not probed: " : "",
+			r->sites[i].skipped ? r->sites[i].skipped : "");
 }
 
-static int write_kernel(const struct work *w, const char *kernel, const struct instrument_result *r, bool into_dir)
+static int write_kernel(
+	const struct work *w, const char *kernel, const struct instrument_result *r, bool into_dir)
 {
 	struct buf text = { .data = (char *)r->ptx, .len = r->ptx_bytes };
 	char path[4096];
@@ -123,13 +132,17 @@ static int instrument_one(struct work *w, uint32_t index, bool into_dir)
 	const char *kernel = w->kernels[index];
 	struct instrument_result r = { 0 };
 	struct diag d = { 0 };
-	struct instrument_request req = { .module = w->module, .kernel = kernel, .fragments = chosen, .kernel_id = index,
+	struct instrument_request req = { .module = w->module,
+		.kernel = kernel,
+		.fragments = chosen,
+		.kernel_id = index,
 		.first_site = w->first_site };
 	for (uint32_t k = 0; k < w->n_fragments; k++)
 		if (matches(w, k, kernel))
 			chosen[req.n_fragments++] = &w->fragments[k];
 	if (instrument_kernel(w->arena, &req, &r, &d)) {
-		say("%s: kernel %s cannot be instrumented: %s", w->ptx_path, name_demangle(w->arena, kernel), d.text);
+		say("%s: kernel %s cannot be instrumented: %s", w->ptx_path,
+			name_demangle(w->arena, kernel), d.text);
 		return EGPU_FAILED;
 	}
 	if (w->opts->verbose)
@@ -143,9 +156,10 @@ static int instrument_all(struct work *w)
 	struct stat st;
 	bool into_dir = w->opts->out && !stat(w->opts->out, &st) && S_ISDIR(st.st_mode);
 	if (w->n_kernels > 1 && !into_dir)
-		return say_fail("%s: %u kernels match (%s, %s%s); choose one with -k, or give a directory with -o", w->ptx_path,
-			w->n_kernels, name_base(w->arena, w->kernels[0]), name_base(w->arena, w->kernels[1]),
-			w->n_kernels > 2 ? ", .." : "");
+		return say_fail("%s: %u kernels match (%s, %s%s); choose one with -k, or give a "
+				"directory with -o",
+			w->ptx_path, w->n_kernels, name_base(w->arena, w->kernels[0]),
+			name_base(w->arena, w->kernels[1]), w->n_kernels > 2 ? ", .." : "");
 	int status = 0;
 	for (uint32_t i = 0; i < w->n_kernels; i++) {
 		int result = instrument_one(w, i, into_dir);
@@ -173,7 +187,10 @@ static int with_probe(struct work *w, struct probe *p)
 static int run(const void *opts, const struct opt_rest *rest)
 {
 	struct work w = { .opts = opts, .ptx_path = rest->args[1], .arena = arena_new() };
-	struct probe_options po = { .name = rest->args[0], .pattern = w.opts->pattern, .log_level = 1, .verbose = w.opts->verbose > 1 };
+	struct probe_options po = { .name = rest->args[0],
+		.pattern = w.opts->pattern,
+		.log_level = 1,
+		.verbose = w.opts->verbose > 1 };
 	struct probe p;
 	struct diag d = { 0 };
 	char *text = NULL;
@@ -184,7 +201,8 @@ static int run(const void *opts, const struct opt_rest *rest)
 		return status;
 	}
 	session_gc();
-	if (read_file(w.ptx_path, (size_t)1 << 30, &text, &size, &d) || ptx_parse(text, size, &w.module, &d))
+	if (read_file(w.ptx_path, (size_t)1 << 30, &text, &size, &d) ||
+		ptx_parse(text, size, &w.module, &d))
 		status = say_diag(w.ptx_path, &d);
 	else
 		status = with_probe(&w, &p);
@@ -199,7 +217,8 @@ const struct command cmd_instrument = {
 	.name = "instrument",
 	.synopsis = "instrument [-k PATTERN] [-o OUT] OBJ IN.ptx",
 	.summary = "splices an object's programs into the kernels of a PTX file",
-	.help = "The output is the kernel with what it needs, as the agent would compile it; it reads map addresses from __egpu_table.\n"
+	.help = "The output is the kernel with what it needs, as the agent would compile it; it "
+		"reads map addresses from __egpu_table.\n"
 		"  egpu instrument -k vecadd -o vecadd.probed.ptx count.bpf.o vecadd.ptx\n"
 		"  ptxas -arch=sm_90 vecadd.probed.ptx -o /dev/null\n",
 	.opts = options,

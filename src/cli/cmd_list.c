@@ -1,4 +1,5 @@
-/* cmd_list.c - `egpu list`: which kernels there are, where their PTX is, and which cannot be probed and why. */
+/* cmd_list.c - `egpu list`: which kernels there are, where their PTX is, and which cannot be probed
+ * and why. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +23,10 @@ struct opts {
 };
 
 static const struct opt options[] = {
-	{ 0, "gpu", OPT_FLAG, offsetof(struct opts, driver.gpu), NULL, "with a command: run it on the GPU" },
-	{ 0, "softgpu", OPT_MAYBE, offsetof(struct opts, driver.softgpu), "sm_90", "with a command: run it on the CPU" },
+	{ 0, "gpu", OPT_FLAG, offsetof(struct opts, driver.gpu), NULL,
+		"with a command: run it on the GPU" },
+	{ 0, "softgpu", OPT_MAYBE, offsetof(struct opts, driver.softgpu), "sm_90",
+		"with a command: run it on the CPU" },
 	{ 0, "arch", OPT_STRING, offsetof(struct opts, arch), "sm_90",
 		"device that the code is for (default: this machine's, else sm_90)" },
 	{ 0, "json", OPT_STRING, offsetof(struct opts, json), "FILE", "also write JSON" },
@@ -58,7 +61,8 @@ static int make_query(const struct opts *o, struct kernel_query *q)
 	return o->arch ? parse_arch(o->arch, &q->cc) : 0;
 }
 
-static void file_text(const struct kernel_file *f, const char *path, const struct kernel_query *q, struct buf *out)
+static void file_text(const struct kernel_file *f, const char *path, const struct kernel_query *q,
+	struct buf *out)
 {
 	static const char *const heads[] = { "<PROBES", ">SITES", "<PTX", "<KERNEL", NULL };
 	struct grid *g = grid_new(heads);
@@ -71,8 +75,8 @@ static void file_text(const struct kernel_file *f, const char *path, const struc
 		grid_cell(g, "%s", k->source);
 		grid_cell(g, "%s", k->demangled);
 	}
-	buf_printf(out, "%s: %u kernel%s, %u can be probed (on sm_%u)\n", path, f->n_kernels, f->n_kernels == 1 ? "" : "s", good,
-		q->cc);
+	buf_printf(out, "%s: %u kernel%s, %u can be probed (on sm_%u)\n", path, f->n_kernels,
+		f->n_kernels == 1 ? "" : "s", good, q->cc);
 	if (f->n_kernels)
 		grid_print(g, "", out);
 	grid_free(g);
@@ -80,7 +84,8 @@ static void file_text(const struct kernel_file *f, const char *path, const struc
 		buf_puts(out, "\ncannot be probed:\n");
 	for (uint32_t i = 0; i < f->n_kernels; i++)
 		if (f->kernels[i].reason)
-			buf_printf(out, "  %s: %s\n", f->kernels[i].demangled, f->kernels[i].reason);
+			buf_printf(
+				out, "  %s: %s\n", f->kernels[i].demangled, f->kernels[i].reason);
 	if (f->n_notes)
 		buf_puts(out, "\nalso there:\n");
 	for (uint32_t i = 0; i < f->n_notes; i++)
@@ -91,7 +96,8 @@ static void file_text(const struct kernel_file *f, const char *path, const struc
 		buf_printf(out, "  %s\n", f->problems[i]);
 }
 
-static void file_json(const struct kernel_file *f, const char *path, const struct kernel_query *q, struct json *j)
+static void file_json(
+	const struct kernel_file *f, const char *path, const struct kernel_query *q, struct json *j)
 {
 	char arch[16];
 	snprintf(arch, sizeof(arch), "sm_%u", q->cc);
@@ -150,10 +156,13 @@ static int list_file(const struct opts *o, const char *path)
 	file_text(f, path, &q, &text);
 	json_init(&j, &json_text, JSON_PRETTY);
 	file_json(f, path, &q, &j);
-	status = write_out(o->out, stdout, &text) || (o->json && write_out(o->json, NULL, &json_text)) ? EGPU_FAILED : 0;
+	status = write_out(o->out, stdout, &text) ||
+				 (o->json && write_out(o->json, NULL, &json_text))
+			 ? EGPU_FAILED
+			 : 0;
 	if (!status && f->n_problems)
-		status = say_fail("%s: %u part%s of it cannot be read: %s", path, f->n_problems, f->n_problems == 1 ? "" : "s",
-			f->problems[0]);
+		status = say_fail("%s: %u part%s of it cannot be read: %s", path, f->n_problems,
+			f->n_problems == 1 ? "" : "s", f->problems[0]);
 out:
 	kernels_free(f);
 	free(data);
@@ -220,7 +229,10 @@ static int write_seen(const struct opts *o, struct runner *r, char **command, in
 	json_object_end(&j);
 	buf_puts(&json_text, "\n");
 	/* Standard output is the program's own. */
-	int status = write_out(o->out, stderr, &text) || (o->json && write_out(o->json, NULL, &json_text)) ? EGPU_FAILED : 0;
+	int status = write_out(o->out, stderr, &text) ||
+				     (o->json && write_out(o->json, NULL, &json_text))
+			     ? EGPU_FAILED
+			     : 0;
 	snap_free(snap);
 	buf_free(&text);
 	buf_free(&json_text);
@@ -254,7 +266,8 @@ static int run(const void *opts, const struct opt_rest *rest)
 	if (rest->command)
 		return list_command(o, rest->command);
 	if (!rest->n_args)
-		return say_fail("give a file, or a command after --:\n  egpu %s", cmd_list.synopsis);
+		return say_fail(
+			"give a file, or a command after --:\n  egpu %s", cmd_list.synopsis);
 	return list_file(o, rest->args[0]);
 }
 

@@ -1,4 +1,5 @@
-/* cmd_map.c - `egpu map`: the maps of a session that runs, or whose target has ended while its loader lives. */
+/* cmd_map.c - `egpu map`: the maps of a session that runs, or whose target has ended while its
+ * loader lives. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,10 @@ static const struct opt options[] = {
 	{ 0, "session", OPT_STRING, offsetof(struct opts, session), "PID",
 		"loader whose session is meant (default: the newest)" },
 	{ 0, "json", OPT_FLAG, offsetof(struct opts, json), NULL, "print JSON" },
-	{ 'v', NULL, OPT_FLAG, offsetof(struct opts, per_cpu), NULL, "per-CPU maps: every slot, not only the sum" },
-	{ 'z', "zeros", OPT_FLAG, offsetof(struct opts, zeros), NULL, "arrays: also elements that are all zero" },
+	{ 'v', NULL, OPT_FLAG, offsetof(struct opts, per_cpu), NULL,
+		"per-CPU maps: every slot, not only the sum" },
+	{ 'z', "zeros", OPT_FLAG, offsetof(struct opts, zeros), NULL,
+		"arrays: also elements that are all zero" },
 	{ 0 },
 };
 
@@ -36,14 +39,15 @@ static bool is_session_of(const char *dir, const char *want)
 
 static struct session *open_session(const char *want)
 {
-	char (*dirs)[256] = calloc(MAX_SESSIONS, sizeof(*dirs));
+	char(*dirs)[256] = calloc(MAX_SESSIONS, sizeof(*dirs));
 	struct session *s = NULL;
 	struct diag d = { 0 };
 	int n = dirs ? session_list(dirs, MAX_SESSIONS) : 0, at = 0;
 	while (want && at < n && at < MAX_SESSIONS && !is_session_of(dirs[at], want))
 		at++;
 	if (n <= 0)
-		say("no session is open: maps live while `egpu run` does, so use `egpu map` beside it");
+		say("no session is open: maps live while `egpu run` does, so use `egpu map` beside "
+		    "it");
 	else if (at >= n)
 		say("no session of loader %s; there are %d others", want, n);
 	else if (session_open(dirs[at], &s, &d))
@@ -54,7 +58,8 @@ static struct session *open_session(const char *want)
 
 static int list(struct session *s, struct dump *d)
 {
-	static const char *const heads[] = { ">ID", "<NAME", "<TYPE", ">KEY", ">VALUE", ">ENTRIES", NULL };
+	static const char *const heads[] = { ">ID", "<NAME", "<TYPE", ">KEY", ">VALUE", ">ENTRIES",
+		NULL };
 	struct grid *g = grid_new(heads);
 	struct buf out = { 0 };
 	for (uint32_t id = 0; id < EBPF_MAX_MAPS; id++) {
@@ -88,8 +93,8 @@ static int find_map(struct dump *d, const char *want)
 			names[n++] = name;
 	}
 	size_t near = near_any(want, names, n, best, 3);
-	say("no map '%s' in this session%s%s%s%s", want, near ? "; nearest: " : " (it has none)", near ? best[0] : "",
-		near > 1 ? ", " : "", near > 1 ? best[1] : "");
+	say("no map '%s' in this session%s%s%s%s", want, near ? "; nearest: " : " (it has none)",
+		near ? best[0] : "", near > 1 ? ", " : "", near > 1 ? best[1] : "");
 	return -1;
 }
 
@@ -100,7 +105,8 @@ static int dump_map(struct dump *d, uint32_t id, const struct opts *o)
 	struct diag diag = { 0 };
 	struct json j;
 	json_init(&j, &out, JSON_PRETTY);
-	int err = o->json ? dump_one_json(d, id, &how, &j, &diag) : dump_one_text(d, id, &how, &out, &diag);
+	int err = o->json ? dump_one_json(d, id, &how, &j, &diag)
+			  : dump_one_text(d, id, &how, &out, &diag);
 	fputs(out.data ? out.data : "", stdout);
 	if (o->json)
 		puts("");
@@ -114,7 +120,8 @@ static int parse_key(const char *text, uint32_t key_size, uint8_t *key)
 	char *end;
 	if (!strncmp(text, "hex:", 4)) {
 		const char *p = text + 4;
-		if (strlen(p) != 2 * (size_t)key_size || strspn(p, "0123456789abcdefABCDEF") != strlen(p))
+		if (strlen(p) != 2 * (size_t)key_size ||
+			strspn(p, "0123456789abcdefABCDEF") != strlen(p))
 			return -EINVAL;
 		for (uint32_t i = 0; i < key_size; i++) {
 			char byte[3] = { p[2 * i], p[2 * i + 1], 0 };
@@ -143,7 +150,8 @@ static int get(struct session *s, struct dump *d, uint32_t id, const char *text)
 	if (!key)
 		return say_fail("out of memory");
 	if (parse_key(text, key_size, key))
-		status = say_fail("key '%s' does not fit: give a number of %u bytes, or hex: and %u hex digits in memory "
+		status = say_fail("key '%s' does not fit: give a number of %u bytes, or hex: and "
+				  "%u hex digits in memory "
 				  "order",
 			text, key_size, 2 * key_size);
 	else if (dump_value_text(d, id, key, &out, &diag))
@@ -157,7 +165,8 @@ static int get(struct session *s, struct dump *d, uint32_t id, const char *text)
 static int act(const struct opts *o, const struct opt_rest *rest, struct session *s, struct dump *d)
 {
 	const char *what = rest->args[0];
-	bool is_list = !strcmp(what, "list"), is_dump = !strcmp(what, "dump"), is_get = !strcmp(what, "get");
+	bool is_list = !strcmp(what, "list"), is_dump = !strcmp(what, "dump"),
+	     is_get = !strcmp(what, "get");
 	if (is_list && rest->n_args == 1)
 		return list(s, d);
 	if (!(is_dump && rest->n_args == 2) && !(is_get && rest->n_args == 3))

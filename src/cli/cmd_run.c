@@ -19,15 +19,22 @@ struct opts {
 };
 
 static const struct opt options[] = {
-	{ 0, "gpu", OPT_FLAG, offsetof(struct opts, driver.gpu), NULL, "use this machine's CUDA driver (default when it works)" },
-	{ 0, "softgpu", OPT_MAYBE, offsetof(struct opts, driver.softgpu), "sm_90", "run kernels on the CPU: no GPU is needed" },
+	{ 0, "gpu", OPT_FLAG, offsetof(struct opts, driver.gpu), NULL,
+		"use this machine's CUDA driver (default when it works)" },
+	{ 0, "softgpu", OPT_MAYBE, offsetof(struct opts, driver.softgpu), "sm_90",
+		"run kernels on the CPU: no GPU is needed" },
 	{ 'k', "kernel", OPT_STRING, offsetof(struct opts, pattern), "PATTERN",
 		"kernels to probe: a name, a shell pattern or /regex/ (default: all)" },
-	{ 0, "set", OPT_LIST, offsetof(struct opts, set), "VAR=VALUE", "initial value of a global variable of the probe" },
-	{ 0, "json", OPT_STRING, offsetof(struct opts, json), "FILE", "also write the report as JSON" },
-	{ 'o', NULL, OPT_STRING, offsetof(struct opts, out), "FILE", "write the report there, not to standard error" },
-	{ 0, "allow-empty", OPT_FLAG, offsetof(struct opts, allow_empty), NULL, "no failure when the pattern matches no kernel" },
-	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL, "say more; per-CPU maps show every slot" },
+	{ 0, "set", OPT_LIST, offsetof(struct opts, set), "VAR=VALUE",
+		"initial value of a global variable of the probe" },
+	{ 0, "json", OPT_STRING, offsetof(struct opts, json), "FILE",
+		"also write the report as JSON" },
+	{ 'o', NULL, OPT_STRING, offsetof(struct opts, out), "FILE",
+		"write the report there, not to standard error" },
+	{ 0, "allow-empty", OPT_FLAG, offsetof(struct opts, allow_empty), NULL,
+		"no failure when the pattern matches no kernel" },
+	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL,
+		"say more; per-CPU maps show every slot" },
 	{ 0 },
 };
 
@@ -67,7 +74,8 @@ static void find_trace(struct watch *w)
 {
 	const struct session_file *f = session_data(w->session);
 	for (uint32_t id = 0; id < EBPF_MAX_MAPS; id++)
-		if (f->maps[id].used && f->maps[id].internal && f->maps[id].type == BPF_MAP_TYPE_RINGBUF)
+		if (f->maps[id].used && f->maps[id].internal &&
+			f->maps[id].type == BPF_MAP_TYPE_RINGBUF)
 			map_open(w->session, id, &w->trace, NULL);
 }
 
@@ -84,7 +92,8 @@ static void watch_end(struct watch *w)
 	tick(w);
 	uint64_t lost = w->trace ? map_lost(w->trace) : 0;
 	if (lost)
-		say("trace: %llu lines lost because they came faster than they could be taken", (unsigned long long)lost);
+		say("trace: %llu lines lost because they came faster than they could be taken",
+			(unsigned long long)lost);
 	map_close(w->trace);
 	w->trace = NULL;
 }
@@ -106,23 +115,27 @@ static int write_report(const struct opts *o, const struct run_report *r)
 	return status;
 }
 
-/* A pattern that matched nothing is an error, unless the command failed by itself: then that is what counts. */
+/* A pattern that matched nothing is an error, unless the command failed by itself: then that is
+ * what counts. */
 static int unmatched(const struct opts *o, const struct run_report *r)
 {
 	struct buf text = { 0 };
 	int n = report_unmatched(r->session, r->snap, &text);
 	if (n && text.data)
-		for (char *save, *line = strtok_r(text.data, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		for (char *save, *line = strtok_r(text.data, "\n", &save); line;
+			line = strtok_r(NULL, "\n", &save))
 			say("%s", line);
 	if (n && !r->snap->n_kernels && !o->allow_empty)
-		say("nothing was probed: the command launched no kernel (--allow-empty makes this no failure)");
+		say("nothing was probed: the command launched no kernel (--allow-empty makes this "
+		    "no failure)");
 	else if (n && !o->allow_empty)
 		say("give another pattern; --allow-empty makes this no failure");
 	buf_free(&text);
 	return n && !o->allow_empty && !r->exit_status ? EGPU_FAILED : 0;
 }
 
-static int report(const struct opts *o, const struct probe *p, struct runner *r, struct dump *dump, char **command, int exit_status)
+static int report(const struct opts *o, const struct probe *p, struct runner *r, struct dump *dump,
+	char **command, int exit_status)
 {
 	struct run_report rep = {
 		.session = r->session,
@@ -154,7 +167,8 @@ static int run_target(const struct opts *o, struct probe *p, struct runner *r, c
 	watch_end(&w);
 	if (started) {
 		if (target_signal(target) && o->verbose)
-			say("%s was ended by signal %d (%s)", command[0], target_signal(target), strsignal(target_signal(target)));
+			say("%s was ended by signal %d (%s)", command[0], target_signal(target),
+				strsignal(target_signal(target)));
 		status = report(o, p, r, w.dump, command, status);
 	}
 	dump_free(w.dump);
@@ -165,12 +179,16 @@ static int run_target(const struct opts *o, struct probe *p, struct runner *r, c
 static int run(const void *opts, const struct opt_rest *rest)
 {
 	const struct opts *o = opts;
-	struct probe_options po = { .name = rest->args[0], .pattern = o->pattern, .set = &o->set, .log_level = 1,
+	struct probe_options po = { .name = rest->args[0],
+		.pattern = o->pattern,
+		.set = &o->set,
+		.log_level = 1,
 		.verbose = o->verbose > 0 };
 	struct runner r;
 	struct probe p;
 	if (!rest->command || !rest->n_command)
-		return say_fail("no command to run: write it after --:\n  egpu %s", cmd_run.synopsis);
+		return say_fail(
+			"no command to run: write it after --:\n  egpu %s", cmd_run.synopsis);
 	int status = probe_read(&p, &po);
 	if (status)
 		return status;
@@ -191,16 +209,20 @@ const struct command cmd_run = {
 	.name = "run",
 	.synopsis = "run [options] PROBE -- COMMAND...",
 	.summary = "runs a command with a probe in its CUDA kernels, and reports at its end",
-	.help = "PROBE is a shipped tool (egpu tools), a BPF object NAME.bpf.o, or its source NAME.bpf.c, which is compiled on the spot.\n"
+	.help = "PROBE is a shipped tool (egpu tools), a BPF object NAME.bpf.o, or its source "
+		"NAME.bpf.c, which is compiled on the spot.\n"
 		"  egpu run memtrace -- ./program --its --options\n"
 		"  egpu run --softgpu --json=report.json memtrace -- build/samples/vecadd 1000\n"
 		"  egpu run -k 'gemm*' --set threshold=100 count.bpf.c -- python3 train.py\n"
-		"An object without a tool prints its maps, typed by its BTF. A first probe, count.bpf.c:\n"
+		"An object without a tool prints its maps, typed by its BTF. A first probe, "
+		"count.bpf.c:\n"
 		"  #include <egpu/probe.bpf.h>\n"
 		"  __u64 launched;\n"
 		"  SEC(\"gpu/entry\") int count(struct egpu_entry *ctx) { launched++; return 0; }\n"
-		"The report opens with coverage: kernels probed, launches instrumented, records lost. The exit status is the\n"
-		"command's own, 128 + signal when it was killed, or 125 when egpu failed or a pattern matched no kernel.\n",
+		"The report opens with coverage: kernels probed, launches instrumented, records "
+		"lost. The exit status is the\n"
+		"command's own, 128 + signal when it was killed, or 125 when egpu failed or a "
+		"pattern matched no kernel.\n",
 	.opts = options,
 	.opts_bytes = sizeof(struct opts),
 	.run = run,

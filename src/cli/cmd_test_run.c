@@ -1,6 +1,8 @@
-/* cmd_test_run.c - `egpu test-run`: one raw program on one of the executors, for conformance suites.
+/* cmd_test_run.c - `egpu test-run`: one raw program on one of the executors, for conformance
+ * suites.
  *
- * Reads the instructions as hex from standard input and prints r0, as the plugins of the public bpf_conformance suite do.
+ * Reads the instructions as hex from standard input and prints r0, as the plugins of the public
+ * bpf_conformance suite do.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -28,9 +30,12 @@ struct opts {
 };
 
 static const struct opt options[] = {
-	{ 0, "on", OPT_STRING, offsetof(struct opts, on), "WHERE", "cpu (default), softgpu or gpu" },
-	{ 0, "memory", OPT_FLAG, offsetof(struct opts, memory), NULL, "also print the memory afterwards, as hex" },
-	{ 'v', NULL, OPT_COUNT, offsetof(struct opts, verbose), NULL, "print the verifier's log; twice: every state" },
+	{ 0, "on", OPT_STRING, offsetof(struct opts, on), "WHERE",
+		"cpu (default), softgpu or gpu" },
+	{ 0, "memory", OPT_FLAG, offsetof(struct opts, memory), NULL,
+		"also print the memory afterwards, as hex" },
+	{ 'v', NULL, OPT_COUNT, offsetof(struct opts, verbose), NULL,
+		"print the verifier's log; twice: every state" },
 	{ 0 },
 };
 
@@ -52,13 +57,14 @@ static bool gpu_child(void *arg, void *out)
 	struct gpu_job *job = arg;
 	struct gpu_answer *answer = out;
 	uint64_t table[EBPF_TABLE_SYMBOLS] = { [EBPF_TABLE_SMS] = 1, [EBPF_TABLE_SEED] = 1 };
-	struct gpu_buffer buffers[] = { { answer->memory, job->memory_bytes }, { &answer->r0, sizeof(answer->r0) },
-		{ table, sizeof(table) } };
+	struct gpu_buffer buffers[] = { { answer->memory, job->memory_bytes },
+		{ &answer->r0, sizeof(answer->r0) }, { table, sizeof(table) } };
 	return !gpu_call(job->library, job->ptx, "egpu_test", 1, buffers, 3, answer->error);
 }
 
-static int run_on_gpu(const char *library, const char *target, struct arena *a, const struct ebpf_program *p,
-	const struct verifier_result *v, uint8_t *memory, uint64_t *r0)
+static int run_on_gpu(const char *library, const char *target, struct arena *a,
+	const struct ebpf_program *p, const struct verifier_result *v, uint8_t *memory,
+	uint64_t *r0)
 {
 	struct buf ptx = { 0 };
 	struct diag d = { 0 };
@@ -71,7 +77,8 @@ static int run_on_gpu(const char *library, const char *target, struct arena *a, 
 	}
 	struct gpu_job job = { library, ptx.data, memory, p->memory_bytes };
 	memcpy(answer->memory, memory, p->memory_bytes);
-	if (!in_child(gpu_child, &job, answer, sizeof(*answer) + p->memory_bytes, GPU_LIMIT_S, why)) {
+	if (!in_child(
+		    gpu_child, &job, answer, sizeof(*answer) + p->memory_bytes, GPU_LIMIT_S, why)) {
 		status = say_fail("%s: %s", library, *answer->error ? answer->error : why);
 		goto out;
 	}
@@ -84,8 +91,8 @@ out:
 	return status;
 }
 
-static int run_on_softgpu(struct arena *a, const struct ebpf_program *p, const struct verifier_result *v, uint8_t *memory,
-	uint64_t *r0)
+static int run_on_softgpu(struct arena *a, const struct ebpf_program *p,
+	const struct verifier_result *v, uint8_t *memory, uint64_t *r0)
 {
 	char path[PATH_MAX];
 	struct diag d = { 0 };
@@ -94,18 +101,21 @@ static int run_on_softgpu(struct arena *a, const struct ebpf_program *p, const s
 	return run_on_gpu(path, "sm_75", a, p, v, memory, r0);
 }
 
-static int run_on_cpu(const struct ebpf_program *p, const struct verifier_result *v, uint8_t *memory, uint64_t *r0)
+static int run_on_cpu(const struct ebpf_program *p, const struct verifier_result *v,
+	uint8_t *memory, uint64_t *r0)
 {
 	struct interp run = { .program = p, .memory = memory, .max_insns = v->max_run_insns };
 	struct interp_result out = { 0 };
 	int err = interp_run(&run, &out);
 	if (err)
-		return say_fail("cpu: instruction %u: %s", out.at, out.violation ? out.violation : strerror(-err));
+		return say_fail("cpu: instruction %u: %s", out.at,
+			out.violation ? out.violation : strerror(-err));
 	*r0 = out.r0;
 	return 0;
 }
 
-static int execute(const struct opts *o, struct arena *a, const struct ebpf_program *p, uint8_t *memory, uint64_t *r0)
+static int execute(const struct opts *o, struct arena *a, const struct ebpf_program *p,
+	uint8_t *memory, uint64_t *r0)
 {
 	struct verifier_options vo = { .log_level = o->verbose > 2 ? 2u : (uint32_t)o->verbose };
 	struct verifier_result v = { 0 };
@@ -129,7 +139,8 @@ static int execute(const struct opts *o, struct arena *a, const struct ebpf_prog
 	return say_fail("--on=%s: expected cpu, softgpu or gpu", on);
 }
 
-static int read_input(const struct opt_rest *rest, uint8_t **insns, size_t *insn_bytes, uint8_t **memory, size_t *memory_bytes)
+static int read_input(const struct opt_rest *rest, uint8_t **insns, size_t *insn_bytes,
+	uint8_t **memory, size_t *memory_bytes)
 {
 	char *text;
 	size_t size;
@@ -144,11 +155,12 @@ static int read_input(const struct opt_rest *rest, uint8_t **insns, size_t *insn
 	if (err)
 		return say_diag("standard input", &d);
 	if (!*insn_bytes || *insn_bytes % sizeof(struct bpf_insn))
-		return say_fail("standard input: %zu bytes are no whole number of 8-byte instructions (at least one)",
+		return say_fail("standard input: %zu bytes are no whole number of 8-byte "
+				"instructions (at least one)",
 			*insn_bytes);
-	return *insn_bytes / sizeof(struct bpf_insn) > EBPF_MAX_INSNS ? say_fail("standard input: more than %d instructions",
-									       EBPF_MAX_INSNS) :
-								       0;
+	return *insn_bytes / sizeof(struct bpf_insn) > EBPF_MAX_INSNS
+		       ? say_fail("standard input: more than %d instructions", EBPF_MAX_INSNS)
+		       : 0;
 }
 
 static int run(const void *opts, const struct opt_rest *rest)
@@ -158,7 +170,8 @@ static int run(const void *opts, const struct opt_rest *rest)
 	size_t insn_bytes = 0, memory_bytes = 0;
 	uint64_t r0 = 0;
 	struct arena *a = arena_new();
-	int status = a ? read_input(rest, &insns, &insn_bytes, &memory, &memory_bytes) : say_fail("out of memory");
+	int status = a ? read_input(rest, &insns, &insn_bytes, &memory, &memory_bytes)
+		       : say_fail("out of memory");
 	if (!status) {
 		struct ebpf_program p = {
 			.name = "test",
@@ -184,9 +197,11 @@ const struct command cmd_test_run = {
 	.name = "test-run",
 	.synopsis = "test-run [--on cpu|softgpu|gpu] [MEMHEX] < INSNHEX",
 	.summary = "runs one raw program and prints r0 in hex",
-	.help = "r1 holds the address of the memory and r2 its length. A refused program is status 1.\n"
+	.help = "r1 holds the address of the memory and r2 its length. A refused program is status "
+		"1.\n"
 		"  echo b700000007000000 9500000000000000 | egpu test-run          prints 0x7\n"
-		"  echo 7110010000000000 9500000000000000 | egpu test-run --on=softgpu 'aa bb'   prints 0xbb\n",
+		"  echo 7110010000000000 9500000000000000 | egpu test-run --on=softgpu 'aa bb'   "
+		"prints 0xbb\n",
 	.opts = options,
 	.opts_bytes = sizeof(struct opts),
 	.run = run,

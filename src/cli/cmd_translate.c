@@ -9,8 +9,10 @@ struct opts {
 
 static const struct opt options[] = {
 	{ 'p', "prog", OPT_STRING, offsetof(struct opts, program), "NAME", "only this program" },
-	{ 'o', NULL, OPT_STRING, offsetof(struct opts, out), "FILE", "write there, not to standard output" },
-	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL, "show the whole log of a refused program" },
+	{ 'o', NULL, OPT_STRING, offsetof(struct opts, out), "FILE",
+		"write there, not to standard output" },
+	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL,
+		"show the whole log of a refused program" },
 	{ 0 },
 };
 
@@ -33,7 +35,8 @@ static int translate(struct probe *p, const struct loader_prog *prog, void *arg)
 	/* The point is the section's: the same code serves every point of its context. */
 	for (size_t i = 0; probe_program(p, i); i++)
 		if (bpf_program__autoload(probe_program(p, i)))
-			ebpf_section_parse(bpf_program__section_name(probe_program(p, i)), &point, &warp, &pattern);
+			ebpf_section_parse(bpf_program__section_name(probe_program(p, i)), &point,
+				&warp, &pattern);
 	return loader_fragment(prog, point, warp, &job->text, &d) ? say_diag(prog->name, &d) : 0;
 }
 
@@ -53,7 +56,8 @@ const struct command cmd_translate = {
 	.name = "translate",
 	.synopsis = "translate [-p NAME] [-o FILE] OBJ",
 	.summary = "prints the PTX fragment that each program of an object becomes",
-	.help = "The text is what a session stores and what is spliced into kernels; its head names the inputs it reads.\n"
+	.help = "The text is what a session stores and what is spliced into kernels; its head "
+		"names the inputs it reads.\n"
 		"  egpu translate -p count count.bpf.o\n",
 	.opts = options,
 	.opts_bytes = sizeof(struct opts),

@@ -1,4 +1,5 @@
-/* cmd_verify.c - `egpu verify`: the verdict on each program of an object, with a log that reads like the kernel's. */
+/* cmd_verify.c - `egpu verify`: the verdict on each program of an object, with a log that reads
+ * like the kernel's. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -11,7 +12,8 @@ struct opts {
 
 static const struct opt options[] = {
 	{ 'p', "prog", OPT_STRING, offsetof(struct opts, program), "NAME", "only this program" },
-	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL, "show the whole log: the state at each instruction" },
+	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL,
+		"show the whole log: the state at each instruction" },
 	{ 0 },
 };
 
@@ -24,8 +26,10 @@ static int verdict(struct probe *p, const struct loader_prog *prog, void *arg)
 		probe_log_tail(stdout, prog->log, o->verbose > 0);
 	if (prog->err)
 		return 1;
-	printf("%s: accepted: %u instructions, at most %llu executed a run, %u processed, %u bytes of stack\n", prog->name,
-		prog->program->n_insns, (unsigned long long)prog->verified.max_run_insns, prog->verified.processed_insns,
+	printf("%s: accepted: %u instructions, at most %llu executed a run, %u processed, %u bytes "
+	       "of stack\n",
+		prog->name, prog->program->n_insns,
+		(unsigned long long)prog->verified.max_run_insns, prog->verified.processed_insns,
 		prog->verified.stack_bytes);
 	return 0;
 }
@@ -41,7 +45,8 @@ const struct command cmd_verify = {
 	.name = "verify",
 	.synopsis = "verify [-v] [-p NAME] OBJ",
 	.summary = "proves each program of an object safe, or says why it is not",
-	.help = "OBJ is a .bpf.o, a .bpf.c or a tool. Status 0: all accepted; 1: one or more refused.\n"
+	.help = "OBJ is a .bpf.o, a .bpf.c or a tool. Status 0: all accepted; 1: one or more "
+		"refused.\n"
 		"  egpu verify count.bpf.o\n"
 		"  egpu verify -v -p count count.bpf.c     the state before each instruction\n",
 	.opts = options,

@@ -1,4 +1,5 @@
-/* compile.c - see compile.h. The object comes back through a pipe: nothing is left in any directory. */
+/* compile.c - see compile.h. The object comes back through a pipe: nothing is left in any
+ * directory. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,9 +17,11 @@ bool program_in_path(const char *name)
 {
 	if (strchr(name, '/'))
 		return !access(name, X_OK);
-	char *path = strdup(getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin"), *save = NULL, file[PATH_MAX];
+	char *path = strdup(getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin"), *save = NULL,
+	     file[PATH_MAX];
 	bool found = false;
-	for (char *dir = path ? strtok_r(path, ":", &save) : NULL; dir && !found; dir = strtok_r(NULL, ":", &save)) {
+	for (char *dir = path ? strtok_r(path, ":", &save) : NULL; dir && !found;
+		dir = strtok_r(NULL, ":", &save)) {
 		snprintf(file, sizeof(file), "%s/%s", dir, name);
 		found = !access(file, X_OK);
 	}
@@ -28,8 +31,8 @@ bool program_in_path(const char *name)
 
 const char *compile_find_clang(void)
 {
-	static const char *const names[] = { "clang", "clang-22", "clang-21", "clang-20", "clang-19", "clang-18",
-		"clang-17", "clang-16", "clang-15", "clang-14", NULL };
+	static const char *const names[] = { "clang", "clang-22", "clang-21", "clang-20",
+		"clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang-14", NULL };
 	const char *own = getenv("EGPU_CLANG");
 	if (own && *own)
 		return program_in_path(own) ? own : NULL;
@@ -70,10 +73,11 @@ static void exec_clang(const char *clang, const char *source, const char *includ
 {
 	char own[PATH_MAX + 2];
 	snprintf(own, sizeof(own), "-I%s", include);
-	/* Debian keeps <asm/types.h> in a directory of the machine, which clang leaves out for -target bpf. */
-	const char *argv[] = { clang, "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", own, "-idirafter",
-		"/usr/include/x86_64-linux-gnu", "-idirafter", "/usr/include/aarch64-linux-gnu", "-c", source, "-o",
-		"-", NULL };
+	/* Debian keeps <asm/types.h> in a directory of the machine, which clang leaves out for
+	 * -target bpf. */
+	const char *argv[] = { clang, "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", own,
+		"-idirafter", "/usr/include/x86_64-linux-gnu", "-idirafter",
+		"/usr/include/aarch64-linux-gnu", "-c", source, "-o", "-", NULL };
 	if (dup2(out, 1) >= 0)
 		execvp(clang, (char **)argv);
 	_exit(127);
@@ -87,7 +91,9 @@ int compile_probe(const char *source, char **object, size_t *size, struct diag *
 	if (access(source, R_OK))
 		return diag_set(d, errno, "%s", strerror(errno));
 	if (!clang)
-		return diag_set(d, ENOENT, "no clang in PATH to compile it: install clang, or name one with EGPU_CLANG=");
+		return diag_set(d, ENOENT,
+			"no clang in PATH to compile it: install clang, or name one with "
+			"EGPU_CLANG=");
 	if (path_find(PATH_INCLUDE, include, d))
 		return -ENOENT;
 	if (pipe(fds))
@@ -107,7 +113,9 @@ int compile_probe(const char *source, char **object, size_t *size, struct diag *
 		free(*object);
 		*object = NULL;
 		return diag_set(d, EINVAL,
-			"does not compile (%s's messages are above; <bpf/bpf_helpers.h> is in libbpf-dev)", clang);
+			"does not compile (%s's messages are above; <bpf/bpf_helpers.h> is in "
+			"libbpf-dev)",
+			clang);
 	}
 	return 0;
 }

@@ -7,8 +7,8 @@
 
 #include "base/diag.h"
 
-/* Compiles NAME.bpf.c; *object is malloc'd. The compiler's own messages go to standard error. -ENOENT without
- * clang or source, -EINVAL when it does not compile. */
+/* Compiles NAME.bpf.c; *object is malloc'd. The compiler's own messages go to standard error.
+ * -ENOENT without clang or source, -EINVAL when it does not compile. */
 int compile_probe(const char *source, char **object, size_t *size, struct diag *d);
 /* First of $EGPU_CLANG, clang, clang-19, ... that runs, NULL when none does. */
 const char *compile_find_clang(void);

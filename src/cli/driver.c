@@ -25,10 +25,12 @@ static void child_setup(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-bool in_child(bool (*fn)(void *, void *), void *arg, void *out, size_t size, unsigned limit_s, char error[256])
+bool in_child(bool (*fn)(void *, void *), void *arg, void *out, size_t size, unsigned limit_s,
+	char error[256])
 {
 	/* Shared pages rather than a pipe: what was found before a crash comes back too. */
-	char *page = mmap(NULL, size + 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	char *page =
+		mmap(NULL, size + 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (page == MAP_FAILED) {
 		snprintf(error, 256, "out of memory");
 		return false;
@@ -114,7 +116,8 @@ static bool ask(void *arg, void *out)
 		const char *text = NULL;
 		if (name)
 			name((CUresult)i->init, &text);
-		snprintf(i->error, sizeof(i->error), "cuInit: error %d (%s)", i->init, text ? text : "unknown");
+		snprintf(i->error, sizeof(i->error), "cuInit: error %d (%s)", i->init,
+			text ? text : "unknown");
 		return false;
 	}
 	if (version)
@@ -141,12 +144,14 @@ unsigned driver_ptx_isa(int32_t version)
 	static const struct {
 		int32_t cuda;
 		unsigned isa;
-	} rows[] = { { 13000, 90 }, { 12090, 88 }, { 12080, 87 }, { 12070, 86 }, { 12050, 85 }, { 12040, 84 },
-		{ 12030, 83 }, { 12020, 82 }, { 12010, 81 }, { 12000, 80 }, { 11080, 78 }, { 11070, 77 },
-		{ 11060, 76 }, { 11050, 75 }, { 11040, 74 }, { 11030, 73 }, { 11020, 72 }, { 11010, 71 },
-		{ 11000, 70 }, { 10020, 65 }, { 10010, 64 } };
+	} rows[] = { { 13000, 90 }, { 12090, 88 }, { 12080, 87 }, { 12070, 86 }, { 12050, 85 },
+		{ 12040, 84 }, { 12030, 83 }, { 12020, 82 }, { 12010, 81 }, { 12000, 80 },
+		{ 11080, 78 }, { 11070, 77 }, { 11060, 76 }, { 11050, 75 }, { 11040, 74 },
+		{ 11030, 73 }, { 11020, 72 }, { 11010, 71 }, { 11000, 70 }, { 10020, 65 },
+		{ 10010, 64 } };
 	if (version >= 13010) /* 13.1 brought 9.1, and so on until somebody reads otherwise */
-		return 90 + (unsigned)(version % 1000) / 10 + (unsigned)(version - 13000) / 1000 * 10;
+		return 90 + (unsigned)(version % 1000) / 10 +
+		       (unsigned)(version - 13000) / 1000 * 10;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
 		if (version >= rows[i].cuda)
 			return rows[i].isa;

@@ -143,7 +143,8 @@ struct element {
 	const struct btf *btf;
 	uint32_t key_type, value_type;
 	const uint8_t *key, *value; /* value: value_size bytes, summed */
-	const uint8_t *slots;	    /* per-CPU with slots asked for: n_slots values at map_stride apart; else NULL */
+	const uint8_t *slots; /* per-CPU with slots asked for: n_slots values at map_stride apart;
+				 else NULL */
 	uint32_t n_slots;
 };
 
@@ -159,13 +160,15 @@ static int by_key(const void *pa, const void *pb, void *arg)
 	return a < b ? -1 : a > b;
 }
 
-/* All keys, sorted: a hash map's own order means nothing to a reader. The number of keys, or -errno. */
+/* All keys, sorted: a hash map's own order means nothing to a reader. The number of keys, or
+ * -errno. */
 static int64_t sorted_keys(struct map *map, const struct session_map *r, uint8_t **out)
 {
 	uint64_t n = 0, cap = 64;
 	uint32_t size = r->key_size;
 	uint8_t *keys = malloc(cap * size);
-	/* A map that shrinks and grows while it is read may show a key again: never more than there can be. */
+	/* A map that shrinks and grows while it is read may show a key again: never more than there
+	 * can be. */
 	while (keys && n < r->max_entries) {
 		if (n == cap) {
 			uint8_t *more = realloc(keys, 2 * cap * size);
@@ -196,7 +199,8 @@ static int64_t walk(struct dump *d, uint32_t id, const struct dump_options *o,
 	struct element e = { .row = map_info(map), .n_slots = map_possible_cpus() };
 	e.btf = dump_btf(d, id, &e.key_type, &e.value_type);
 	size_t value_bytes = map_value_bytes(map);
-	uint8_t *keys = NULL, *value = calloc(1, value_bytes + 8), *slots = calloc(1, value_bytes + 8);
+	uint8_t *keys = NULL, *value = calloc(1, value_bytes + 8),
+		*slots = calloc(1, value_bytes + 8);
 	int64_t n = sorted_keys(map, e.row, &keys), left_out = 0;
 	bool per_cpu = is_per_cpu(e.row->type), is_hash = e.row->type == BPF_MAP_TYPE_HASH;
 	if (n < 0 || !value || !slots)
@@ -274,8 +278,8 @@ static void text_ring(struct dump *d, uint32_t id, bool all, struct buf *out)
 {
 	const struct dump_map *m = &d->maps[id];
 	uint32_t shown = all || m->n_kept < RECORDS_SHOWN ? m->n_kept : RECORDS_SHOWN;
-	buf_printf(out, "  %lu record%s, %lu bytes\n", (unsigned long)m->records, m->records == 1 ? "" : "s",
-		(unsigned long)m->record_bytes);
+	buf_printf(out, "  %lu record%s, %lu bytes\n", (unsigned long)m->records,
+		m->records == 1 ? "" : "s", (unsigned long)m->record_bytes);
 	for (uint32_t i = 0; i < shown; i++) {
 		buf_puts(out, " ");
 		for (uint32_t k = 0; k < m->kept[i].kept; k++)
@@ -287,7 +291,8 @@ static void text_ring(struct dump *d, uint32_t id, bool all, struct buf *out)
 			shown < m->n_kept ? "; -v shows some of them" : "");
 }
 
-int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, struct buf *out, struct diag *diag)
+int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, struct buf *out,
+	struct diag *diag)
 {
 	const char *name = dump_map_name(d, id);
 	struct map *map = name ? opened(d, id, diag) : NULL;
@@ -301,9 +306,9 @@ int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, str
 	else
 		buf_printf(out, "map %s: %s, %s%u %s\n", name, dump_type_name(r->type),
 			r->type == BPF_MAP_TYPE_HASH ? "at most " : "", r->max_entries,
-			r->type == BPF_MAP_TYPE_RINGBUF ? "bytes" :
-			r->max_entries == 1		? "entry" :
-							  "entries");
+			r->type == BPF_MAP_TYPE_RINGBUF ? "bytes"
+			: r->max_entries == 1           ? "entry"
+							: "entries");
 	int64_t left_out = 0;
 	struct dump_options all = { o->per_cpu, o->zeros || typed_section_name(btf, value_type) };
 	if (r->type == BPF_MAP_TYPE_RINGBUF)
@@ -311,12 +316,14 @@ int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, str
 	else
 		left_out = walk(d, id, &all, text_element, out, diag);
 	if (left_out > 0)
-		buf_printf(out, "  (%ld all-zero entr%s left out)\n", (long)left_out, left_out == 1 ? "y" : "ies");
+		buf_printf(out, "  (%ld all-zero entr%s left out)\n", (long)left_out,
+			left_out == 1 ? "y" : "ies");
 	uint64_t lost = map_lost(map);
 	if (lost)
 		buf_printf(out, "  %lu %s: make max_entries larger\n", (unsigned long)lost,
-			r->type == BPF_MAP_TYPE_RINGBUF ? "records lost because the ring was full" :
-							  "insertions refused because the map was full");
+			r->type == BPF_MAP_TYPE_RINGBUF
+				? "records lost because the ring was full"
+				: "insertions refused because the map was full");
 	return left_out < 0 ? (int)left_out : 0;
 }
 
@@ -330,7 +337,8 @@ void dump_text(struct dump *d, const struct dump_options *o, struct buf *out)
 	}
 }
 
-int dump_value_text(struct dump *d, uint32_t id, const void *key, struct buf *out, struct diag *diag)
+int dump_value_text(
+	struct dump *d, uint32_t id, const void *key, struct buf *out, struct diag *diag)
 {
 	struct map *map = opened(d, id, diag);
 	if (!map)
@@ -340,10 +348,12 @@ int dump_value_text(struct dump *d, uint32_t id, const void *key, struct buf *ou
 	uint8_t *value = calloc(1, map_value_bytes(map) + 8);
 	if (!value)
 		return diag_set(diag, ENOMEM, "out of memory");
-	int err = is_per_cpu(e.row->type) ? map_lookup_sum(map, key, value) : map_lookup(map, key, value);
+	int err = is_per_cpu(e.row->type) ? map_lookup_sum(map, key, value)
+					  : map_lookup(map, key, value);
 	e.value = value;
 	if (err)
-		diag_set(diag, -err, "%s", err == -ENOENT ? "the map has no such key" : strerror(-err));
+		diag_set(diag, -err, "%s",
+			err == -ENOENT ? "the map has no such key" : strerror(-err));
 	else if (typed_section_name(e.btf, e.value_type))
 		text_section(&e, out);
 	else
@@ -384,8 +394,8 @@ static void json_element(const struct element *e, void *arg)
 		json_key(j, "cpus");
 		json_array(j);
 		for (uint32_t i = 0; i < e->n_slots; i++)
-			typed_value(j, e->btf, e->value_type, e->slots + i * map_stride(e->row->value_size),
-				e->row->value_size);
+			typed_value(j, e->btf, e->value_type,
+				e->slots + i * map_stride(e->row->value_size), e->row->value_size);
 		json_array_end(j);
 	}
 	json_object_end(j);
@@ -408,7 +418,8 @@ static void json_ring(struct dump *d, uint32_t id, struct json *j)
 	json_array_end(j);
 }
 
-int dump_one_json(struct dump *d, uint32_t id, const struct dump_options *o, struct json *j, struct diag *diag)
+int dump_one_json(struct dump *d, uint32_t id, const struct dump_options *o, struct json *j,
+	struct diag *diag)
 {
 	struct map *map = dump_map_name(d, id) ? opened(d, id, diag) : NULL;
 	if (!map)
@@ -418,7 +429,8 @@ int dump_one_json(struct dump *d, uint32_t id, const struct dump_options *o, str
 	const struct btf *btf = dump_btf(d, id, &key_type, &value_type);
 	bool section = typed_section_name(btf, value_type);
 	/* Small arrays are given in full, so that a script finds each index. */
-	struct dump_options all = { o->per_cpu, o->zeros || section || r->max_entries <= SMALL_ARRAY };
+	struct dump_options all = { o->per_cpu,
+		o->zeros || section || r->max_entries <= SMALL_ARRAY };
 	int64_t left_out = 0;
 	json_object(j);
 	json_put_string(j, "type", section ? "globals" : dump_type_name(r->type));
@@ -471,7 +483,8 @@ static int keep_record(void *arg, const void *data, uint32_t bytes)
 void dump_drain_rings(struct dump *d)
 {
 	for (uint32_t id = 0; id < EBPF_MAX_MAPS; id++)
-		if (row(d, id)->type == BPF_MAP_TYPE_RINGBUF && dump_map_name(d, id) && opened(d, id, NULL))
+		if (row(d, id)->type == BPF_MAP_TYPE_RINGBUF && dump_map_name(d, id) &&
+			opened(d, id, NULL))
 			map_ring_consume(d->maps[id].map, keep_record, &d->maps[id]);
 }
 
@@ -479,7 +492,8 @@ static uint64_t lost(struct dump *d, bool rings)
 {
 	uint64_t n = 0;
 	for (uint32_t id = 0; id < EBPF_MAX_MAPS; id++)
-		if (dump_map_name(d, id) && (row(d, id)->type == BPF_MAP_TYPE_RINGBUF) == rings && opened(d, id, NULL))
+		if (dump_map_name(d, id) && (row(d, id)->type == BPF_MAP_TYPE_RINGBUF) == rings &&
+			opened(d, id, NULL))
 			n += map_lost(d->maps[id].map);
 	return n;
 }

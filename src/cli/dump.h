@@ -14,8 +14,8 @@ struct dump;
 struct dump *dump_new(struct session *s);
 void dump_free(struct dump *d);
 
-/* What a report should call map `id`: a section's name for globals (".bss"), else the map's. NULL: no such map, or one of
- * egpu's own, or read-only data. */
+/* What a report should call map `id`: a section's name for globals (".bss"), else the map's. NULL:
+ * no such map, or one of egpu's own, or read-only data. */
 const char *dump_map_name(struct dump *d, uint32_t id);
 /* BTF of map `id`, with its key and value types; NULL without. */
 const struct btf *dump_btf(struct dump *d, uint32_t id, uint32_t *key_type, uint32_t *value_type);
@@ -30,15 +30,20 @@ void dump_text(struct dump *d, const struct dump_options *o, struct buf *out);
 /* A JSON object: map name -> its description and contents. */
 void dump_json(struct dump *d, const struct dump_options *o, struct json *j);
 /* One map. -errno with diag. */
-int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, struct buf *out, struct diag *diag);
-int dump_one_json(struct dump *d, uint32_t id, const struct dump_options *o, struct json *j, struct diag *diag);
+int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, struct buf *out,
+	struct diag *diag);
+int dump_one_json(struct dump *d, uint32_t id, const struct dump_options *o, struct json *j,
+	struct diag *diag);
 /* The value of one key, given as bytes of key_size; one line. */
-int dump_value_text(struct dump *d, uint32_t id, const void *key, struct buf *out, struct diag *diag);
+int dump_value_text(
+	struct dump *d, uint32_t id, const void *key, struct buf *out, struct diag *diag);
 
-/* Takes what arrived in the ring buffers that programs wrote; counts records and keeps the first few for the dump. */
+/* Takes what arrived in the ring buffers that programs wrote; counts records and keeps the first
+ * few for the dump. */
 void dump_drain_rings(struct dump *d);
 
-/* Records lost in rings and insertions refused by hash maps so far, over all maps but egpu's own. */
+/* Records lost in rings and insertions refused by hash maps so far, over all maps but egpu's own.
+ */
 uint64_t dump_records_lost(struct dump *d);
 uint64_t dump_insertions_refused(struct dump *d);
 

@@ -10,8 +10,7 @@ static int load_alone(struct probe *p, size_t index)
 {
 	struct bpf_program *prog;
 	size_t i = 0;
-	bpf_object__for_each_program(prog, p->object)
-		bpf_program__set_autoload(prog, i++ == index);
+	bpf_object__for_each_program(prog, p->object) bpf_program__set_autoload(prog, i++ == index);
 	return bpf_object__load(p->object);
 }
 
@@ -37,8 +36,11 @@ static int one(struct probe *p, size_t index, const char *only, bool *done, bool
 		*found = true;
 		int err = load_alone(p, index);
 		const struct loader_prog *r = answer(bpf_program__name(prog));
-		/* Nothing was handed to bpf(2): maps or relocations failed, and the message is libbpf's. */
-		status = r ? fn(p, r, arg) : err ? probe_load(p) : say_fail("%s: not loaded", bpf_program__name(prog));
+		/* Nothing was handed to bpf(2): maps or relocations failed, and the message is
+		 * libbpf's. */
+		status = r     ? fn(p, r, arg)
+			 : err ? probe_load(p)
+			       : say_fail("%s: not loaded", bpf_program__name(prog));
 	}
 	probe_close(p);
 	session_destroy(s);
@@ -59,15 +61,16 @@ static int no_such_program(struct probe *p, const char *name)
 			names[n] = bpf_program__name(probe_program(p, n));
 	n = near_any(name, names, n, best, 3);
 	for (size_t i = 0; i < n; i++)
-		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i ? ", " : "; nearest: ", best[i]);
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s",
+			i ? ", " : "; nearest: ", best[i]);
 	say("%s: has no program '%s'%s", p->options->name, name, list);
 	probe_close(p);
 	session_destroy(s);
 	return EGPU_FAILED;
 }
 
-int each_program(const struct probe_options *o, const char *name, int (*fn)(struct probe *, const struct loader_prog *, void *),
-	void *arg)
+int each_program(const struct probe_options *o, const char *name,
+	int (*fn)(struct probe *, const struct loader_prog *, void *), void *arg)
 {
 	struct probe p;
 	int status = probe_read(&p, o);

@@ -20,8 +20,8 @@ struct driver {
 	CUresult (*alloc)(CUdeviceptr *, size_t);
 	CUresult (*to_device)(CUdeviceptr, const void *, size_t);
 	CUresult (*to_host)(void *, CUdeviceptr, size_t);
-	CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **,
-		void **);
+	CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+		unsigned, CUstream, void **, void **);
 	CUresult (*synchronize)(void);
 	CUresult (*error_name)(CUresult, const char **);
 };
@@ -64,7 +64,8 @@ static int failed(const struct driver *d, CUresult err, const char *what, char e
 	return -1;
 }
 
-static int load(const struct driver *d, const char *ptx, const char *kernel, CUfunction *f, char error[256])
+static int load(
+	const struct driver *d, const char *ptx, const char *kernel, CUfunction *f, char error[256])
 {
 	char log[LOG_BYTES] = "";
 	CUmodule module;
@@ -90,8 +91,8 @@ static int copy_in(const struct driver *d, struct gpu_buffer *b, CUdeviceptr *at
 	return failed(d, d->to_device(*at, b->data, b->bytes), "cuMemcpyHtoD", error);
 }
 
-int gpu_call(const char *library, const char *ptx, const char *kernel, unsigned threads, struct gpu_buffer *buffers, size_t n,
-	char error[256])
+int gpu_call(const char *library, const char *ptx, const char *kernel, unsigned threads,
+	struct gpu_buffer *buffers, size_t n, char error[256])
 {
 	struct driver d;
 	CUcontext ctx;
@@ -101,19 +102,24 @@ int gpu_call(const char *library, const char *ptx, const char *kernel, unsigned 
 	error[0] = 0;
 	if (n > MAX_BUFFERS || open_driver(library, &d, error))
 		return -1;
-	if (failed(&d, d.init(0), "cuInit", error) || failed(&d, d.retain(&ctx, 0), "cuDevicePrimaryCtxRetain", error) ||
-		failed(&d, d.set_current(ctx), "cuCtxSetCurrent", error) || load(&d, ptx, kernel, &f, error))
+	if (failed(&d, d.init(0), "cuInit", error) ||
+		failed(&d, d.retain(&ctx, 0), "cuDevicePrimaryCtxRetain", error) ||
+		failed(&d, d.set_current(ctx), "cuCtxSetCurrent", error) ||
+		load(&d, ptx, kernel, &f, error))
 		return -1;
 	for (size_t i = 0; i < n; i++) {
 		if (copy_in(&d, &buffers[i], &at[i], error))
 			return -1;
 		params[i] = &at[i];
 	}
-	if (failed(&d, d.launch(f, 1, 1, 1, threads, 1, 1, 0, NULL, params, NULL), "launch", error) ||
+	if (failed(&d, d.launch(f, 1, 1, 1, threads, 1, 1, 0, NULL, params, NULL), "launch",
+		    error) ||
 		failed(&d, d.synchronize(), "kernel", error))
 		return -1;
 	for (size_t i = 0; i < n; i++)
-		if (buffers[i].bytes && failed(&d, d.to_host(buffers[i].data, at[i], buffers[i].bytes), "cuMemcpyDtoH", error))
+		if (buffers[i].bytes &&
+			failed(&d, d.to_host(buffers[i].data, at[i], buffers[i].bytes),
+				"cuMemcpyDtoH", error))
 			return -1;
 	return 0;
 }
@@ -134,7 +140,8 @@ int gpu_self_test(const char *library, char error[256])
 		return -1;
 	for (uint32_t i = 0; i < 64; i++)
 		if (out[i] != 3 * i + 7) {
-			snprintf(error, 256, "a kernel computed %u where %u is right (thread %u)", out[i], 3 * i + 7, i);
+			snprintf(error, 256, "a kernel computed %u where %u is right (thread %u)",
+				out[i], 3 * i + 7, i);
 			return -1;
 		}
 	return 0;

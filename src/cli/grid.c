@@ -58,8 +58,8 @@ static size_t width(const char *s)
 	return n;
 }
 
-static void print_row(const struct grid *g, const char *const *cells, size_t skip, const size_t *widths,
-	const char *indent, struct buf *out)
+static void print_row(const struct grid *g, const char *const *cells, size_t skip,
+	const size_t *widths, const char *indent, struct buf *out)
 {
 	buf_puts(out, indent);
 	for (size_t c = 0; c < g->n_columns; c++) {

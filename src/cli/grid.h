@@ -8,7 +8,8 @@
 
 struct grid;
 
-/* heads: one letter '<' (left) or '>' (right) and the title each, e.g. "<KERNEL"; NULL ends. NULL when memory is out. */
+/* heads: one letter '<' (left) or '>' (right) and the title each, e.g. "<KERNEL"; NULL ends. NULL
+ * when memory is out. */
 struct grid *grid_new(const char *const *heads);
 /* Adds the next cell, rows first. */
 void grid_cell(struct grid *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

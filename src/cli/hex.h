@@ -7,7 +7,8 @@
 
 #include "base/diag.h"
 
-/* *bytes is malloc'd (not NULL even when empty). -EINVAL with d naming the offending place, -ENOMEM. */
+/* *bytes is malloc'd (not NULL even when empty). -EINVAL with d naming the offending place,
+ * -ENOMEM. */
 int hex_parse(const char *text, size_t size, uint8_t **bytes, size_t *n, struct diag *d);
 
 #endif

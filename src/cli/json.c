@@ -73,11 +73,16 @@ void json_array_end(struct json *j)
 	end(j, "]");
 }
 
-/* Length of the UTF-8 sequence at s, 0 when it is none (also: overlong, surrogate, above U+10FFFF). */
+/* Length of the UTF-8 sequence at s, 0 when it is none (also: overlong, surrogate, above U+10FFFF).
+ */
 static size_t utf8_length(const unsigned char *s, size_t n)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-	size_t len = s[0] < 0x80 ? 1 : s[0] >> 5 == 6 ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >> 3 == 30 ? 4 : 0;
+	size_t len = s[0] < 0x80       ? 1
+		     : s[0] >> 5 == 6  ? 2
+		     : s[0] >> 4 == 14 ? 3
+		     : s[0] >> 3 == 30 ? 4
+				       : 0;
 	if (!len || len > n)
 		return 0;
 	uint32_t c = len == 1 ? s[0] : s[0] & (0xff >> (len + 1));

@@ -1,8 +1,8 @@
 /* json.h - writing JSON whose integers are exact 64-bit, signed and unsigned.
  *
- * A writer appends to a buffer; commas and indentation are its business. In TEXT style the same calls give the
- * form that reports show for map values: { count = 3, name = "x" }.
- * Written here because jansson has no unsigned 64-bit integer: a counter above 2^63 would come out negative.
+ * A writer appends to a buffer; commas and indentation are its business. In TEXT style the same
+ * calls give the form that reports show for map values: { count = 3, name = "x" }. Written here
+ * because jansson has no unsigned 64-bit integer: a counter above 2^63 would come out negative.
  */
 #ifndef EGPU_CLI_JSON_H
 #define EGPU_CLI_JSON_H
@@ -18,7 +18,7 @@ struct json {
 	struct buf *out;
 	enum json_style style;
 	int depth;
-	bool first;	/* nothing written at this depth yet */
+	bool first;     /* nothing written at this depth yet */
 	bool after_key; /* the next value follows its key */
 };
 

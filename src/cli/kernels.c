@@ -1,7 +1,8 @@
 /* kernels.c - see kernels.h.
  *
- * Passes: open the image; per region name the kernels in machine code; read the PTX that the driver would choose for
- * the device, else the newest; per kernel count its sites or say why there are none.
+ * Passes: open the image; per region name the kernels in machine code; read the PTX that the driver
+ * would choose for the device, else the newest; per kernel count its sites or say why there are
+ * none.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -41,32 +42,39 @@ static void problem(struct reader *r, const char *where, const struct diag *d)
 {
 	struct kernel_file *f = r->file;
 	line(r, &f->problems, &f->n_problems, &r->problem_cap,
-		d->line ? arena_printf(f->arena, "%s: line %u, column %u: %s", where, d->line, d->column, d->text) :
-			  arena_printf(f->arena, "%s: %s", where, d->text));
+		d->line ? arena_printf(f->arena, "%s: line %u, column %u: %s", where, d->line,
+				  d->column, d->text)
+			: arena_printf(f->arena, "%s: %s", where, d->text));
 }
 
 static const char *entry_words(struct reader *r, const struct fatbin_entry *e)
 {
 	char target[24];
 	const char *s = arena_printf(r->file->arena, "%s%s %s",
-		r->fat->input == FATBIN_INPUT_CUBIN || r->fat->input == FATBIN_INPUT_PTX ? "" : "fatbin ",
+		r->fat->input == FATBIN_INPUT_CUBIN || r->fat->input == FATBIN_INPUT_PTX
+			? ""
+			: "fatbin ",
 		fatbin_target_name(e, target), e->kind == FATBIN_KIND_PTX ? "PTX" : "cubin");
 	return s ? s : "?";
 }
 
-static struct file_kernel *kernel_row(struct reader *r, const char *name, const struct fatbin_entry *e)
+static struct file_kernel *kernel_row(
+	struct reader *r, const char *name, const struct fatbin_entry *e)
 {
 	struct kernel_file *f = r->file;
 	uintptr_t known = (uintptr_t)table_gets(r->rows, name);
 	if (known)
 		return &f->kernels[known - 1];
-	struct file_kernel *all = arena_grow(f->arena, f->kernels, f->n_kernels, &r->cap, sizeof(*all));
+	struct file_kernel *all =
+		arena_grow(f->arena, f->kernels, f->n_kernels, &r->cap, sizeof(*all));
 	const char *copy = arena_strdup(f->arena, name);
 	if (!all || !copy)
 		return NULL;
 	f->kernels = all;
 	struct file_kernel *k = &all[f->n_kernels++];
-	*k = (struct file_kernel){ .name = copy, .source = "none", .targets = "", .object = e->name ? e->name : "" };
+	*k = (struct file_kernel){
+		.name = copy, .source = "none", .targets = "", .object = e->name ? e->name : ""
+	};
 	k->demangled = name_demangle(f->arena, copy);
 	table_puts(r->rows, copy, (void *)(uintptr_t)f->n_kernels);
 	return k;
@@ -81,26 +89,33 @@ static const char *not_compilable(struct reader *r, const struct ptx_module *m)
 	struct arena *a = r->file->arena;
 	uint32_t isa = 10 * m->version_major + m->version_minor;
 	if (q->ptx_isa && isa > q->ptx_isa && !q->have_ptxas)
-		return arena_printf(a, "its PTX (version %s) is newer than this driver's compiler (%s) and there is no ptxas: "
-				       "update the driver, or install ptxas of a newer toolkit",
-			version_text(a, m->version_major, m->version_minor), version_text(a, q->ptx_isa / 10, q->ptx_isa % 10));
-	bool fits = m->target_suffix == 'a' ? m->sm == q->cc :
-		    m->target_suffix == 'f' ? m->sm / 10 == q->cc / 10 && m->sm <= q->cc :
-					      m->sm <= q->cc;
+		return arena_printf(a,
+			"its PTX (version %s) is newer than this driver's compiler (%s) and there "
+			"is no ptxas: "
+			"update the driver, or install ptxas of a newer toolkit",
+			version_text(a, m->version_major, m->version_minor),
+			version_text(a, q->ptx_isa / 10, q->ptx_isa % 10));
+	bool fits = m->target_suffix == 'a'   ? m->sm == q->cc
+		    : m->target_suffix == 'f' ? m->sm / 10 == q->cc / 10 && m->sm <= q->cc
+					      : m->sm <= q->cc;
 	if (q->cc && !fits)
-		return arena_printf(a, "its PTX is for %s, which sm_%u cannot run: add compute_%u PTX to the build", m->target, q->cc,
-			q->cc);
+		return arena_printf(a,
+			"its PTX is for %s, which sm_%u cannot run: add compute_%u PTX to the "
+			"build",
+			m->target, q->cc, q->cc);
 	return NULL;
 }
 
-static void examine(struct reader *r, struct file_kernel *k, const struct ptx_module *m, const char *source)
+static void examine(
+	struct reader *r, struct file_kernel *k, const struct ptx_module *m, const char *source)
 {
 	struct instrument_site *sites;
 	struct diag d = { 0 };
 	struct arena *scratch = arena_new();
 	k->source = source;
 	k->reason = not_compilable(r, m);
-	int err = scratch ? instrument_sites(scratch, m, k->name, &sites, &k->n_sites, &d) : -ENOMEM;
+	int err =
+		scratch ? instrument_sites(scratch, m, k->name, &sites, &k->n_sites, &d) : -ENOMEM;
 	if (err && !k->reason)
 		k->reason = arena_strdup(r->file->arena, d.err ? d.text : strerror(-err));
 	if (err)
@@ -108,7 +123,8 @@ static void examine(struct reader *r, struct file_kernel *k, const struct ptx_mo
 	arena_free(scratch);
 }
 
-static void read_ptx_text(struct reader *r, const struct fatbin_entry *e, const char *text, size_t size, const char *source)
+static void read_ptx_text(struct reader *r, const struct fatbin_entry *e, const char *text,
+	size_t size, const char *source)
 {
 	struct ptx_module *m = NULL;
 	struct diag d = { 0 };
@@ -117,7 +133,8 @@ static void read_ptx_text(struct reader *r, const struct fatbin_entry *e, const 
 		return;
 	}
 	for (uint32_t i = 0; i < m->n_items; i++) {
-		const struct ptx_func *func = m->items[i].kind == PTX_ITEM_FUNC ? m->items[i].func : NULL;
+		const struct ptx_func *func =
+			m->items[i].kind == PTX_ITEM_FUNC ? m->items[i].func : NULL;
 		if (!func || !func->is_entry || func->is_decl)
 			continue;
 		struct file_kernel *k = kernel_row(r, func->name, e);
@@ -151,7 +168,8 @@ static void add_target(struct reader *r, struct file_kernel *k, const struct fat
 	const char *name = fatbin_target_name(e, target);
 	if (strstr(k->targets, name))
 		return;
-	const char *joined = arena_printf(r->file->arena, "%s%s%s", k->targets, *k->targets ? " " : "", name);
+	const char *joined =
+		arena_printf(r->file->arena, "%s%s%s", k->targets, *k->targets ? " " : "", name);
 	k->targets = joined ? joined : k->targets;
 }
 
@@ -162,7 +180,8 @@ static void read_cubin(struct reader *r, const struct fatbin_entry *e)
 	const char **names, *where = entry_words(r, e);
 	uint32_t n = 0;
 	struct diag d = { 0 };
-	if (fatbin_read(r->fat, e, &elf, &size, &d) || cubin_kernels(r->file->arena, elf, size, &names, &n, &d)) {
+	if (fatbin_read(r->fat, e, &elf, &size, &d) ||
+		cubin_kernels(r->file->arena, elf, size, &names, &n, &d)) {
 		problem(r, where, &d);
 		free(elf);
 		return;
@@ -177,8 +196,10 @@ static void read_cubin(struct reader *r, const struct fatbin_entry *e)
 
 /* -- a region ---------------------------------------------------------------- */
 
-/* The text the agent would take; when there is none that fits the device, the newest other PTX still names kernels. */
-static void read_unit(struct reader *r, const struct fatbin_unit *u, const struct fatbin_entry *newest)
+/* The text the agent would take; when there is none that fits the device, the newest other PTX
+ * still names kernels. */
+static void read_unit(
+	struct reader *r, const struct fatbin_unit *u, const struct fatbin_entry *newest)
 {
 	char *text = NULL;
 	size_t size;
@@ -250,9 +271,14 @@ static void note_others(struct reader *r)
 			problem(r, entry_words(r, e), &d);
 		} else if (!code) {
 			line(r, &f->notes, &f->n_notes, &r->note_cap,
-				e->kind == FATBIN_KIND_LTO ?
-					arena_printf(f->arena, "%s: LTO-IR, whose kernels have no PTX before the link", target) :
-					arena_printf(f->arena, "%s: a kind of code (%u) that is not known", target, e->kind));
+				e->kind == FATBIN_KIND_LTO
+					? arena_printf(f->arena,
+						  "%s: LTO-IR, whose kernels have no PTX before "
+						  "the link",
+						  target)
+					: arena_printf(f->arena,
+						  "%s: a kind of code (%u) that is not known",
+						  target, e->kind));
 		}
 	}
 }
@@ -264,12 +290,14 @@ static void explain(struct kernel_file *f)
 		if (k->reason || strcmp(k->source, "none"))
 			continue;
 		k->reason = arena_printf(f->arena,
-			"no PTX, only machine code (%s): build with -gencode arch=compute_XX,code=compute_XX, or with -lineinfo",
+			"no PTX, only machine code (%s): build with -gencode "
+			"arch=compute_XX,code=compute_XX, or with -lineinfo",
 			k->targets);
 	}
 }
 
-int kernels_read(const void *data, size_t size, const struct kernel_query *q, struct kernel_file **out, struct diag *d)
+int kernels_read(const void *data, size_t size, const struct kernel_query *q,
+	struct kernel_file **out, struct diag *d)
 {
 	struct reader r = { .query = q };
 	struct arena *a = arena_new();
@@ -282,7 +310,9 @@ int kernels_read(const void *data, size_t size, const struct kernel_query *q, st
 	r.file = f;
 	int err = fatbin_open(data, size, &r.fat, d);
 	if (!err && !r.fat->n_entries)
-		err = diag_set(d, ENOENT, "holds no CUDA code; if it loads its kernels while it runs, use egpu list -- COMMAND");
+		err = diag_set(d, ENOENT,
+			"holds no CUDA code; if it loads its kernels while it runs, use egpu list "
+			"-- COMMAND");
 	if (err) {
 		fatbin_close(r.fat);
 		arena_free(a);

@@ -5,17 +5,19 @@
 #include "cli/cli.h"
 #include "cli/near.h"
 
-static const struct command *const commands[] = { &cmd_run, &cmd_list, &cmd_doctor, &cmd_verify, &cmd_translate,
-	&cmd_instrument, &cmd_test_run, &cmd_map, &cmd_tools };
+static const struct command *const commands[] = { &cmd_run, &cmd_list, &cmd_doctor, &cmd_verify,
+	&cmd_translate, &cmd_instrument, &cmd_test_run, &cmd_map, &cmd_tools };
 enum { N_COMMANDS = sizeof(commands) / sizeof(*commands) };
 
 static void usage(FILE *to)
 {
-	fprintf(to, "egpu " EGPU_VERSION ": eBPF programs inside the CUDA kernels of unmodified programs\n\n"
+	fprintf(to, "egpu " EGPU_VERSION
+		    ": eBPF programs inside the CUDA kernels of unmodified programs\n\n"
 		    "usage: egpu COMMAND [options] ...\n\n");
 	for (int i = 0; i < N_COMMANDS; i++)
 		fprintf(to, "  %-11s %s\n", commands[i]->name, commands[i]->summary);
-	fprintf(to, "\negpu COMMAND --help explains each, with an example. A first try that needs no GPU:\n"
+	fprintf(to, "\negpu COMMAND --help explains each, with an example. A first try that needs "
+		    "no GPU:\n"
 		    "  egpu run --softgpu memtrace -- ./program\n");
 }
 
@@ -29,8 +31,8 @@ static int no_such_command(const char *name)
 		names[i] = commands[i]->name;
 	size_t n = near_names(name, names, N_COMMANDS, best, 3);
 	for (size_t i = 0; i < n; i++)
-		snprintf(list.text + strlen(list.text), sizeof(list.text) - strlen(list.text), "%s%s",
-			i ? ", " : "; nearest: ", best[i]);
+		snprintf(list.text + strlen(list.text), sizeof(list.text) - strlen(list.text),
+			"%s%s", i ? ", " : "; nearest: ", best[i]);
 	return say_fail("no command '%s'%s (egpu --help lists them)", name, list.text);
 }
 

@@ -5,7 +5,8 @@
 
 #include "cli/names.h"
 
-/* Mangled names from outside: libiberty's recursion is limited by its default, its output by this. */
+/* Mangled names from outside: libiberty's recursion is limited by its default, its output by this.
+ */
 enum { MAX_MANGLED = 4096 };
 
 static const char *demangle(struct arena *a, const char *mangled, int options)

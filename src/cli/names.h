@@ -7,9 +7,11 @@
 
 #include "base/arena.h"
 
-/* "void ns::scale<float>(float*, int)" of "_ZN2ns5scaleIfEEvPT_i"; the name itself when it is not mangled. */
+/* "void ns::scale<float>(float*, int)" of "_ZN2ns5scaleIfEEvPT_i"; the name itself when it is not
+ * mangled. */
 const char *name_demangle(struct arena *a, const char *mangled);
-/* Without return type and parameters, at most `max` bytes: "ns::scale<float>". What was cut is marked with "..". */
+/* Without return type and parameters, at most `max` bytes: "ns::scale<float>". What was cut is
+ * marked with "..". */
 const char *name_short(struct arena *a, const char *mangled, size_t max);
 /* Without namespaces and template arguments too: "scale". */
 const char *name_base(struct arena *a, const char *mangled);

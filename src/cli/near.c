@@ -28,9 +28,10 @@ unsigned near_distance(const char *a, const char *b)
 	for (size_t i = 1; i <= n; i++) {
 		cur[0] = (unsigned)i;
 		for (size_t j = 1; j <= m; j++) {
-			cur[j] = min3(prev[j] + 1, cur[j - 1] + 1, prev[j - 1] + !same(a[i - 1], b[j - 1]));
-			if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]) &&
-				before[j - 2] + 1 < cur[j])
+			cur[j] = min3(prev[j] + 1, cur[j - 1] + 1,
+				prev[j - 1] + !same(a[i - 1], b[j - 1]));
+			if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) &&
+				same(a[i - 2], b[j - 1]) && before[j - 2] + 1 < cur[j])
 				cur[j] = before[j - 2] + 1;
 		}
 		unsigned *t = before;
@@ -41,8 +42,8 @@ unsigned near_distance(const char *a, const char *b)
 	return prev[m];
 }
 
-static size_t pick(const char *want, const char *const *names, size_t n, const char **best, size_t max,
-	int limited)
+static size_t pick(const char *want, const char *const *names, size_t n, const char **best,
+	size_t max, int limited)
 {
 	unsigned scores[16];
 	size_t got = 0;
@@ -51,7 +52,8 @@ static size_t pick(const char *want, const char *const *names, size_t n, const c
 	for (size_t i = 0; i < n; i++) {
 		size_t longer = strnlen(want, MAX_NAME), len = strnlen(names[i], MAX_NAME);
 		unsigned d = near_distance(want, names[i]);
-		/* A part of the name is a good guess whatever its length: "add" for "vectorAddKernel". */
+		/* A part of the name is a good guess whatever its length: "add" for
+		 * "vectorAddKernel". */
 		if (longer >= 3 && strcasestr(names[i], want))
 			d = 1;
 		longer = len > longer ? len : longer;
@@ -72,7 +74,8 @@ static size_t pick(const char *want, const char *const *names, size_t n, const c
 	return got;
 }
 
-size_t near_names(const char *want, const char *const *names, size_t n, const char **best, size_t max)
+size_t near_names(
+	const char *want, const char *const *names, size_t n, const char **best, size_t max)
 {
 	return pick(want, names, n, best, max, 1);
 }

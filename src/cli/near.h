@@ -4,12 +4,15 @@
 
 #include <stddef.h>
 
-/* Edits (insert, delete, replace, swap neighbours) between two names, ignoring case; names are cut at 128 bytes. */
+/* Edits (insert, delete, replace, swap neighbours) between two names, ignoring case; names are cut
+ * at 128 bytes. */
 unsigned near_distance(const char *a, const char *b);
-/* Fills best[] with up to max of the n names that are near `want`, nearest first; the number filled. Names
- * further than half the longer name's length are left out. */
-size_t near_names(const char *want, const char *const *names, size_t n, const char **best, size_t max);
+/* Fills best[] with up to max of the n names that are near `want`, nearest first; the number
+ * filled. Names further than half the longer name's length are left out. */
+size_t near_names(
+	const char *want, const char *const *names, size_t n, const char **best, size_t max);
 /* The same without the limit: always the nearest ones. */
-size_t near_any(const char *want, const char *const *names, size_t n, const char **best, size_t max);
+size_t near_any(
+	const char *want, const char *const *names, size_t n, const char **best, size_t max);
 
 #endif

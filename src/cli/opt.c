@@ -61,8 +61,8 @@ static int unknown(const struct command *cmd, const char *arg)
 	char want[64];
 	snprintf(want, sizeof(want), "%.*s", (int)strcspn(arg + 2, "="), arg[1] ? arg + 2 : arg);
 	if (arg[1] == '-' && near_names(want, names, n, best, 3))
-		say_fail("unknown option %s; did you mean --%s? (egpu %s --help lists the options)", arg,
-			best[0], cmd->name);
+		say_fail("unknown option %s; did you mean --%s? (egpu %s --help lists the options)",
+			arg, best[0], cmd->name);
 	else
 		say_fail("unknown option %s; egpu %s --help lists the options", arg, cmd->name);
 	return -1;
@@ -129,14 +129,14 @@ static int check_args(const struct command *cmd, const struct opt_rest *rest)
 	if (rest->n_args >= cmd->min_args && rest->n_args <= cmd->max_args)
 		return 0;
 	if (rest->n_args > cmd->max_args && strstr(cmd->synopsis, "--") && !rest->command)
-		say_fail("%s: put -- before the command to run:\n  egpu %s", rest->args[cmd->max_args],
-			cmd->synopsis);
+		say_fail("%s: put -- before the command to run:\n  egpu %s",
+			rest->args[cmd->max_args], cmd->synopsis);
 	else if (rest->n_args > cmd->max_args)
 		say_fail("unexpected argument %s; usage:\n  egpu %s", rest->args[cmd->max_args],
 			cmd->synopsis);
 	else
-		say_fail("missing argument; usage:\n  egpu %s\n(egpu %s --help has examples)", cmd->synopsis,
-			cmd->name);
+		say_fail("missing argument; usage:\n  egpu %s\n(egpu %s --help has examples)",
+			cmd->synopsis, cmd->name);
 	return -1;
 }
 
@@ -162,8 +162,8 @@ int opt_parse(const struct command *cmd, int argc, char **argv, void *opts, stru
 			i++;
 			continue;
 		}
-		int used = a[1] == '-' ? parse_long(cmd, argc - i, argv + i, opts) :
-					 parse_letters(cmd, argc - i, argv + i, opts);
+		int used = a[1] == '-' ? parse_long(cmd, argc - i, argv + i, opts)
+				       : parse_letters(cmd, argc - i, argv + i, opts);
 		if (used < 0)
 			return -1;
 		i += used;

@@ -9,17 +9,21 @@
 
 static const struct {
 	const char *what;
-	const char *places[4]; /* installed; command in build/src/cli; command in build; unpacked tarball */
+	const char *places[4]; /* installed; command in build/src/cli; command in build; unpacked
+				  tarball */
 	const char *probe;     /* a file that must exist below it */
 } rows[PATH_COUNT] = {
 	[PATH_AGENT] = { "the agent library",
-		{ "../" EGPU_LIBDIR "/egpu/libegpu-agent.so", "../agent/libegpu-agent.so", "src/agent/libegpu-agent.so",
-			"../lib/egpu/libegpu-agent.so" }, "" },
+		{ "../" EGPU_LIBDIR "/egpu/libegpu-agent.so", "../agent/libegpu-agent.so",
+			"src/agent/libegpu-agent.so", "../lib/egpu/libegpu-agent.so" },
+		"" },
 	[PATH_SOFTGPU] = { "the software GPU",
-		{ "../" EGPU_LIBDIR "/egpu/softgpu/libcuda.so.1", "../softgpu/libcuda.so.1", "src/softgpu/libcuda.so.1",
-			"../lib/egpu/softgpu/libcuda.so.1" }, "" },
+		{ "../" EGPU_LIBDIR "/egpu/softgpu/libcuda.so.1", "../softgpu/libcuda.so.1",
+			"src/softgpu/libcuda.so.1", "../lib/egpu/softgpu/libcuda.so.1" },
+		"" },
 	[PATH_TOOLS] = { "the shipped tools",
-		{ "../" EGPU_LIBDIR "/egpu/tools", "../../tools", "tools", "../lib/egpu/tools" }, "/memtrace.bpf.o" },
+		{ "../" EGPU_LIBDIR "/egpu/tools", "../../tools", "tools", "../lib/egpu/tools" },
+		"/memtrace.bpf.o" },
 	[PATH_INCLUDE] = { "the probe header egpu/probe.bpf.h",
 		{ "../include", "include", "src/cli/include" }, "/egpu/probe.bpf.h" },
 };
@@ -51,6 +55,7 @@ int path_find(enum egpu_path what, char out[PATH_MAX], struct diag *d)
 			return 0;
 	}
 	return diag_set(d, ENOENT,
-		"%s is not where it should be: %s (from %s); install or build egpu again, and keep bin and lib together",
+		"%s is not where it should be: %s (from %s); install or build egpu again, and keep "
+		"bin and lib together",
 		rows[what].what, rows[what].places[0], dir);
 }

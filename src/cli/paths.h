@@ -1,8 +1,8 @@
 /* paths.h - where egpu's own files are: beside the running command.
  *
- * The same command runs from the build tree, an installed prefix and an unpacked tarball, so everything is found
- * from /proc/self/exe: PREFIX/bin/egpu with PREFIX/lib/egpu/ and PREFIX/include, or build/src/cli/egpu (or
- * build/egpu) with its neighbours in the build tree.
+ * The same command runs from the build tree, an installed prefix and an unpacked tarball, so
+ * everything is found from /proc/self/exe: PREFIX/bin/egpu with PREFIX/lib/egpu/ and
+ * PREFIX/include, or build/src/cli/egpu (or build/egpu) with its neighbours in the build tree.
  */
 #ifndef EGPU_CLI_PATHS_H
 #define EGPU_CLI_PATHS_H

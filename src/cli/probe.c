@@ -16,12 +16,13 @@
 
 enum { MAX_OBJECT_BYTES = 256 << 20, LOG_LINES = 12 };
 
-/* What libbpf said since the object was opened: shown when something fails. Lives outside struct probe because
- * libbpf's callback has no argument. */
+/* What libbpf said since the object was opened: shown when something fails. Lives outside struct
+ * probe because libbpf's callback has no argument. */
 static struct buf libbpf_said;
 static bool libbpf_aloud;
 
-__attribute__((format(printf, 2, 0))) static int hear(enum libbpf_print_level level, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static int hear(
+	enum libbpf_print_level level, const char *fmt, va_list ap)
 {
 	va_list copy;
 	if (level == LIBBPF_DEBUG)
@@ -71,8 +72,8 @@ static int no_such_probe(const char *name, const struct diag *d)
 	if (d->err != ENOENT || strchr(name, '/'))
 		return say_diag(name, d);
 	size_t near = near_names(name, names, n, best, 2);
-	return say_fail("%s: neither a file nor a tool%s%s (egpu tools lists the tools)", name, near ? "; nearest: " : "",
-		near ? best[0] : "");
+	return say_fail("%s: neither a file nor a tool%s%s (egpu tools lists the tools)", name,
+		near ? "; nearest: " : "", near ? best[0] : "");
 }
 
 static int read_bytes(struct probe *p, const char *name)
@@ -83,7 +84,8 @@ static int read_bytes(struct probe *p, const char *name)
 		return read_tool(p);
 	if (ends_with(name, ".c"))
 		return compile_probe(name, &p->bytes, &p->size, &d) ? say_diag(name, &d) : 0;
-	return read_file(name, MAX_OBJECT_BYTES, &p->bytes, &p->size, &d) ? no_such_probe(name, &d) : 0;
+	return read_file(name, MAX_OBJECT_BYTES, &p->bytes, &p->size, &d) ? no_such_probe(name, &d)
+									  : 0;
 }
 
 static int check_sections(const struct probe *p, const char *name, uint32_t n)
@@ -94,15 +96,18 @@ static int check_sections(const struct probe *p, const char *name, uint32_t n)
 	struct diag d = { 0 };
 	for (uint32_t i = 0; i < n; i++) {
 		if (elf_section(p->bytes, p->size, i, &section, &data, &bytes) <= 0)
-			return say_fail("%s: damaged: section %u lies outside the file (%zu bytes); copy or build it again", name, i,
-				p->size);
+			return say_fail("%s: damaged: section %u lies outside the file (%zu "
+					"bytes); copy or build it again",
+				name, i, p->size);
 		if (strcmp(section, ".BTF"))
 			continue;
 		btf = data;
 		btf_bytes = bytes;
 	}
 	if (!btf)
-		return say_fail("%s: has no BTF, which tells what the probe sees: compile it with clang -g", name);
+		return say_fail(
+			"%s: has no BTF, which tells what the probe sees: compile it with clang -g",
+			name);
 	return btf_check(btf, btf_bytes, &d) ? say_diag(name, &d) : 0;
 }
 
@@ -111,15 +116,19 @@ static int check_file(const struct probe *p, const char *name)
 {
 	Elf64_Ehdr h;
 	if (p->size < sizeof(h) || memcmp(p->bytes, ELFMAG, SELFMAG))
-		return say_fail("%s: not a BPF object: %s; a probe is what clang -O2 -g -target bpf -c makes, or its C source NAME.bpf.c",
+		return say_fail("%s: not a BPF object: %s; a probe is what clang -O2 -g -target "
+				"bpf -c makes, or its C source NAME.bpf.c",
 			name, p->size < sizeof(h) ? "it is too short" : "it is no ELF file");
 	memcpy(&h, p->bytes, sizeof(h));
-	if (h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_ident[EI_DATA] != ELFDATA2LSB || h.e_machine != EM_BPF)
-		return say_fail("%s: not a BPF object: it is made for another machine (ELF machine %u, BPF is %u); compile it with "
+	if (h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_ident[EI_DATA] != ELFDATA2LSB ||
+		h.e_machine != EM_BPF)
+		return say_fail("%s: not a BPF object: it is made for another machine (ELF machine "
+				"%u, BPF is %u); compile it with "
 				"clang -O2 -g -target bpf -c",
 			name, h.e_machine, EM_BPF);
 	if (h.e_shoff > p->size || (uint64_t)h.e_shnum * sizeof(Elf64_Shdr) > p->size - h.e_shoff)
-		return say_fail("%s: truncated: its section table should be at byte %llu, but the file has %zu bytes; copy or build it "
+		return say_fail("%s: truncated: its section table should be at byte %llu, but the "
+				"file has %zu bytes; copy or build it "
 				"again",
 			name, (unsigned long long)h.e_shoff, p->size);
 	return check_sections(p, name, h.e_shnum);
@@ -162,11 +171,15 @@ static int bad_section(const struct probe *p, const char *program, const char *s
 	rest = is_gpu ? strchr(rest, '/') + 1 : "";
 	snprintf(point, sizeof(point), "%.*s", (int)strcspn(rest, "/"), rest);
 	if (is_gpu)
-		return say_fail("%s: program %s: section \"%s\" has no known point; points are entry, exit, load, store, atomic and mem%s%s",
-			p->options->name, program, section, near_names(point, points, 6, best, 1) ? "; nearest: " : "",
+		return say_fail("%s: program %s: section \"%s\" has no known point; points are "
+				"entry, exit, load, store, atomic and mem%s%s",
+			p->options->name, program, section,
+			near_names(point, points, 6, best, 1) ? "; nearest: " : "",
 			near_names(point, points, 6, best, 1) ? best[0] : "");
-	return say_fail("%s: program %s: section \"%s\" is no GPU probe; write SEC(\"gpu/POINT/KERNEL\") or "
-			"SEC(\"gpu.warp/POINT/KERNEL\"), POINT being entry, exit, load, store, atomic or mem",
+	return say_fail("%s: program %s: section \"%s\" is no GPU probe; write "
+			"SEC(\"gpu/POINT/KERNEL\") or "
+			"SEC(\"gpu.warp/POINT/KERNEL\"), POINT being entry, exit, load, store, "
+			"atomic or mem",
 		p->options->name, program, section);
 }
 
@@ -177,22 +190,29 @@ static int check_programs(const struct probe *p)
 	bool warp;
 	size_t n = 0, without = 0;
 	const char *pattern;
-	bpf_object__for_each_program(prog, p->object) {
+	bpf_object__for_each_program(prog, p->object)
+	{
 		if (ebpf_section_parse(bpf_program__section_name(prog), &point, &warp, &pattern))
-			return bad_section(p, bpf_program__name(prog), bpf_program__section_name(prog));
+			return bad_section(
+				p, bpf_program__name(prog), bpf_program__section_name(prog));
 		n++;
 		without += !pattern || !*pattern;
 		if (pattern && *pattern && session_match(pattern, "x", NULL) < 0)
-			return say_fail("%s: program %s: %s is no regular expression (ERE between slashes)", p->options->name,
-				bpf_program__name(prog), pattern);
+			return say_fail(
+				"%s: program %s: %s is no regular expression (ERE between slashes)",
+				p->options->name, bpf_program__name(prog), pattern);
 	}
 	if (!n)
-		return say_fail("%s: has no program; a probe needs a function in SEC(\"gpu/POINT\")", p->options->name);
+		return say_fail(
+			"%s: has no program; a probe needs a function in SEC(\"gpu/POINT\")",
+			p->options->name);
 	if (p->options->pattern && !without)
-		return say_fail("%s: -k %s applies to nothing: every program's section names its kernels already", p->options->name,
-			p->options->pattern);
+		return say_fail("%s: -k %s applies to nothing: every program's section names its "
+				"kernels already",
+			p->options->name, p->options->pattern);
 	if (p->options->pattern && session_match(p->options->pattern, "x", NULL) < 0)
-		return say_fail("-k %s: no regular expression (ERE between slashes)", p->options->pattern);
+		return say_fail(
+			"-k %s: no regular expression (ERE between slashes)", p->options->pattern);
 	return 0;
 }
 
@@ -230,8 +250,8 @@ int probe_open(struct probe *p, struct session *s)
 	p->object = bpf_object__open_mem(p->bytes, p->size, &oo);
 	if (!p->object) {
 		int err = errno;
-		return say_fail("%s: cannot be opened as a BPF object (%s): %s", p->options->name, strerror(err),
-			first_warning(why, sizeof(why)));
+		return say_fail("%s: cannot be opened as a BPF object (%s): %s", p->options->name,
+			strerror(err), first_warning(why, sizeof(why)));
 	}
 	int status = check_programs(p);
 	return status ? status : set_variables(p);
@@ -240,9 +260,7 @@ int probe_open(struct probe *p, struct session *s)
 struct bpf_program *probe_program(const struct probe *p, size_t i)
 {
 	struct bpf_program *prog;
-	bpf_object__for_each_program(prog, p->object)
-		if (!i--)
-			return prog;
+	bpf_object__for_each_program(prog, p->object) if (!i--) return prog;
 	return NULL;
 }
 
@@ -267,7 +285,8 @@ void probe_log_tail(FILE *to, const char *log, bool whole)
 
 void probe_explain(const struct probe *p, const struct loader_prog *prog, bool whole_log)
 {
-	say("%s: program %s is refused: %s", p->options->name, prog->name, prog->error.err ? prog->error.text : strerror(-prog->err));
+	say("%s: program %s is refused: %s", p->options->name, prog->name,
+		prog->error.err ? prog->error.text : strerror(-prog->err));
 	if (prog->log && *prog->log)
 		probe_log_tail(stderr, prog->log, whole_log);
 }
@@ -288,7 +307,8 @@ int probe_load(struct probe *p)
 	loader_last_error(&d);
 	if (d.err)
 		return say_diag(p->options->name, &d);
-	return say_fail("%s: cannot be loaded (%s): %s", p->options->name, strerror(-err), first_warning(why, sizeof(why)));
+	return say_fail("%s: cannot be loaded (%s): %s", p->options->name, strerror(-err),
+		first_warning(why, sizeof(why)));
 }
 
 static int attach_one(struct probe *p, struct bpf_program *prog)
@@ -304,23 +324,21 @@ static int attach_one(struct probe *p, struct bpf_program *prog)
 	int err = errno;
 	loader_last_error(&d);
 	snprintf(what, sizeof(what), "%s: program %s", p->options->name, bpf_program__name(prog));
-	return d.err ? say_diag(what, &d) : say_fail("%s: cannot be attached (%s): %s", what, strerror(err),
-						    first_warning(why, sizeof(why)));
+	return d.err ? say_diag(what, &d)
+		     : say_fail("%s: cannot be attached (%s): %s", what, strerror(err),
+			       first_warning(why, sizeof(why)));
 }
 
 int probe_attach(struct probe *p)
 {
 	struct bpf_program *prog;
 	size_t n = 0;
-	bpf_object__for_each_program(prog, p->object)
-		n++;
+	bpf_object__for_each_program(prog, p->object) n++;
 	p->links = calloc(n + 1, sizeof(*p->links));
 	if (!p->links)
 		return say_fail("out of memory");
 	int status = 0;
-	bpf_object__for_each_program(prog, p->object)
-		if (!status)
-			status = attach_one(p, prog);
+	bpf_object__for_each_program(prog, p->object) if (!status) status = attach_one(p, prog);
 	return status;
 }
 

@@ -1,4 +1,5 @@
-/* probe.h - a BPF object opened, checked, loaded and attached: what run, verify, translate and instrument share.
+/* probe.h - a BPF object opened, checked, loaded and attached: what run, verify, translate and
+ * instrument share.
  *
  * There is one loader in a process (syscall/loader.h), so there is one probe at a time.
  */
@@ -15,16 +16,16 @@
 struct tool;
 
 struct probe_options {
-	const char *name;	    /* as the user wrote it: tool, .bpf.o or .bpf.c */
-	const char *pattern;	    /* -k, NULL: none; kernels of programs whose section names none */
+	const char *name;    /* as the user wrote it: tool, .bpf.o or .bpf.c */
+	const char *pattern; /* -k, NULL: none; kernels of programs whose section names none */
 	const struct opt_list *set; /* VAR=VALUE, may be NULL */
-	uint32_t log_level;	    /* of the verifier */
-	bool verbose;		    /* libbpf's messages and the whole verifier log to standard error */
+	uint32_t log_level;         /* of the verifier */
+	bool verbose; /* libbpf's messages and the whole verifier log to standard error */
 };
 
 struct probe {
-	const struct tool *tool;    /* NULL: an object of the user's */
-	char *bytes;		    /* the object file */
+	const struct tool *tool; /* NULL: an object of the user's */
+	char *bytes;             /* the object file */
 	size_t size;
 	struct bpf_object *object;
 	struct bpf_link **links;
@@ -32,8 +33,8 @@ struct probe {
 	const struct probe_options *options;
 };
 
-/* Finds, compiles where needed, and checks the file: BPF machine, BTF, programs in GPU sections. 0, or EGPU_FAILED after a
- * message. */
+/* Finds, compiles where needed, and checks the file: BPF machine, BTF, programs in GPU sections. 0,
+ * or EGPU_FAILED after a message. */
 int probe_read(struct probe *p, const struct probe_options *o);
 /* Starts the loader in the session and opens the object. */
 int probe_open(struct probe *p, struct session *s);

@@ -36,13 +36,15 @@ static void list_unprobed(const struct snapshot *snap, struct buf *text)
 	if (more)
 		buf_printf(text, "  and %u more (all in --json)\n", more);
 	if (unselected)
-		buf_printf(text, "  %u kernel%s not selected by any pattern\n", unselected, plural(unselected));
+		buf_printf(text, "  %u kernel%s not selected by any pattern\n", unselected,
+			plural(unselected));
 }
 
 static void list_differing(const struct snapshot *snap, struct buf *text)
 {
 	for (uint32_t i = 0; i < snap->n_kernels; i++)
-		if (snap->kernels[i].last_bit_may_differ && snap->kernels[i].state == SESSION_KERNEL_INSTRUMENTED)
+		if (snap->kernels[i].last_bit_may_differ &&
+			snap->kernels[i].state == SESSION_KERNEL_INSTRUMENTED)
 			buf_printf(text, "  last bit of floating-point results may differ: %s\n",
 				snap->kernels[i].demangled);
 }
@@ -65,15 +67,19 @@ void report_coverage_text(const struct run_report *r, struct buf *text)
 {
 	const struct snapshot *snap = r->snap;
 	buf_printf(text,
-		"coverage: %u of %u kernel%s probed, %" PRIu64 " of %" PRIu64 " launch%s instrumented, %" PRIu64
-		" record%s lost, %" PRIu64 " hash insertion%s refused\n",
-		snap->n_probed, snap->n_kernels, plural(snap->n_kernels), snap->launches_instrumented, snap->launches,
-		snap->launches == 1 ? "" : "es", dump_records_lost(r->dump), plural(dump_records_lost(r->dump)),
+		"coverage: %u of %u kernel%s probed, %" PRIu64 " of %" PRIu64
+		" launch%s instrumented, %" PRIu64 " record%s lost, %" PRIu64
+		" hash insertion%s refused\n",
+		snap->n_probed, snap->n_kernels, plural(snap->n_kernels),
+		snap->launches_instrumented, snap->launches, snap->launches == 1 ? "" : "es",
+		dump_records_lost(r->dump), plural(dump_records_lost(r->dump)),
 		dump_insertions_refused(r->dump), plural(dump_insertions_refused(r->dump)));
 	list_unprobed(snap, text);
 	list_differing(snap, text);
 	if (snap->kernels_lost || snap->sites_lost)
-		buf_printf(text, "  not recorded: %u kernels and %u sites did not fit the session's tables\n",
+		buf_printf(text,
+			"  not recorded: %u kernels and %u sites did not fit the session's "
+			"tables\n",
 			snap->kernels_lost, snap->sites_lost);
 	if (is_off(r->session))
 		buf_puts(text, "  probes were switched off during the run\n");
@@ -82,9 +88,11 @@ void report_coverage_text(const struct run_report *r, struct buf *text)
 	if (snap->n_kernels)
 		buf_puts(text, "  the command launched no kernel\n");
 	else if (agent_came(r->session))
-		buf_puts(text, "  the command launched no kernel: it loaded no GPU code through the CUDA driver\n");
+		buf_puts(text, "  the command launched no kernel: it loaded no GPU code through "
+			       "the CUDA driver\n");
 	else
-		buf_puts(text, "  the command launched no kernel: it did not use the CUDA driver (or it is statically linked "
+		buf_puts(text, "  the command launched no kernel: it did not use the CUDA driver "
+			       "(or it is statically linked "
 			       "or setuid, which keeps LD_PRELOAD out)\n");
 }
 
@@ -131,8 +139,8 @@ int report_unmatched(const struct session *s, const struct snapshot *snap, struc
 		unmatched++;
 		if (!snap->n_kernels)
 			continue; /* coverage says that nothing was launched */
-		buf_printf(text, "kernel pattern '%s' matched nothing: %u kernel%s seen", pattern, snap->n_kernels,
-			snap->n_kernels == 1 ? " was" : "s were");
+		buf_printf(text, "kernel pattern '%s' matched nothing: %u kernel%s seen", pattern,
+			snap->n_kernels, snap->n_kernels == 1 ? " was" : "s were");
 		nearest(snap, pattern, text);
 		buf_puts(text, "\n");
 	}

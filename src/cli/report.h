@@ -13,7 +13,7 @@ struct run_report {
 	struct snapshot *snap;
 	struct dump *dump;
 	const struct tool *tool; /* NULL: a raw object, whose maps are printed */
-	const char *probe;	 /* as the user wrote it */
+	const char *probe;       /* as the user wrote it */
 	char **command;
 	int exit_status;
 	bool per_cpu;
@@ -22,8 +22,8 @@ struct run_report {
 /* Both forms of the whole report. -errno with d when the tool could not make its part. */
 int report_make(const struct run_report *r, struct buf *text, struct json *json, struct diag *d);
 
-/* Text of a pattern that matched no kernel, with the nearest names of those seen; "" when all matched. The number of
- * patterns that matched nothing. */
+/* Text of a pattern that matched no kernel, with the nearest names of those seen; "" when all
+ * matched. The number of patterns that matched nothing. */
 int report_unmatched(const struct session *s, const struct snapshot *snap, struct buf *text);
 
 /* The first lines alone, and the JSON objects alone (also for `egpu list -- COMMAND`). */

@@ -15,9 +15,12 @@
 static int no_driver(const struct driver_info *i)
 {
 	if (!i->loads)
-		return say_fail("no CUDA driver on this machine (%s); --softgpu runs the program on the CPU instead", i->error);
-	return say_fail("the CUDA driver %s does not work here (%s); --softgpu runs the program on the CPU instead", i->path,
-		i->error);
+		return say_fail("no CUDA driver on this machine (%s); --softgpu runs the program "
+				"on the CPU instead",
+			i->error);
+	return say_fail("the CUDA driver %s does not work here (%s); --softgpu runs the program on "
+			"the CPU instead",
+		i->path, i->error);
 }
 
 static int choose_driver(struct runner *r, const struct driver_choice *c)
@@ -34,8 +37,10 @@ static int choose_driver(struct runner *r, const struct driver_choice *c)
 		if (c->softgpu.value && setenv("EGPU_SOFTGPU", c->softgpu.value, 1))
 			return say_fail("out of memory");
 		driver_probe(r->driver, &info);
-		return driver_usable(&info) ? 0 : say_fail("--softgpu%s%s: %s", c->softgpu.value ? "=" : "",
-							 c->softgpu.value ? c->softgpu.value : "", info.error);
+		return driver_usable(&info)
+			       ? 0
+			       : say_fail("--softgpu%s%s: %s", c->softgpu.value ? "=" : "",
+					 c->softgpu.value ? c->softgpu.value : "", info.error);
 	}
 	driver_probe(REAL_DRIVER, &info);
 	if (!driver_usable(&info))
@@ -51,7 +56,8 @@ static int link_in_session(struct runner *r, const char *to, const char *name)
 	return symlink(to, at) ? say_fail("%s: %s", at, strerror(errno)) : 0;
 }
 
-/* LD_PRELOAD splits at blanks and colons: a path that has one goes through a link in the session. */
+/* LD_PRELOAD splits at blanks and colons: a path that has one goes through a link in the session.
+ */
 static int place_agent(struct runner *r)
 {
 	struct diag d = { 0 };
@@ -90,7 +96,8 @@ void runner_close(struct runner *r)
 	r->session = NULL;
 }
 
-int runner_run(struct runner *r, char **command, void (*tick)(void *), void *arg, bool *started, struct target **target)
+int runner_run(struct runner *r, char **command, void (*tick)(void *), void *arg, bool *started,
+	struct target **target)
 {
 	struct diag d = { 0 };
 	struct target_env env = { .session = session_path(r->session), .preload = r->agent };

@@ -100,7 +100,8 @@ int read_file(const char *path, size_t max, char **data, size_t *size, struct di
 	if (!is_stdin)
 		close(fd);
 	if (err == -EFBIG)
-		return diag_set(d, EFBIG, "larger than %zu MiB, which no input of this kind is", max >> 20);
+		return diag_set(
+			d, EFBIG, "larger than %zu MiB, which no input of this kind is", max >> 20);
 	return err ? diag_set(d, -err, "%s", strerror(-err)) : 0;
 }
 
@@ -115,5 +116,6 @@ int write_out(const char *path, FILE *otherwise, const struct buf *text)
 	bool own = path && f != stdout, bad = ferror(f);
 	if (own ? fclose(f) : fflush(f))
 		bad = true;
-	return bad ? say_fail("%s: cannot be written: %s", path ? path : "output", strerror(errno)) : 0;
+	return bad ? say_fail("%s: cannot be written: %s", path ? path : "output", strerror(errno))
+		   : 0;
 }

@@ -26,9 +26,10 @@ static bool ends_with(const char *s, const char *tail)
 static uint8_t *section_data(struct bpf_object *obj, const char *section, size_t *size)
 {
 	struct bpf_map *map;
-	bpf_object__for_each_map(map, obj)
-		if (bpf_map__is_internal(map) && ends_with(bpf_map__name(map), section))
-			return (uint8_t *)bpf_map__initial_value(map, size);
+	bpf_object__for_each_map(
+		map, obj) if (bpf_map__is_internal(map) &&
+			      ends_with(bpf_map__name(map),
+				      section)) return (uint8_t *)bpf_map__initial_value(map, size);
 	return NULL;
 }
 
@@ -37,9 +38,10 @@ static int unknown(const char *want, const char *const *names, size_t n, struct 
 	const char *best[3];
 	size_t near = near_any(want, names, n, best, 3);
 	if (!near)
-		return diag_set(d, ENOENT, "the probe has no global variable '%s': it has none at all", want);
-	return diag_set(d, ENOENT, "the probe has no global variable '%s'; nearest: %s%s%s", want, best[0], near > 1 ? ", " : "",
-		near > 1 ? best[1] : "");
+		return diag_set(d, ENOENT,
+			"the probe has no global variable '%s': it has none at all", want);
+	return diag_set(d, ENOENT, "the probe has no global variable '%s'; nearest: %s%s%s", want,
+		best[0], near > 1 ? ", " : "", near > 1 ? best[1] : "");
 }
 
 static int find(struct bpf_object *obj, const char *name, struct place *out, struct diag *d)
@@ -48,10 +50,12 @@ static int find(struct bpf_object *obj, const char *name, struct place *out, str
 	size_t n = 0;
 	out->btf = bpf_object__btf(obj);
 	if (!out->btf)
-		return diag_set(d, ENOENT, "the probe has no BTF that says where '%s' is: compile it with -g", name);
+		return diag_set(d, ENOENT,
+			"the probe has no BTF that says where '%s' is: compile it with -g", name);
 	for (uint32_t id = 1; id < btf__type_cnt(out->btf); id++) {
 		const char *section = typed_section_name(out->btf, id);
-		for (uint32_t i = 0; section && typed_section_var(out->btf, id, i, &out->var); i++) {
+		for (uint32_t i = 0; section && typed_section_var(out->btf, id, i, &out->var);
+			i++) {
 			size_t size = 0;
 			uint8_t *data = section_data(obj, section, &size);
 			if (!data)
@@ -62,7 +66,8 @@ static int find(struct bpf_object *obj, const char *name, struct place *out, str
 				continue;
 			}
 			if (out->var.offset > size || out->var.size > size - out->var.offset)
-				return diag_set(d, EINVAL, "'%s' lies outside its section %s", name, section);
+				return diag_set(d, EINVAL, "'%s' lies outside its section %s", name,
+					section);
 			out->data = data + out->var.offset;
 			return 0;
 		}
@@ -70,20 +75,24 @@ static int find(struct bpf_object *obj, const char *name, struct place *out, str
 	return unknown(name, names, n, d);
 }
 
-static bool enum_constant(const struct btf *btf, const struct btf_type *t, const char *text, uint64_t *v)
+static bool enum_constant(
+	const struct btf *btf, const struct btf_type *t, const char *text, uint64_t *v)
 {
 	for (uint32_t i = 0; i < btf_vlen(t); i++) {
 		bool is64 = btf_kind(t) == BTF_KIND_ENUM64;
-		const char *name = btf__name_by_offset(btf, is64 ? btf_enum64(t)[i].name_off : btf_enum(t)[i].name_off);
+		const char *name = btf__name_by_offset(
+			btf, is64 ? btf_enum64(t)[i].name_off : btf_enum(t)[i].name_off);
 		if (!name || strcmp(name, text))
 			continue;
-		*v = is64 ? btf_enum64_value(&btf_enum64(t)[i]) : (uint64_t)(int64_t)btf_enum(t)[i].val;
+		*v = is64 ? btf_enum64_value(&btf_enum64(t)[i])
+			  : (uint64_t)(int64_t)btf_enum(t)[i].val;
 		return true;
 	}
 	return false;
 }
 
-static int parse_number(const char *text, uint32_t bytes, bool is_signed, uint64_t *v, struct diag *d)
+static int parse_number(
+	const char *text, uint32_t bytes, bool is_signed, uint64_t *v, struct diag *d)
 {
 	char *end;
 	bool negative = *text == '-';
@@ -94,19 +103,23 @@ static int parse_number(const char *text, uint32_t bytes, bool is_signed, uint64
 	if (negative && !is_signed)
 		return diag_set(d, ERANGE, "'%s' is negative but the variable is unsigned", text);
 	unsigned bits = 8 * bytes;
-	uint64_t most = is_signed ? (1ull << (bits - 1)) - 1 : bits == 64 ? UINT64_MAX : (1ull << bits) - 1;
+	uint64_t most = is_signed    ? (1ull << (bits - 1)) - 1
+			: bits == 64 ? UINT64_MAX
+				     : (1ull << bits) - 1;
 	bool fits = negative ? (int64_t)*v >= -(int64_t)most - 1 : *v <= most;
 	return errno || !fits ? diag_set(d, ERANGE, "'%s' does not fit %u bits", text, bits) : 0;
 }
 
-static int assign_scalar(const struct place *p, const struct btf_type *t, const char *text, struct diag *d)
+static int assign_scalar(
+	const struct place *p, const struct btf_type *t, const char *text, struct diag *d)
 {
 	uint64_t v = 0;
 	bool is_enum = btf_is_any_enum(t);
 	bool is_signed = is_enum ? btf_kflag(t) : btf_int_encoding(t) & BTF_INT_SIGNED;
 	if (t->size > 8 || t->size > p->var.size)
 		return diag_set(d, EINVAL, "its type is wider than 64 bits");
-	if (!is_enum && (btf_int_encoding(t) & BTF_INT_BOOL) && (!strcmp(text, "true") || !strcmp(text, "false"))) {
+	if (!is_enum && (btf_int_encoding(t) & BTF_INT_BOOL) &&
+		(!strcmp(text, "true") || !strcmp(text, "false"))) {
 		v = *text == 't';
 	} else if (!is_enum || !enum_constant(p->btf, t, text, &v)) {
 		int err = parse_number(text, t->size, is_signed, &v, d);
@@ -118,14 +131,16 @@ static int assign_scalar(const struct place *p, const struct btf_type *t, const 
 	return 0;
 }
 
-static int assign_text(const struct place *p, const struct btf_type *t, const char *text, struct diag *d)
+static int assign_text(
+	const struct place *p, const struct btf_type *t, const char *text, struct diag *d)
 {
 	const struct btf_type *elem = typed_resolve(p->btf, btf_array(t)->type);
 	size_t room = btf_array(t)->nelems < p->var.size ? btf_array(t)->nelems : p->var.size;
 	if (!elem || !btf_is_int(elem) || elem->size != 1)
 		return diag_set(d, EINVAL, "only integers, enums and char arrays can be set");
 	if (strlen(text) >= room)
-		return diag_set(d, ERANGE, "'%s' is longer than the %zu bytes it has room for", text, room);
+		return diag_set(
+			d, ERANGE, "'%s' is longer than the %zu bytes it has room for", text, room);
 	memset(p->data, 0, room);
 	memcpy(p->data, text, strlen(text));
 	return 0;

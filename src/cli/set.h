@@ -6,8 +6,8 @@
 
 #include "base/diag.h"
 
-/* Between open and load. Integers (decimal, 0x, negative, 'true'/'false' for bool), enum constants by name, strings for char
- * arrays. -EINVAL, -ENOENT, -ERANGE with d. */
+/* Between open and load. Integers (decimal, 0x, negative, 'true'/'false' for bool), enum constants
+ * by name, strings for char arrays. -EINVAL, -ENOENT, -ERANGE with d. */
 int set_variable(struct bpf_object *obj, const char *assignment, struct diag *d);
 
 #endif

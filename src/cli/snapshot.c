@@ -16,9 +16,10 @@ static const char *copy(struct arena *a, const struct session *s, session_string
 	return text ? text : "";
 }
 
-/* Several sites of one row, or rows that another process wrote wrongly, are left out rather than believed. */
-static void take_sites(struct snapshot *snap, const struct session *s, const struct session_file *f, uint32_t row,
-	size_t *cap)
+/* Several sites of one row, or rows that another process wrote wrongly, are left out rather than
+ * believed. */
+static void take_sites(struct snapshot *snap, const struct session *s, const struct session_file *f,
+	uint32_t row, size_t *cap)
 {
 	struct snap_kernel *k = &snap->kernels[row];
 	uint32_t first = f->kernels[k->id].first_site, n = f->kernels[k->id].n_sites;
@@ -31,7 +32,8 @@ static void take_sites(struct snapshot *snap, const struct session *s, const str
 		const struct session_site *from = &f->sites[first + i];
 		if (from->kernel != k->id)
 			continue;
-		struct snap_site *sites = arena_grow(snap->arena, snap->sites, snap->n_sites, cap, sizeof(*sites));
+		struct snap_site *sites =
+			arena_grow(snap->arena, snap->sites, snap->n_sites, cap, sizeof(*sites));
 		if (!sites)
 			return;
 		snap->sites = sites;
@@ -112,15 +114,18 @@ void snap_free(struct snapshot *snap)
 const char *snap_state_name(enum session_kernel_state state)
 {
 	static const char *const names[] = { [SESSION_KERNEL_SEEN] = "not selected",
-		[SESSION_KERNEL_PENDING] = "pending", [SESSION_KERNEL_INSTRUMENTED] = "instrumented",
+		[SESSION_KERNEL_PENDING] = "pending",
+		[SESSION_KERNEL_INSTRUMENTED] = "instrumented",
 		[SESSION_KERNEL_REFUSED] = "refused" };
 	return (unsigned)state < sizeof(names) / sizeof(*names) ? names[state] : "unknown";
 }
 
 const char *snap_space_name(uint32_t space)
 {
-	static const char *const names[] = { "generic", [EGPU_SPACE_GLOBAL] = "global",
-		[EGPU_SPACE_SHARED] = "shared", [EGPU_SPACE_LOCAL] = "local", [EGPU_SPACE_CONST] = "const",
-		[EGPU_SPACE_PARAM] = "param", [EGPU_SPACE_SHARED_CLUSTER] = "shared::cluster" };
+	static const char *const names[] = {
+		"generic", [EGPU_SPACE_GLOBAL] = "global", [EGPU_SPACE_SHARED] = "shared",
+		[EGPU_SPACE_LOCAL] = "local", [EGPU_SPACE_CONST] = "const",
+		[EGPU_SPACE_PARAM] = "param", [EGPU_SPACE_SHARED_CLUSTER] = "shared::cluster"
+	};
 	return space < sizeof(names) / sizeof(*names) ? names[space] : "unknown";
 }

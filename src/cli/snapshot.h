@@ -1,6 +1,8 @@
-/* snapshot.h - what the agents of a session saw: kernels and sites, copied out of shared memory and checked.
+/* snapshot.h - what the agents of a session saw: kernels and sites, copied out of shared memory and
+ * checked.
  *
- * Reports, tools and tests of patterns work on this copy, which no longer changes. Everything lives in `arena`.
+ * Reports, tools and tests of patterns work on this copy, which no longer changes. Everything lives
+ * in `arena`.
  */
 #ifndef EGPU_CLI_SNAPSHOT_H
 #define EGPU_CLI_SNAPSHOT_H
@@ -13,10 +15,10 @@ struct snap_kernel {
 	enum session_kernel_state state;
 	uint32_t pid;
 	uint64_t image_hash;
-	const char *name;	/* mangled */
-	const char *demangled;	/* the same when it is not mangled */
-	const char *reason;	/* REFUSED, PENDING; "" otherwise */
-	const char *source;	/* where its PTX is; "" when not known */
+	const char *name;             /* mangled */
+	const char *demangled;        /* the same when it is not mangled */
+	const char *reason;           /* REFUSED, PENDING; "" otherwise */
+	const char *source;           /* where its PTX is; "" when not known */
 	uint32_t first_site, n_sites; /* rows of sites[] below */
 	uint64_t launches, launches_instrumented;
 	uint32_t regs_before, regs_after, local_before, local_after;
@@ -25,14 +27,14 @@ struct snap_kernel {
 };
 
 struct snap_site {
-	uint32_t id; /* what probes see as ctx->site */
+	uint32_t id;     /* what probes see as ctx->site */
 	uint32_t kernel; /* row of kernels[] */
 	enum ebpf_point point;
-	uint32_t ptx_line, line, column; /* line 0: no source line known */
+	uint32_t ptx_line, line, column;      /* line 0: no source line known */
 	const char *file, *opcode, *function; /* file "" without */
-	const char *skipped; /* why no probe runs here; "" when one does */
-	uint32_t space;	 /* enum egpu_space; 0: generic */
-	uint32_t bytes;	 /* of one lane's access */
+	const char *skipped;                  /* why no probe runs here; "" when one does */
+	uint32_t space;                       /* enum egpu_space; 0: generic */
+	uint32_t bytes;                       /* of one lane's access */
 };
 
 struct snapshot {

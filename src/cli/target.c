@@ -16,7 +16,7 @@ enum { TICK_MS = 50 };
 
 struct target {
 	pid_t pid;
-	int signals;	 /* signalfd */
+	int signals;     /* signalfd */
 	sigset_t before; /* mask to put back */
 	int signal;
 };
@@ -42,7 +42,8 @@ static int set_env(const struct target_env *env)
 	return err ? err : prepend("LD_PRELOAD", env->preload);
 }
 
-static void exec_child(char **command, const struct target_env *env, const sigset_t *mask, int report)
+static void exec_child(
+	char **command, const struct target_env *env, const sigset_t *mask, int report)
 {
 	int err = env ? -set_env(env) : 0;
 	sigprocmask(SIG_SETMASK, mask, NULL);
@@ -67,7 +68,9 @@ static int exec_result(int fd, pid_t pid, const char *name, struct diag *d)
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	if (err == ENOENT && !strchr(name, '/'))
-		return diag_set(d, err, "no command of this name in PATH; a program in this directory is ./%s", name);
+		return diag_set(d, err,
+			"no command of this name in PATH; a program in this directory is ./%s",
+			name);
 	return diag_set(d, err, "cannot be run: %s", strerror(err));
 }
 
@@ -112,8 +115,8 @@ fail:
 	return err;
 }
 
-/* What the terminal sends reaches the whole foreground group, the command included; what somebody sends to egpu alone is
- * passed on, so that `kill` and `timeout` act on the command. */
+/* What the terminal sends reaches the whole foreground group, the command included; what somebody
+ * sends to egpu alone is passed on, so that `kill` and `timeout` act on the command. */
 static void pass_signals(struct target *t)
 {
 	struct signalfd_siginfo si;
@@ -157,7 +160,8 @@ void target_free(struct target *t)
 	if (!t)
 		return;
 	if (t->signals >= 0) {
-		/* Pending terminal signals were meant for the command: do not let them end the report. */
+		/* Pending terminal signals were meant for the command: do not let them end the
+		 * report. */
 		struct signalfd_siginfo si;
 		while (read(t->signals, &si, sizeof(si)) == sizeof(si))
 			;

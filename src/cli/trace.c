@@ -1,4 +1,5 @@
-/* trace.c - see trace.h. The format comes from device memory: it is read here, never handed to printf as it is. */
+/* trace.c - see trace.h. The format comes from device memory: it is read here, never handed to
+ * printf as it is. */
 #include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -54,7 +55,8 @@ static struct conversion parse(const char *s, size_t n)
 
 static void convert(const struct conversion *c, uint64_t v, struct buf *out)
 {
-	/* Rebuilt from what was understood, so that nothing else of the device's text reaches printf. */
+	/* Rebuilt from what was understood, so that nothing else of the device's text reaches
+	 * printf. */
 	char spec[32];
 	int at = snprintf(spec, sizeof(spec), "%%%s", c->flags);
 	if (c->width >= 0)
@@ -64,7 +66,8 @@ static void convert(const struct conversion *c, uint64_t v, struct buf *out)
 	uint64_t narrow = c->bits < 64 ? v & ((1ull << c->bits) - 1) : v;
 	char text[160];
 	if (c->letter == 'd' || c->letter == 'i') {
-		int64_t sv = c->bits < 64 ? (int64_t)(narrow << (64 - c->bits)) >> (64 - c->bits) : (int64_t)v;
+		int64_t sv = c->bits < 64 ? (int64_t)(narrow << (64 - c->bits)) >> (64 - c->bits)
+					  : (int64_t)v;
 		snprintf(spec + at, sizeof(spec) - at, "lld");
 		snprintf(text, sizeof(text), spec, (long long)sv);
 	} else {
@@ -83,7 +86,8 @@ static void plain(const char *s, size_t n, struct buf *out)
 	}
 }
 
-void trace_format(const char *fmt, size_t fmt_bytes, const uint64_t *args, unsigned n_args, struct buf *out)
+void trace_format(
+	const char *fmt, size_t fmt_bytes, const uint64_t *args, unsigned n_args, struct buf *out)
 {
 	size_t n = strnlen(fmt, fmt_bytes);
 	unsigned used = 0;

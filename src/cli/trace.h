@@ -7,8 +7,10 @@
 
 #include "base/buf.h"
 
-/* Formats with the kernel's subset: %d %i %u %x %X %o %p %c with h, hh, l, ll and z, width and flags of printf, %%. An argument that
- * is missing prints as 0; a conversion that is not known is copied as it stands. */
-void trace_format(const char *fmt, size_t fmt_bytes, const uint64_t *args, unsigned n_args, struct buf *out);
+/* Formats with the kernel's subset: %d %i %u %x %X %o %p %c with h, hh, l, ll and z, width and
+ * flags of printf, %%. An argument that is missing prints as 0; a conversion that is not known is
+ * copied as it stands. */
+void trace_format(
+	const char *fmt, size_t fmt_bytes, const uint64_t *args, unsigned n_args, struct buf *out);
 
 #endif

@@ -1,12 +1,15 @@
-/* typed.c - see typed.h. BTF comes from files of others: every size is checked against the data, depth is bounded. */
+/* typed.c - see typed.h. BTF comes from files of others: every size is checked against the data,
+ * depth is bounded. */
 #include <string.h>
 
 #include "cli/typed.h"
 
-/* Types that contain each other many times over could describe more text than memory: no more is written past MAX_TEXT. */
+/* Types that contain each other many times over could describe more text than memory: no more is
+ * written past MAX_TEXT. */
 enum { MAX_DEPTH = 24, MAX_CHAIN = 64, MAX_TEXT = 256 << 20 };
 
-static void value(struct json *j, const struct btf *btf, uint32_t id, const uint8_t *data, size_t size, int depth);
+static void value(struct json *j, const struct btf *btf, uint32_t id, const uint8_t *data,
+	size_t size, int depth);
 
 const struct btf_type *typed_resolve(const struct btf *btf, uint32_t id)
 {
@@ -57,14 +60,17 @@ void typed_raw(struct json *j, const void *data, size_t size)
 		hex(j, data, size);
 }
 
-static void enumerator(struct json *j, const struct btf *btf, const struct btf_type *t, uint64_t v, unsigned bits)
+static void enumerator(
+	struct json *j, const struct btf *btf, const struct btf_type *t, uint64_t v, unsigned bits)
 {
 	int64_t sv = sign_extend(v, bits);
 	for (uint32_t i = 0; i < btf_vlen(t); i++) {
 		bool is64 = btf_kind(t) == BTF_KIND_ENUM64;
-		uint64_t c = is64 ? btf_enum64_value(&btf_enum64(t)[i]) : (uint64_t)(int64_t)btf_enum(t)[i].val;
+		uint64_t c = is64 ? btf_enum64_value(&btf_enum64(t)[i])
+				  : (uint64_t)(int64_t)btf_enum(t)[i].val;
 		if (sign_extend(c, bits) == sv) {
-			json_string(j, name_at(btf, is64 ? btf_enum64(t)[i].name_off : btf_enum(t)[i].name_off));
+			json_string(j, name_at(btf, is64 ? btf_enum64(t)[i].name_off
+							 : btf_enum(t)[i].name_off));
 			return;
 		}
 	}
@@ -75,7 +81,8 @@ static void enumerator(struct json *j, const struct btf *btf, const struct btf_t
 }
 
 /* An integer of `bits` bits whose lowest is at bit `shift` of v's bytes. */
-static void integer(struct json *j, const struct btf *btf, const struct btf_type *t, uint64_t v, unsigned bits)
+static void integer(
+	struct json *j, const struct btf *btf, const struct btf_type *t, uint64_t v, unsigned bits)
 {
 	if (bits < 64)
 		v &= (1ull << bits) - 1;
@@ -89,12 +96,13 @@ static void integer(struct json *j, const struct btf *btf, const struct btf_type
 		json_u64(j, v);
 }
 
-static void bitfield(struct json *j, const struct btf *btf, uint32_t id, const uint8_t *data, size_t size,
-	uint32_t bit, uint32_t bits)
+static void bitfield(struct json *j, const struct btf *btf, uint32_t id, const uint8_t *data,
+	size_t size, uint32_t bit, uint32_t bits)
 {
 	const struct btf_type *t = typed_resolve(btf, id);
 	uint32_t first = bit / 8, last = (bit + bits + 7) / 8;
-	if (!t || !(btf_is_int(t) || btf_is_any_enum(t)) || bits > 64 || last > size || last < first) {
+	if (!t || !(btf_is_int(t) || btf_is_any_enum(t)) || bits > 64 || last > size ||
+		last < first) {
 		json_null(j);
 		return;
 	}
@@ -104,8 +112,8 @@ static void bitfield(struct json *j, const struct btf *btf, uint32_t id, const u
 	integer(j, btf, t, v, bits);
 }
 
-static void members(struct json *j, const struct btf *btf, const struct btf_type *t, const uint8_t *data,
-	size_t size, int depth)
+static void members(struct json *j, const struct btf *btf, const struct btf_type *t,
+	const uint8_t *data, size_t size, int depth)
 {
 	const struct btf_member *m = btf_members(t);
 	for (uint32_t i = 0; i < btf_vlen(t) && j->out->len < MAX_TEXT; i++) {
@@ -130,9 +138,11 @@ static void members(struct json *j, const struct btf *btf, const struct btf_type
 }
 
 /* `char x[N]` that holds text: printable up to a NUL, zeros after it. */
-static bool is_text(const struct btf *btf, const struct btf_type *elem, const uint8_t *data, size_t n)
+static bool is_text(
+	const struct btf *btf, const struct btf_type *elem, const uint8_t *data, size_t n)
 {
-	if (!elem || !btf_is_int(elem) || elem->size != 1 || strcmp(name_at(btf, elem->name_off), "char"))
+	if (!elem || !btf_is_int(elem) || elem->size != 1 ||
+		strcmp(name_at(btf, elem->name_off), "char"))
 		return false;
 	size_t len = strnlen((const char *)data, n);
 	for (size_t i = 0; i < len; i++)
@@ -144,8 +154,8 @@ static bool is_text(const struct btf *btf, const struct btf_type *elem, const ui
 	return true;
 }
 
-static void array(struct json *j, const struct btf *btf, const struct btf_type *t, const uint8_t *data, size_t size,
-	int depth)
+static void array(struct json *j, const struct btf *btf, const struct btf_type *t,
+	const uint8_t *data, size_t size, int depth)
 {
 	const struct btf_array *a = btf_array(t);
 	const struct btf_type *elem = typed_resolve(btf, a->type);
@@ -183,7 +193,8 @@ static void floating(struct json *j, const uint8_t *data, uint32_t bytes)
 	}
 }
 
-static void value(struct json *j, const struct btf *btf, uint32_t id, const uint8_t *data, size_t size, int depth)
+static void value(struct json *j, const struct btf *btf, uint32_t id, const uint8_t *data,
+	size_t size, int depth)
 {
 	const struct btf_type *t = typed_resolve(btf, id);
 	if (!t || depth > MAX_DEPTH) {
@@ -248,6 +259,7 @@ bool typed_section_var(const struct btf *btf, uint32_t id, uint32_t i, struct ty
 	const struct btf_var_secinfo *v = &btf_var_secinfos(t)[i];
 	const struct btf_type *var = btf__type_by_id(btf, v->type);
 	bool good = var && btf_is_var(var);
-	*out = (struct typed_var){ good ? name_at(btf, var->name_off) : "?", good ? var->type : 0, v->offset, v->size };
+	*out = (struct typed_var){ good ? name_at(btf, var->name_off) : "?", good ? var->type : 0,
+		v->offset, v->size };
 	return true;
 }

@@ -9,9 +9,9 @@
 
 #include "cli/json.h"
 
-/* Writes the value of type `id` at data. Structs and unions become objects with their field names, arrays of char strings,
- * enums their constant's name. What the type does not cover, or lies beyond size, is written as hex. The BTF may be
- * anything that btf__new accepted. */
+/* Writes the value of type `id` at data. Structs and unions become objects with their field names,
+ * arrays of char strings, enums their constant's name. What the type does not cover, or lies beyond
+ * size, is written as hex. The BTF may be anything that btf__new accepted. */
 void typed_value(struct json *j, const struct btf *btf, uint32_t id, const void *data, size_t size);
 /* Without a type: 1, 2, 4 and 8 bytes as an unsigned integer, else hex. */
 void typed_raw(struct json *j, const void *data, size_t size);

@@ -28,7 +28,8 @@ static void test_json(void)
 	json_object_end(&j);
 	json_object_end(&j);
 	is_str(b.data,
-		"{\n  \"most\": 18446744073709551615,\n  \"least\": -9223372036854775808,\n  \"list\": [\n    true,\n    null,\n"
+		"{\n  \"most\": 18446744073709551615,\n  \"least\": -9223372036854775808,\n  "
+		"\"list\": [\n    true,\n    null,\n"
 		"    null\n  ],\n  \"empty\": {}\n}",
 		"integers are exact to 64 bits, both signs; no number stands for infinity");
 	buf_free(&b);
@@ -38,7 +39,8 @@ static void test_json(void)
 	json_put_string(&j, "b", "\xc3\xa9 \xff \xc0\x80 \xed\xa0\x80");
 	json_object_end(&j);
 	is_str(b.data,
-		"{ a = \"x\\\"\\\\\\n\\u0001\", b = \"\xc3\xa9 \\ufffd \\ufffd\\ufffd \\ufffd\\ufffd\\ufffd\" }",
+		"{ a = \"x\\\"\\\\\\n\\u0001\", b = \"\xc3\xa9 \\ufffd \\ufffd\\ufffd "
+		"\\ufffd\\ufffd\\ufffd\" }",
 		"text style; what is no UTF-8 is replaced, overlong forms and surrogates included");
 	buf_free(&b);
 }
@@ -95,7 +97,8 @@ static void test_trace(void)
 	trace_is("100%% %s %d", a, 2, "100% %s 255");
 	trace_is("%p %08llx", a, 2, "0xfffffffffffffffe 000000ff");
 	trace_is("%d %d %d %d", a, 3, "-2 255 3 0");
-	trace_is("%n%99999999d", a, 1, "%n                                                              -2");
+	trace_is("%n%99999999d", a, 1,
+		"%n                                                              -2");
 	trace_is("end %", a, 1, "end %");
 	trace_is("end %ll", a, 1, "end %ll");
 	struct buf b = { 0 };
@@ -108,7 +111,8 @@ static void test_names(void)
 {
 	struct arena *a = arena_new();
 	const char *m = "_ZN2ns5scaleIfEEvPT_i";
-	is_str(name_demangle(a, m), "void ns::scale<float>(float*, int)", "demangled with parameters");
+	is_str(name_demangle(a, m), "void ns::scale<float>(float*, int)",
+		"demangled with parameters");
 	is_str(name_short(a, m, 40), "ns::scale<float>", "without");
 	is_str(name_short(a, m, 12), "ns::sc..oat>", "cut in the middle");
 	is_str(name_base(a, m), "scale", "base name");
