@@ -1,7 +1,7 @@
 /* memtrace.c - the report of memtrace: which access of which kernel moves more memory than it uses.
  *
- *	KERNEL   SOURCE         OPCODE         ..  REQUESTS  ..  SECTORS/REQ  IDEAL/REQ  WASTED
- *BYTES strided  strided.cu:15  st.global.f32  ..     1,024  ..        32.00       4.00 917,504
+ *	KERNEL   SOURCE         OPCODE         ..  SECTORS/REQ  IDEAL/REQ  WASTED BYTES
+ *	strided  strided.cu:15  st.global.f32  ..        32.00       4.00       917,504
  */
 #include <errno.h>
 #include <inttypes.h>
