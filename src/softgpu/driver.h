@@ -94,8 +94,9 @@ struct drv_dep {
 };
 
 struct drv_op;
-/* Does the work, without the lock. skip: the context has failed or is closing, only release. */
-typedef void (*drv_run)(struct drv_op *op, bool skip);
+/* Does the work, without the lock. skip: the context has failed or is closing, only release. False: it
+ * was only started, and drv_op_end will say when it has ended (which may be before this returns). */
+typedef bool (*drv_run)(struct drv_op *op, bool skip);
 
 /* One operation in a stream. Allocated by drv_op_new, freed when it has ended. */
 struct drv_op {
@@ -103,7 +104,7 @@ struct drv_op {
 	struct CUstream_st *stream;
 	uint64_t seq;
 	drv_run run;
-	bool launches; /* run only starts a grid: drv_op_end comes from its done call */
+	bool quick; /* any thread may run it */
 	struct drv_dep *deps;
 	uint32_t n_deps;
 	_Alignas(16) char data[]; /* the operation's own struct */
@@ -297,7 +298,7 @@ CUresult drv_stream_wait(struct CUstream_st *s, uint64_t seq);
 /* Everything before now, blocking streams included where s is the legacy one. */
 CUresult drv_stream_sync(struct CUstream_st *s);
 bool drv_stream_idle(struct CUstream_st *s);
-/* A grid that a `launches` operation started has ended. Without the lock. */
+/* What an operation started has ended. Without the lock. */
 void drv_op_end(struct drv_op *op);
 struct drv_mark *drv_mark_new(void);
 void drv_mark_put(struct drv_mark *m);

@@ -67,7 +67,7 @@ static void fail(struct drv_op *op)
 	drv_fail(op->stream->ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-static void run_copy(struct drv_op *op, bool skip)
+static bool run_copy(struct drv_op *op, bool skip)
 {
 	struct copy_op *c = (void *)op->data;
 	/* Checked at the call, but a free in stream order may have come in between. */
@@ -76,6 +76,7 @@ static void run_copy(struct drv_op *op, bool skip)
 	else if (!skip)
 		fail(op);
 	free(c->staged);
+	return true;
 }
 
 /* A pageable source is read now. Only for copies whose rows are adjacent or few bytes. */
@@ -375,18 +376,19 @@ static bool set_range(const struct set_op *o, size_t *bytes)
 	return !__builtin_mul_overflow(o->width, (size_t)o->element, &row) && extent(&s, row, o->height, 1, bytes);
 }
 
-static void run_set(struct drv_op *op, bool skip)
+static bool run_set(struct drv_op *op, bool skip)
 {
 	const struct set_op *o = (void *)op->data;
 	size_t bytes;
 	if (skip)
-		return;
+		return true;
 	if (!set_range(o, &bytes) || !sg_mem_check(drv.dev, o->addr, bytes)) {
 		fail(op);
-		return;
+		return true;
 	}
 	for (size_t y = 0; y < o->height; y++)
 		fill_row((void *)(uintptr_t)(o->addr + y * o->pitch), o);
+	return true;
 }
 
 static CUresult fill(const struct set_op *o, CUstream stream, bool async)

@@ -57,7 +57,7 @@ CUresult CUDAAPI cuEventDestroy(CUevent event)
 
 /* -- recording ---------------------------------------------------------------------------- */
 
-static void run_record(struct drv_op *op, bool skip)
+static bool run_record(struct drv_op *op, bool skip)
 {
 	struct drv_mark *m;
 	memcpy(&m, op->data, sizeof(m));
@@ -66,6 +66,7 @@ static void run_record(struct drv_op *op, bool skip)
 	m->done = true;
 	drv_mark_put(m);
 	pthread_mutex_unlock(&drv.lock);
+	return true;
 }
 
 static CUresult record(CUevent handle, CUstream stream)
@@ -119,8 +120,9 @@ CUresult CUDAAPI cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned
 	return record(event, stream);
 }
 
-static void nothing(struct drv_op *op, bool skip)
+static bool nothing(struct drv_op *op, bool skip)
 {
+	return true;
 }
 
 CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int flags)
@@ -146,7 +148,7 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int
 		drv_op_free(op);
 		return drv_leave(r);
 	}
-	return drv_leave(drv_submit(s, op, false));
+	return drv_leave(drv_submit(s, op, true));
 }
 
 /* -- asking --------------------------------------------------------------------------------- */

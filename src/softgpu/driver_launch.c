@@ -125,26 +125,31 @@ static CUresult pack_params(const struct sg_kernel_info *info, void **params, vo
 
 /* -- starting -------------------------------------------------------------------------------- */
 
-static void ended(void *arg, CUresult error)
+/* The module may go from now on. */
+static void account(struct drv_op *op, CUresult error)
 {
-	struct drv_op *op = arg;
 	struct launch *l = (void *)op->data;
 	if (error)
 		drv_fail(op->stream->ctx, error);
 	pthread_mutex_lock(&drv.lock);
 	l->module->running--;
 	pthread_mutex_unlock(&drv.lock);
-	drv_op_end(op);
 }
 
-static void run_launch(struct drv_op *op, bool skip)
+static void ended(void *arg, CUresult error)
+{
+	account(arg, error);
+	drv_op_end(arg);
+}
+
+static bool run_launch(struct drv_op *op, bool skip)
 {
 	struct launch *l = (void *)op->data;
 	CUresult r = CUDA_SUCCESS;
-	if (!skip)
-		r = sg_grid_start(drv.dev, &l->start, ended, op);
-	if (skip || r)
-		ended(op, r);
+	if (!skip && !(r = sg_grid_start(drv.dev, &l->start, ended, op)))
+		return false;
+	account(op, r);
+	return true;
 }
 
 /* Holds the lock. */
@@ -172,7 +177,6 @@ static CUresult launch(struct CUctx_st *ctx, const void *handle, struct shape *s
 		drv_op_free(op);
 		return r;
 	}
-	op->launches = true;
 	l->module = f->module;
 	l->start = (struct sg_launch){ .kernel = f->kernel, .dynamic_shared_bytes = s->shared, .params = l->params,
 		.cooperative = s->cooperative };

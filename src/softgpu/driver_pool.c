@@ -66,13 +66,14 @@ CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *addr, size_t bytes, CUmemo
 	return pool ? alloc_async(addr, bytes, pool, stream) : CUDA_ERROR_INVALID_VALUE;
 }
 
-static void run_free(struct drv_op *op, bool skip)
+static bool run_free(struct drv_op *op, bool skip)
 {
 	struct drv_alloc *a;
 	memcpy(&a, op->data, sizeof(a));
 	pthread_mutex_lock(&drv.lock);
 	drv_alloc_release(a);
 	pthread_mutex_unlock(&drv.lock);
+	return true;
 }
 
 CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr addr, CUstream stream)

@@ -145,7 +145,7 @@ struct host_call {
 	void *data;
 };
 
-static void run_host(struct drv_op *op, bool skip)
+static bool run_host(struct drv_op *op, bool skip)
 {
 	struct host_call *c = (void *)op->data;
 	drv_callback(true);
@@ -154,6 +154,7 @@ static void run_host(struct drv_op *op, bool skip)
 	else if (!skip)
 		c->fn(c->data);
 	drv_callback(false);
+	return true;
 }
 
 static CUresult submit_host(CUstream stream, const struct host_call *call)
@@ -219,7 +220,7 @@ static bool holds(const struct value_op *v)
 }
 
 /* Nobody says when a kernel or the host has written, so this looks: eagerly at first. */
-static void run_wait(struct drv_op *op, bool skip)
+static bool run_wait(struct drv_op *op, bool skip)
 {
 	const struct value_op *v = (void *)op->data;
 	struct CUctx_st *ctx = op->stream->ctx;
@@ -227,24 +228,26 @@ static void run_wait(struct drv_op *op, bool skip)
 	while (!skip && !ctx->error && !ctx->closing) {
 		/* The program may have freed the memory meanwhile. */
 		if (!sg_mem_check(drv.dev, v->addr, v->wide ? 8 : 4) || holds(v))
-			return;
+			break;
 		if (++tries < 64)
 			sched_yield();
 		else
 			nanosleep(&(struct timespec){ .tv_nsec = tries < 1024 ? 20000 : 200000 }, NULL);
 	}
+	return true;
 }
 
-static void run_write(struct drv_op *op, bool skip)
+static bool run_write(struct drv_op *op, bool skip)
 {
 	const struct value_op *v = (void *)op->data;
 	void *p = (void *)(uintptr_t)v->addr;
 	if (skip || !sg_mem_check(drv.dev, v->addr, v->wide ? 8 : 4))
-		return;
+		return true;
 	if (v->wide)
 		__atomic_store_n((uint64_t *)p, v->value, __ATOMIC_RELEASE);
 	else
 		__atomic_store_n((uint32_t *)p, (uint32_t)v->value, __ATOMIC_RELEASE);
+	return true;
 }
 
 static CUresult submit_value(struct CUstream_st *s, drv_run run, const struct value_op *v)

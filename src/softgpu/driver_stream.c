@@ -5,10 +5,10 @@
  *
  *	submitted  numbers given out      completed  the last number that has ended
  *
- * A stream without work costs no thread. Work that finds its stream idle and does not take long, or
- * that only starts a grid, runs in the caller's thread; anything else is queued, and the stream's own
- * thread is created with the first such operation. Since every stream waits in a thread of its own,
- * nothing that one stream waits for can be stuck behind another.
+ * Quick operations (a grid's start, an event, a small copy) run in the caller's thread when they find
+ * their stream idle, and otherwise in the thread that ends their predecessor. What takes long, calls
+ * the application or waits for another stream runs in a thread of the stream's own, made when it is
+ * first needed: nothing that one stream waits for can be stuck behind another.
  */
 #include "softgpu/driver.h"
 
@@ -127,38 +127,61 @@ static bool skipping(const struct CUctx_st *ctx)
 	return ctx->error || ctx->closing;
 }
 
-/* With the lock. */
+static bool may_start(const struct CUstream_st *s, const struct drv_op *op)
+{
+	return s->completed + 1 == op->seq && (skipping(s->ctx) || deps_met(op));
+}
+
+/* -- running: all of this with the lock ------------------------------------------------------ */
+
 static void finish(struct drv_op *op)
 {
 	struct CUstream_st *s = op->stream;
 	s->completed = op->seq;
 	drv_op_free(op);
-	pthread_cond_signal(&s->wake);
 	drv_broadcast();
 	drv_stream_put(s);
 }
 
-void drv_op_end(struct drv_op *op)
-{
-	pthread_mutex_lock(&drv.lock);
-	finish(op);
-	pthread_mutex_unlock(&drv.lock);
-}
-
-/* With the lock, which is dropped meanwhile. The operation is gone afterwards. */
+/* Drops the lock meanwhile. Unless it only started something, the operation is gone afterwards. */
 static void perform(struct drv_op *op)
 {
-	bool skip = skipping(op->stream->ctx), launches = op->launches;
+	bool skip = skipping(op->stream->ctx);
 	pthread_mutex_unlock(&drv.lock);
-	op->run(op, skip);
+	bool ended = op->run(op, skip);
 	pthread_mutex_lock(&drv.lock);
-	if (!launches)
+	if (ended)
 		finish(op);
 }
 
-static bool may_start(const struct CUstream_st *s, const struct drv_op *op)
+static struct drv_op *pop(struct CUstream_st *s)
 {
-	return s->completed + 1 == op->seq && (skipping(s->ctx) || deps_met(op));
+	struct drv_op *op = s->head;
+	s->head = op->next;
+	if (!s->head)
+		s->tail = &s->head;
+	return op;
+}
+
+/* After the end of an operation: quick ones that follow run in this thread, the rest is for the
+ * stream's own. Whoever ends an operation calls this, so a queue of kernels needs no thread at all. */
+static void advance(struct CUstream_st *s)
+{
+	while (s->head && s->head->quick && may_start(s, s->head))
+		perform(pop(s));
+	if (s->head)
+		pthread_cond_signal(&s->wake);
+}
+
+void drv_op_end(struct drv_op *op)
+{
+	struct CUstream_st *s = op->stream;
+	pthread_mutex_lock(&drv.lock);
+	s->refs++;
+	finish(op);
+	advance(s);
+	drv_stream_put(s);
+	pthread_mutex_unlock(&drv.lock);
 }
 
 /* -- the stream's thread ------------------------------------------------------------------ */
@@ -168,17 +191,15 @@ static void *stream_thread(void *arg)
 	struct CUstream_st *s = arg;
 	pthread_mutex_lock(&drv.lock);
 	for (;;) {
-		while (!s->head && !s->gone)
-			pthread_cond_wait(&s->wake, &drv.lock);
 		struct drv_op *op = s->head;
-		if (!op)
+		if (op && may_start(s, op))
+			perform(pop(s));
+		else if (op && s->completed + 1 == op->seq)
+			drv_wait(); /* for another stream */
+		else if (op || !s->gone)
+			pthread_cond_wait(&s->wake, &drv.lock);
+		else
 			break;
-		while (!may_start(s, op))
-			drv_wait();
-		s->head = op->next;
-		if (!s->head)
-			s->tail = &s->head;
-		perform(op);
 	}
 	s->has_thread = false;
 	drv_stream_put(s);
@@ -212,12 +233,13 @@ static CUresult start_thread(struct CUstream_st *s)
 
 /* -- submitting ----------------------------------------------------------------------------- */
 
-/* s may be gone afterwards unless the caller holds a count of it. */
+/* here: may run in this thread. s may be gone afterwards unless the caller holds a count of it. */
 static CUresult submit(struct CUstream_st *s, struct drv_op *op, bool here, uint64_t *seq)
 {
 	CUresult r = wait_default(op, s);
 	here = here && !s->head && s->completed == s->submitted && deps_met(op);
-	if (!r && !here)
+	/* A quick operation that waits for its predecessor alone is started by that one's end. */
+	if (!r && !here && (!op->quick || op->n_deps || s->completed == s->submitted))
 		r = start_thread(s);
 	if (r) {
 		drv_op_free(op);
@@ -225,22 +247,25 @@ static CUresult submit(struct CUstream_st *s, struct drv_op *op, bool here, uint
 	}
 	op->stream = s;
 	op->seq = ++s->submitted;
-	s->refs++; /* for the operation, put by finish */
+	s->refs += 2; /* for the operation, put by finish, and for us */
 	if (seq)
 		*seq = op->seq;
 	if (here) {
 		perform(op);
-		return CUDA_SUCCESS;
+		advance(s);
+	} else {
+		*s->tail = op;
+		s->tail = &op->next;
+		pthread_cond_signal(&s->wake);
 	}
-	*s->tail = op;
-	s->tail = &op->next;
-	pthread_cond_signal(&s->wake);
+	drv_stream_put(s);
 	return CUDA_SUCCESS;
 }
 
 CUresult drv_submit(struct CUstream_st *s, struct drv_op *op, bool quick)
 {
-	return submit(s, op, quick || op->launches, NULL);
+	op->quick = quick;
+	return submit(s, op, quick, NULL);
 }
 
 CUresult drv_submit_wait(struct CUstream_st *s, struct drv_op *op)
@@ -277,8 +302,9 @@ bool drv_stream_idle(struct CUstream_st *s)
 	return true;
 }
 
-static void nothing(struct drv_op *op, bool skip)
+static bool nothing(struct drv_op *op, bool skip)
 {
+	return true;
 }
 
 /* An empty operation carries the implied waits of the stream it is put in. */

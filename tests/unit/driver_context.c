@@ -135,7 +135,7 @@ static void ends_under_a_waiter(void)
 	int r = -1;
 	pthread_create(&t, NULL, wait_in_it, &r);
 	sleep_ms(20);
-	*gate = 1;
+	gate_set(gate, 1);
 	is_int(cuCtxDestroy(ctx), 0, "destroyed with a waiter inside");
 	pthread_join(t, NULL);
 	ok(r == 0 || r == CUDA_ERROR_INVALID_CONTEXT || r == CUDA_ERROR_CONTEXT_IS_DESTROYED, "who returns (%d)", r);

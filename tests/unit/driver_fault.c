@@ -46,7 +46,7 @@ int main(void)
 	need(cuMemsetD32Async(p, 9, 1, s));
 	need(cuStreamAddCallback(s, callback, NULL, 0));
 	need(cuEventRecord(e, s));
-	*start = 1;
+	gate_set(start, 1);
 	is_int(cuStreamSynchronize(s), CUDA_ERROR_ILLEGAL_ADDRESS, "the fault is found when the stream is waited for");
 	is_int(cuStreamSynchronize(spin), CUDA_ERROR_ILLEGAL_ADDRESS, "the other kernels of the context were ended");
 	is_int(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS, "it sticks");

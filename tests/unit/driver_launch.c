@@ -44,7 +44,7 @@ static void parameters(void)
 	need(launch_gated(gate, p, 1, NULL));
 	need(launch(kernel("set"), 1, 1, NULL, late));
 	v = 7;
-	*gate = 1;
+	gate_set(gate, 1);
 	need(cuCtxSynchronize());
 	is_int(read_word(p), 6, "parameters are those of the call");
 }

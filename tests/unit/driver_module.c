@@ -145,7 +145,7 @@ static void unload(void)
 	need(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
 	need(launch(f, 1, 1, t, params));
 	is_int(cuModuleUnload(m), 0, "unloaded while another module's kernel runs");
-	*gate = 1;
+	gate_set(gate, 1);
 	need(cuCtxSynchronize());
 	is_int(read_word(q), 3, "its own kernel had run");
 	is_int(launch(f, 1, 1, NULL, params), CUDA_ERROR_INVALID_HANDLE, "its functions are dead");

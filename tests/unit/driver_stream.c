@@ -22,7 +22,7 @@ static bool passes(CUstream stuck, CUstream tried)
 		sleep_ms(5);
 		ended = !cuEventQuery(e);
 	}
-	*gate = 1;
+	gate_set(gate, 1);
 	need(cuCtxSynchronize());
 	is_int(read_word(q), 1, "(it ends)");
 	need(cuEventDestroy(e));
@@ -57,7 +57,7 @@ static void queries(void)
 	is_int(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY, "counts for the legacy stream too");
 	is_int(cuStreamQuery(free_stream), 0, "not for another");
 	is_int(cuEventQuery(e), CUDA_ERROR_NOT_READY, "the event is to come");
-	*gate = 1;
+	gate_set(gate, 1);
 	is_int(cuEventSynchronize(e), 0, "wait for the event");
 	is_int(read_word(p), 7, "then what was before it is done");
 	is_int(cuStreamSynchronize(blocking), 0, "and the stream");
@@ -88,7 +88,7 @@ static void events(void)
 	sleep_ms(30);
 	is_int(cuStreamQuery(free_stream), CUDA_ERROR_NOT_READY, "it waits");
 	is_int(cuEventElapsedTime(&ms, a, b), CUDA_ERROR_NOT_READY, "no time yet");
-	*gate = 1;
+	gate_set(gate, 1);
 	need(cuStreamSynchronize(free_stream));
 	is_int(read_word(p), 15, "first the one, then the other");
 	is_int(cuEventElapsedTime(&ms, a, b), 0, "the time between them");
@@ -101,7 +101,7 @@ static void events(void)
 	ok(ms >= 19, "20 ms apart (%g ms)", (double)ms);
 	is_int(cuEventElapsedTime(&ms, a, blind), CUDA_ERROR_INVALID_HANDLE, "an event without a time");
 	/* A wait holds for the record that it saw. */
-	*gate = 0;
+	gate_set(gate, 0);
 	need(cuMemcpyHtoD(p, &(uint32_t){ 0 }, 4));
 	need(launch_gated(gate, p, 1, other));
 	need(cuEventRecord(blind, other));
@@ -110,7 +110,7 @@ static void events(void)
 	sleep_ms(20);
 	is_int(cuEventQuery(blind), 0, "recorded anew, in an idle stream");
 	is_int(cuStreamQuery(free_stream), CUDA_ERROR_NOT_READY, "the wait is for the first record");
-	*gate = 1;
+	gate_set(gate, 1);
 	need(cuStreamSynchronize(free_stream));
 	is_int(cuEventRecord(a, (CUstream)1234), CUDA_ERROR_INVALID_HANDLE, "no such stream");
 	is_int(cuStreamWaitEvent(blocking, (CUevent)blocking, 0), CUDA_ERROR_INVALID_HANDLE, "no such event");
@@ -209,7 +209,7 @@ static void async_copies(void)
 	is_int(cuMemcpyHtoDAsync(p + 12, pinned, 4, other), 0, "and pinned memory");
 	pinned[0] = 101;
 	is_int(cuStreamQuery(other), CUDA_ERROR_NOT_READY, "neither call waited");
-	*gate = 1;
+	gate_set(gate, 1);
 	is_int(cuMemcpyDtoHAsync(back, p, 16, other), 0, "back into pageable memory");
 	ok(back[0] == 1 && back[1] == 2, "which is there when the call returns, as it was when it was given");
 	is_int(back[3], 101, "pinned memory is read when its turn comes");
@@ -230,7 +230,7 @@ static void destroy(void)
 	is_int(cuStreamDestroy(s), 0, "destroyed with work in it");
 	is_int(cuStreamQuery(s), CUDA_ERROR_INVALID_HANDLE, "the handle is dead");
 	is_int(cuStreamDestroy(s), CUDA_ERROR_INVALID_HANDLE, "for good");
-	*gate = 1;
+	gate_set(gate, 1);
 	is_int(cuCtxSynchronize(), 0, "the context waits for it");
 	is_int(read_word(p), 4, "all of it was done");
 	is_int(cuStreamDestroy(CU_STREAM_LEGACY), CUDA_ERROR_INVALID_HANDLE, "the legacy stream is not destroyed");

@@ -113,6 +113,11 @@ static inline volatile uint32_t *gate_new(void)
 	return p;
 }
 
+static inline void gate_set(volatile uint32_t *gate, uint32_t value)
+{
+	__atomic_store_n(gate, value, __ATOMIC_RELEASE);
+}
+
 static inline void sleep_ms(unsigned ms)
 {
 	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L }, NULL);
