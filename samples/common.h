@@ -22,40 +22,40 @@
 #include "egpu/cuda.h"
 
 /* One row a call: field of `cu`, symbol. */
-#define SAMPLE_CALLS(X) \
-	X(Init, cuInit) \
-	X(GetErrorName, cuGetErrorName) \
-	X(GetErrorString, cuGetErrorString) \
-	X(DeviceGet, cuDeviceGet) \
-	X(DeviceGetName, cuDeviceGetName) \
-	X(DeviceGetAttribute, cuDeviceGetAttribute) \
-	X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain) \
-	X(DevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2) \
-	X(CtxSetCurrent, cuCtxSetCurrent) \
-	X(CtxSynchronize, cuCtxSynchronize) \
-	X(ModuleLoadDataEx, cuModuleLoadDataEx) \
-	X(ModuleUnload, cuModuleUnload) \
-	X(ModuleGetFunction, cuModuleGetFunction) \
-	X(MemAlloc, cuMemAlloc_v2) \
-	X(MemFree, cuMemFree_v2) \
-	X(MemHostAlloc, cuMemHostAlloc) \
-	X(MemFreeHost, cuMemFreeHost) \
-	X(MemHostGetDevicePointer, cuMemHostGetDevicePointer_v2) \
-	X(MemcpyHtoD, cuMemcpyHtoD_v2) \
-	X(MemcpyDtoH, cuMemcpyDtoH_v2) \
-	X(MemcpyHtoDAsync, cuMemcpyHtoDAsync_v2) \
-	X(MemcpyDtoHAsync, cuMemcpyDtoHAsync_v2) \
-	X(MemsetD8, cuMemsetD8_v2) \
-	X(MemsetD32, cuMemsetD32_v2) \
-	X(StreamCreate, cuStreamCreate) \
-	X(StreamDestroy, cuStreamDestroy_v2) \
-	X(StreamQuery, cuStreamQuery) \
-	X(StreamSynchronize, cuStreamSynchronize) \
-	X(StreamWaitEvent, cuStreamWaitEvent) \
-	X(EventCreate, cuEventCreate) \
-	X(EventDestroy, cuEventDestroy_v2) \
-	X(EventRecord, cuEventRecord) \
-	X(EventElapsedTime, cuEventElapsedTime) \
+#define SAMPLE_CALLS(X)                                                                            \
+	X(Init, cuInit)                                                                            \
+	X(GetErrorName, cuGetErrorName)                                                            \
+	X(GetErrorString, cuGetErrorString)                                                        \
+	X(DeviceGet, cuDeviceGet)                                                                  \
+	X(DeviceGetName, cuDeviceGetName)                                                          \
+	X(DeviceGetAttribute, cuDeviceGetAttribute)                                                \
+	X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)                                        \
+	X(DevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2)                                   \
+	X(CtxSetCurrent, cuCtxSetCurrent)                                                          \
+	X(CtxSynchronize, cuCtxSynchronize)                                                        \
+	X(ModuleLoadDataEx, cuModuleLoadDataEx)                                                    \
+	X(ModuleUnload, cuModuleUnload)                                                            \
+	X(ModuleGetFunction, cuModuleGetFunction)                                                  \
+	X(MemAlloc, cuMemAlloc_v2)                                                                 \
+	X(MemFree, cuMemFree_v2)                                                                   \
+	X(MemHostAlloc, cuMemHostAlloc)                                                            \
+	X(MemFreeHost, cuMemFreeHost)                                                              \
+	X(MemHostGetDevicePointer, cuMemHostGetDevicePointer_v2)                                   \
+	X(MemcpyHtoD, cuMemcpyHtoD_v2)                                                             \
+	X(MemcpyDtoH, cuMemcpyDtoH_v2)                                                             \
+	X(MemcpyHtoDAsync, cuMemcpyHtoDAsync_v2)                                                   \
+	X(MemcpyDtoHAsync, cuMemcpyDtoHAsync_v2)                                                   \
+	X(MemsetD8, cuMemsetD8_v2)                                                                 \
+	X(MemsetD32, cuMemsetD32_v2)                                                               \
+	X(StreamCreate, cuStreamCreate)                                                            \
+	X(StreamDestroy, cuStreamDestroy_v2)                                                       \
+	X(StreamQuery, cuStreamQuery)                                                              \
+	X(StreamSynchronize, cuStreamSynchronize)                                                  \
+	X(StreamWaitEvent, cuStreamWaitEvent)                                                      \
+	X(EventCreate, cuEventCreate)                                                              \
+	X(EventDestroy, cuEventDestroy_v2)                                                         \
+	X(EventRecord, cuEventRecord)                                                              \
+	X(EventElapsedTime, cuEventElapsedTime)                                                    \
 	X(LaunchKernel, cuLaunchKernel)
 
 #define SAMPLE_FIELD(field, symbol) __typeof__(symbol) *field;
@@ -103,7 +103,8 @@ static inline void usage(int argc, char **argv, int min, int max, const char *te
 }
 
 /* A whole decimal number between min and max. */
-__attribute__((unused)) static uint64_t number(const char *text, const char *what, uint64_t min, uint64_t max)
+__attribute__((unused)) static uint64_t number(
+	const char *text, const char *what, uint64_t min, uint64_t max)
 {
 	char *end;
 	errno = 0;
@@ -117,10 +118,11 @@ static inline void open_driver(void)
 {
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW);
 	if (!lib)
-		die("no CUDA driver on this machine (%s).\n%s: to run without a GPU: egpu run --softgpu PROBE -- %s ...",
+		die("no CUDA driver on this machine (%s).\n%s: to run without a GPU: egpu run "
+		    "--softgpu PROBE -- %s ...",
 			dlerror(), sample_name, sample_name);
-#define SAMPLE_LOAD(field, symbol)                                    \
-	if (!(cu.field = (__typeof__(cu.field))dlsym(lib, #symbol)))  \
+#define SAMPLE_LOAD(field, symbol)                                                                 \
+	if (!(cu.field = (__typeof__(cu.field))dlsym(lib, #symbol)))                               \
 		die("the CUDA driver has no %s: it is too old", #symbol);
 	SAMPLE_CALLS(SAMPLE_LOAD)
 }
@@ -160,7 +162,8 @@ static inline CUfunction get_kernel(CUmodule module, const char *name)
 }
 
 /* One thread an element, in blocks of `threads`. */
-__attribute__((unused)) static void launch_1d(CUfunction fn, uint64_t n, unsigned threads, CUstream stream, void **params)
+__attribute__((unused)) static void launch_1d(
+	CUfunction fn, uint64_t n, unsigned threads, CUstream stream, void **params)
 {
 	uint64_t blocks = (n + threads - 1) / threads;
 	if (blocks > 0x7fffffff)

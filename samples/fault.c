@@ -5,7 +5,9 @@
 
 int main(int argc, char **argv)
 {
-	usage(argc, argv, 0, 1, "[OFFSET]    stores OFFSET ints beyond an array (default 1048576), and expects a fault");
+	usage(argc, argv, 0, 1,
+		"[OFFSET]    stores OFFSET ints beyond an array (default 1048576), and expects a "
+		"fault");
 	int64_t offset = argc > 1 ? (int64_t)number(argv[1], "OFFSET", 0, 1ull << 40) : 1 << 20;
 	uint64_t n = 64;
 	open_device();

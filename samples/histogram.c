@@ -13,7 +13,8 @@ int main(int argc, char **argv)
 	uint32_t random = 12345;
 	for (uint64_t i = 0; i < n; i++) {
 		random = random * 1664525u + 1013904223u;
-		in[i] = (unsigned char)(random >> 24 & (random >> 16)); /* low values are frequent */
+		in[i] = (unsigned char)(random >> 24 &
+					(random >> 16)); /* low values are frequent */
 		want[in[i]]++;
 	}
 	CUdeviceptr din = device_memory(n ? n : 1), bins = device_memory(sizeof(got));
@@ -22,8 +23,11 @@ int main(int argc, char **argv)
 	CHECK(MemsetD32(bins, 0, 256));
 	uint64_t blocks = (n + 4095) / 4096;
 	void *params[] = { &din, &n, &bins };
-	CHECK(LaunchKernel(get_kernel(module, "histogram"), blocks < 1 ? 1 : blocks > 1024 ? 1024 : (unsigned)blocks, 1, 1, 256, 1,
-		1, 0, NULL, params, NULL));
+	CHECK(LaunchKernel(get_kernel(module, "histogram"),
+		blocks < 1      ? 1
+		: blocks > 1024 ? 1024
+				: (unsigned)blocks,
+		1, 1, 256, 1, 1, 0, NULL, params, NULL));
 	CHECK(MemcpyDtoH(got, bins, sizeof(got)));
 	for (int i = 0; i < 256; i++)
 		if (got[i] != want[i])

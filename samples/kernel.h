@@ -11,12 +11,33 @@
 #define RESTRICT __restrict__
 
 /* One-dimensional shapes are enough for most samples. */
-DEVICE unsigned thread_x() { return __nvvm_read_ptx_sreg_tid_x(); }
-DEVICE unsigned thread_y() { return __nvvm_read_ptx_sreg_tid_y(); }
-DEVICE unsigned block_x() { return __nvvm_read_ptx_sreg_ctaid_x(); }
-DEVICE unsigned block_y() { return __nvvm_read_ptx_sreg_ctaid_y(); }
-DEVICE unsigned threads_x() { return __nvvm_read_ptx_sreg_ntid_x(); }
-DEVICE unsigned blocks_x() { return __nvvm_read_ptx_sreg_nctaid_x(); }
-DEVICE unsigned long index_x() { return (unsigned long)block_x() * threads_x() + thread_x(); }
+DEVICE unsigned thread_x()
+{
+	return __nvvm_read_ptx_sreg_tid_x();
+}
+DEVICE unsigned thread_y()
+{
+	return __nvvm_read_ptx_sreg_tid_y();
+}
+DEVICE unsigned block_x()
+{
+	return __nvvm_read_ptx_sreg_ctaid_x();
+}
+DEVICE unsigned block_y()
+{
+	return __nvvm_read_ptx_sreg_ctaid_y();
+}
+DEVICE unsigned threads_x()
+{
+	return __nvvm_read_ptx_sreg_ntid_x();
+}
+DEVICE unsigned blocks_x()
+{
+	return __nvvm_read_ptx_sreg_nctaid_x();
+}
+DEVICE unsigned long index_x()
+{
+	return (unsigned long)block_x() * threads_x() + thread_x();
+}
 
 #endif

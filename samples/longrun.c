@@ -4,7 +4,8 @@
 
 int main(int argc, char **argv)
 {
-	usage(argc, argv, 0, 1, "[MS]    one kernel that the host ends after MS milliseconds (default 500)");
+	usage(argc, argv, 0, 1,
+		"[MS]    one kernel that the host ends after MS milliseconds (default 500)");
 	unsigned ms = argc > 1 ? (unsigned)number(argv[1], "MS", 0, 3600000) : 500;
 	enum { THREADS = 64 };
 	CUdevice dev = open_device();

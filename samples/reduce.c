@@ -13,14 +13,18 @@ int main(int argc, char **argv)
 		in[i] = (int)(i % 201) - 100;
 		want += in[i];
 	}
-	CUdeviceptr din = device_memory(n ? n * sizeof(int) : 1), total = device_memory(sizeof(int));
+	CUdeviceptr din = device_memory(n ? n * sizeof(int) : 1),
+		    total = device_memory(sizeof(int));
 	if (n)
 		CHECK(MemcpyHtoD(din, in, n * sizeof(int)));
 	CHECK(MemsetD32(total, 0, 1));
 	uint64_t blocks = (n + 2047) / 2048;
 	void *params[] = { &din, &n, &total };
-	CHECK(LaunchKernel(get_kernel(module, "reduce"), blocks < 1 ? 1 : blocks > 1024 ? 1024 : (unsigned)blocks, 1, 1, 256, 1, 1,
-		0, NULL, params, NULL));
+	CHECK(LaunchKernel(get_kernel(module, "reduce"),
+		blocks < 1      ? 1
+		: blocks > 1024 ? 1024
+				: (unsigned)blocks,
+		1, 1, 256, 1, 1, 0, NULL, params, NULL));
 	CHECK(MemcpyDtoH(&sum, total, sizeof(sum)));
 	if (sum != want)
 		die("the sum is %d, not %d", sum, want);

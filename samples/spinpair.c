@@ -10,7 +10,8 @@ static void wait_for(CUstream stream, const char *name)
 	CUresult r;
 	while ((r = cu.StreamQuery(stream)) == CUDA_ERROR_NOT_READY) {
 		if (time(NULL) - start > 60) {
-			fprintf(stderr, "%s: %s has waited for its partner for a minute\n", sample_name, name);
+			fprintf(stderr, "%s: %s has waited for its partner for a minute\n",
+				sample_name, name);
 			_Exit(1); /* a context with a kernel that never ends cannot be torn down */
 		}
 		nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
@@ -20,7 +21,8 @@ static void wait_for(CUstream stream, const char *name)
 
 int main(int argc, char **argv)
 {
-	usage(argc, argv, 0, 1, "[ROUNDS]    two kernels hand a number to and fro ROUNDS times (default 1000)");
+	usage(argc, argv, 0, 1,
+		"[ROUNDS]    two kernels hand a number to and fro ROUNDS times (default 1000)");
 	int rounds = argc > 1 ? (int)number(argv[1], "ROUNDS", 1, 1 << 30) : 1000;
 	CUdevice dev = open_device();
 	CUmodule module = load_module(sample_ptx);

@@ -4,7 +4,9 @@
 
 int main(int argc, char **argv)
 {
-	usage(argc, argv, 0, 2, "[N [ROUNDS]]    two streams of ROUNDS kernels over N floats each (default 4096 and 20)");
+	usage(argc, argv, 0, 2,
+		"[N [ROUNDS]]    two streams of ROUNDS kernels over N floats each (default 4096 "
+		"and 20)");
 	uint64_t n = argc > 1 ? number(argv[1], "N", 1, 1ull << 30) : 4096;
 	unsigned rounds = argc > 2 ? (unsigned)number(argv[2], "ROUNDS", 1, 100000) : 20;
 	CUdevice dev = open_device();
@@ -31,7 +33,8 @@ int main(int argc, char **argv)
 	launch_1d(scale, n, 128, stream[1], (void *[]){ &buffer[1], &n, &minus, &one });
 	for (unsigned r = 0; r < rounds; r++)
 		for (int s = 0; s < 2; s++)
-			launch_1d(scale, n, 128, stream[s], (void *[]){ &buffer[s], &n, &half, &one });
+			launch_1d(scale, n, 128, stream[s],
+				(void *[]){ &buffer[s], &n, &half, &one });
 	CHECK(MemcpyDtoHAsync(host[1], buffer[1], bytes, stream[1]));
 	CHECK(EventRecord(end, stream[1]));
 	CHECK(StreamWaitEvent(stream[0], end, 0));
@@ -47,9 +50,11 @@ int main(int argc, char **argv)
 			if (s)
 				x = 1.0f - x;
 			for (unsigned r = 0; r < rounds; r++)
-				x = x * 0.5f + 1.0f; /* exact or rounded alike: a product by 0.5 is exact */
+				x = x * 0.5f +
+				    1.0f; /* exact or rounded alike: a product by 0.5 is exact */
 			if (host[s][i] != x)
-				die("stream %d: element %" PRIu64 " is %.9g, not %.9g", s, i, host[s][i], x);
+				die("stream %d: element %" PRIu64 " is %.9g, not %.9g", s, i,
+					host[s][i], x);
 		}
 	printf("streams: n=%" PRIu64 " rounds=%u ok\n", n, rounds);
 	for (int s = 0; s < 2; s++) {

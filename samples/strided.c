@@ -7,7 +7,8 @@
 int main(int argc, char **argv)
 {
 	usage(argc, argv, 0, 3,
-		"[N [STRIDE [OUT]]]    adds 1 to N floats, adjacent and STRIDE apart (default 32768 and 32)");
+		"[N [STRIDE [OUT]]]    adds 1 to N floats, adjacent and STRIDE apart (default "
+		"32768 and 32)");
 	uint64_t n = argc > 1 ? number(argv[1], "N", 1, 1ull << 40) : 32768;
 	uint64_t stride = argc > 2 ? number(argv[2], "STRIDE", 1, 1ull << 20) : 32;
 	uint64_t span = (n - 1) * stride + 1;

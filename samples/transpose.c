@@ -4,7 +4,8 @@
 
 enum { TILE = 32 };
 
-static void run(CUfunction fn, const char *name, CUdeviceptr in, CUdeviceptr out, unsigned n, float *host)
+static void run(
+	CUfunction fn, const char *name, CUdeviceptr in, CUdeviceptr out, unsigned n, float *host)
 {
 	size_t bytes = (size_t)n * n * sizeof(float);
 	unsigned tiles = (n + TILE - 1) / TILE;
@@ -25,7 +26,8 @@ int main(int argc, char **argv)
 	size_t count = (size_t)n * n;
 	CUdevice dev = open_device();
 	CUmodule module = load_module(sample_ptx);
-	CUdeviceptr in = device_memory(count * sizeof(float)), out = device_memory(count * sizeof(float));
+	CUdeviceptr in = device_memory(count * sizeof(float)),
+		    out = device_memory(count * sizeof(float));
 	float *host = host_memory(count, sizeof(*host));
 	for (size_t i = 0; i < count; i++)
 		host[i] = (float)(i % 65521);

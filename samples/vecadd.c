@@ -14,7 +14,8 @@ static float value_b(uint64_t i)
 
 int main(int argc, char **argv)
 {
-	usage(argc, argv, 1, 2, "N [OUT]    adds two vectors of N floats; OUT gets the sum's bytes");
+	usage(argc, argv, 1, 2,
+		"N [OUT]    adds two vectors of N floats; OUT gets the sum's bytes");
 	uint64_t n = number(argv[1], "N", 0, UINT64_MAX / sizeof(float));
 	if (!n) {
 		printf("vecadd: n=0: nothing to add\n");
@@ -28,7 +29,8 @@ int main(int argc, char **argv)
 	size_t bytes = n * sizeof(float);
 	/* Device memory first: too large an N then fails before the host is filled. */
 	CUdeviceptr da = device_memory(bytes), db = device_memory(bytes), dc = device_memory(bytes);
-	float *a = host_memory(n, sizeof(*a)), *b = host_memory(n, sizeof(*b)), *c = host_memory(n, sizeof(*c));
+	float *a = host_memory(n, sizeof(*a)), *b = host_memory(n, sizeof(*b)),
+	      *c = host_memory(n, sizeof(*c));
 	for (uint64_t i = 0; i < n; i++) {
 		a[i] = value_a(i);
 		b[i] = value_b(i);

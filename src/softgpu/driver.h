@@ -1,9 +1,9 @@
 /* driver.h - what the files of softgpu's driver API share.
  *
- * The shared library libcuda.so.1: driver_init.c (start, look-ups), driver_device.c, driver_context.c,
- * driver_memory.c, driver_pool.c, driver_copy.c, driver_stream.c (the engine), driver_queue.c (calls
- * that enqueue), driver_event.c, driver_module.c, driver_function.c, driver_library.c, driver_link.c,
- * driver_launch.c, driver_error.c, driver_stub.c.
+ * The shared library libcuda.so.1: driver_init.c (start, look-ups), driver_device.c,
+ * driver_context.c, driver_memory.c, driver_pool.c, driver_copy.c, driver_stream.c (the engine),
+ * driver_queue.c (calls that enqueue), driver_event.c, driver_module.c, driver_function.c,
+ * driver_library.c, driver_link.c, driver_launch.c, driver_error.c, driver_stub.c.
  *
  * One lock (drv.lock) guards every object here. It is never held while a kernel runs, a copy moves
  * bytes, PTX is compiled or the application's code is called. Waiting is on drv.progress, which is
@@ -12,8 +12,8 @@
  * Handles that a program holds are addresses of the structs below, but nothing is read through one
  * before drv_find has found it in drv.handles: a stale or invented handle is an error code.
  *
- * Life of an object: its handle is removed first (no new use), then its users are waited for, then it
- * is freed. Streams and event marks are counted as well, since operations outlive handles.
+ * Life of an object: its handle is removed first (no new use), then its users are waited for, then
+ * it is freed. Streams and event marks are counted as well, since operations outlive handles.
  */
 #ifndef EGPU_SOFTGPU_DRIVER_H
 #define EGPU_SOFTGPU_DRIVER_H
@@ -65,8 +65,8 @@ struct CUctx_st {
 	unsigned int uses; /* cuCtxAttach, or retains of the primary one */
 	unsigned int refs; /* being in the list, each stream, each waiter */
 	bool primary;
-	_Atomic bool closing; /* being destroyed: queued work is dropped */
-	_Atomic int error;   /* sticky CUresult: the context is unusable */
+	_Atomic bool closing;        /* being destroyed: queued work is dropped */
+	_Atomic int error;           /* sticky CUresult: the context is unusable */
 	struct CUstream_st *streams; /* all that have not been freed */
 	struct CUstream_st *legacy;
 	struct CUmod_st *modules;
@@ -94,8 +94,9 @@ struct drv_dep {
 };
 
 struct drv_op;
-/* Does the work, without the lock. skip: the context has failed or is closing, only release. False: it
- * was only started, and drv_op_end will say when it has ended (which may be before this returns). */
+/* Does the work, without the lock. skip: the context has failed or is closing, only release. False:
+ * it was only started, and drv_op_end will say when it has ended (which may be before this
+ * returns). */
 typedef bool (*drv_run)(struct drv_op *op, bool skip);
 
 /* One operation in a stream. Allocated by drv_op_new, freed when it has ended. */
@@ -119,11 +120,11 @@ struct CUstream_st {
 	unsigned int flags;
 	int priority;
 	bool non_blocking; /* takes no notice of the legacy stream */
-	bool gone;	   /* destroyed by the program: ends when its work is done */
+	bool gone;         /* destroyed by the program: ends when its work is done */
 	bool has_thread;
 	pthread_cond_t wake;
 	struct drv_op *head, **tail;
-	uint64_t submitted, completed; /* operations, in order */
+	uint64_t submitted, completed;                        /* operations, in order */
 	CUstreamAttrValue policy, window, domain, domain_map; /* kept to be read back */
 };
 
@@ -166,8 +167,8 @@ struct CUmod_st {
 struct CUkern_st {
 	struct drv_object object;
 	struct CUlib_st *library;
-	char *name; /* owned */
-	uint32_t index;	  /* in the module, the same for every context */
+	char *name;     /* owned */
+	uint32_t index; /* in the module, the same for every context */
 	/* cuKernelSetAttribute before the kernel is in a context; -1: not set */
 	int attrs[CU_FUNC_ATTRIBUTE_MAX];
 };
@@ -186,7 +187,7 @@ struct CUlib_st {
 
 enum drv_mem_kind {
 	DRV_MEM_DEVICE,
-	DRV_MEM_HOST,	    /* cuMemHostAlloc */
+	DRV_MEM_HOST,       /* cuMemHostAlloc */
 	DRV_MEM_REGISTERED, /* cuMemHostRegister */
 	DRV_MEM_MANAGED,
 	DRV_MEM_POOL, /* stream ordered */
@@ -220,7 +221,7 @@ struct drv_state {
 	pthread_cond_t progress;
 	bool initialized;
 	CUresult init_error; /* sticks once a start has failed */
-	bool forked;	     /* a child of the process that started it: nothing works here */
+	bool forked;         /* a child of the process that started it: nothing works here */
 	bool told_runtime;   /* the message about NVIDIA's runtime is out */
 	int n_devices;
 	struct sg_device *dev;
@@ -242,11 +243,12 @@ extern struct drv_state drv;
  * A call takes the lock with one of these, and lets go of it with drv_leave. Where they fail, the
  * lock is not held and the call returns the result.
  */
-CUresult drv_enter_init(void);			/* needs cuInit */
-CUresult drv_enter(struct CUctx_st **ctx);	/* and a current context that has not failed */
+CUresult drv_enter_init(void);                    /* needs cuInit */
+CUresult drv_enter(struct CUctx_st **ctx);        /* and a current context that has not failed */
 CUresult drv_enter_failed(struct CUctx_st **ctx); /* and a current context, failed or not */
 CUresult drv_leave(CUresult result);
-/* The twin symbols (_ptsz, _ptds) run the plain ones with the thread's own stream as the default. */
+/* The twin symbols (_ptsz, _ptds) run the plain ones with the thread's own stream as the default.
+ */
 void drv_per_thread(bool on);
 bool drv_is_per_thread(void);
 /* Around the application's code that a stream runs: driver calls from it are not permitted. */
@@ -256,10 +258,10 @@ void drv_callback(bool on);
 int drv_add_handle(struct drv_object *object); /* 0 or -ENOMEM */
 void drv_remove_handle(struct drv_object *object);
 void *drv_find(const void *handle, enum drv_kind kind); /* NULL: no such object */
-void drv_wait(void); /* for the next broadcast of drv.progress */
+void drv_wait(void);                                    /* for the next broadcast of drv.progress */
 void drv_broadcast(void);
-/* Without the lock. The first failure of a context sticks, and its other grids are ended. The caller
- * holds an operation of a stream of it. */
+/* Without the lock. The first failure of a context sticks, and its other grids are ended. The
+ * caller holds an operation of a stream of it. */
 void drv_fail(struct CUctx_st *ctx, CUresult error);
 bool drv_device_ok(CUdevice dev);
 
@@ -287,9 +289,9 @@ struct drv_op *drv_op_new(drv_run run, size_t bytes); /* NULL when memory is out
 void drv_op_free(struct drv_op *op);
 /* Adds a wait. */
 CUresult drv_op_wait_mark(struct drv_op *op, struct drv_mark *mark);
-/* Hands the operation to the stream, with the waits that the default stream implies. Takes op over, on
- * failure too. quick: the work is small enough to be done in this thread if the stream is idle, with the
- * lock dropped meanwhile. s may be gone afterwards. */
+/* Hands the operation to the stream, with the waits that the default stream implies. Takes op over,
+ * on failure too. quick: the work is small enough to be done in this thread if the stream is idle,
+ * with the lock dropped meanwhile. s may be gone afterwards. */
 CUresult drv_submit(struct CUstream_st *s, struct drv_op *op, bool quick);
 /* The same, and waits for its end. Returns the context's sticky error. */
 CUresult drv_submit_wait(struct CUstream_st *s, struct drv_op *op);
@@ -309,8 +311,8 @@ uint64_t drv_now_ns(void);
 struct drv_alloc *drv_alloc_at(uint64_t base);
 /* The allocation that holds addr, or NULL (module variables are in none). */
 struct drv_alloc *drv_alloc_holding(uint64_t addr);
-struct drv_alloc *drv_alloc_add(struct CUctx_st *ctx, uint64_t base, size_t bytes, enum drv_mem_kind kind,
-	unsigned int flags);
+struct drv_alloc *drv_alloc_add(struct CUctx_st *ctx, uint64_t base, size_t bytes,
+	enum drv_mem_kind kind, unsigned int flags);
 /* Gives the memory back and drops the record. */
 void drv_alloc_release(struct drv_alloc *a);
 bool drv_is_host(uint64_t addr); /* inside host memory that is known to the driver */
@@ -323,7 +325,8 @@ struct drv_jit {
 	size_t error_bytes, info_bytes;
 	void **error_size, **info_size, **wall_time, **threads;
 };
-CUresult drv_jit_read(unsigned int n, const CUjit_option *options, void **values, struct drv_jit *jit);
+CUresult drv_jit_read(
+	unsigned int n, const CUjit_option *options, void **values, struct drv_jit *jit);
 void drv_jit_done(struct drv_jit *jit, const struct diag *d, double ms);
 /* PTX text of an image of unknown extent, as a malloc'd string. Without the lock. */
 CUresult drv_image_ptx(const void *image, char **ptx, size_t *bytes, struct diag *d);
@@ -336,10 +339,12 @@ struct drv_text {
 	const char *name; /* for messages */
 };
 /* One PTX text that has the definitions of all (driver_link.c). Without the lock. */
-CUresult drv_link_texts(const struct drv_text *texts, size_t n, char **ptx, size_t *bytes, struct diag *d);
+CUresult drv_link_texts(
+	const struct drv_text *texts, size_t n, char **ptx, size_t *bytes, struct diag *d);
 CUresult drv_read_file(const char *path, char **data, size_t *size);
 /* A module around compiled code, with the lock; takes code over on success. */
-CUresult drv_module_new(struct CUctx_st *ctx, struct CUlib_st *lib, struct sg_module *code, struct CUmod_st **out);
+CUresult drv_module_new(
+	struct CUctx_st *ctx, struct CUlib_st *lib, struct sg_module *code, struct CUmod_st **out);
 /* Waits for its launches and frees it; the handles are gone at once. */
 void drv_module_free(struct CUmod_st *m);
 /* The function for a CUfunction, or for a CUkernel in ctx (loaded there on first use). */
@@ -347,8 +352,8 @@ CUresult drv_function_of(struct CUctx_st *ctx, const void *handle, struct CUfunc
 CUresult drv_library_module(struct CUctx_st *ctx, struct CUlib_st *lib, struct CUmod_st **out);
 CUresult drv_function_attribute(const struct CUfunc_st *f, CUfunction_attribute attr, int *value);
 CUresult drv_function_set(struct CUfunc_st *f, CUfunction_attribute attr, int value);
-uint32_t drv_shared_limit(void);	/* bytes a block can opt in to */
-uint32_t drv_shared_default(void); /* without opting in */
+uint32_t drv_shared_limit(void);                        /* bytes a block can opt in to */
+uint32_t drv_shared_default(void);                      /* without opting in */
 int drv_attribute(CUdevice_attribute attr, int *value); /* 0 or -EINVAL */
 
 #endif

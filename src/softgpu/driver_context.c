@@ -90,7 +90,8 @@ bool drv_ctx_destroyed(void)
 
 static void ctx_set(struct CUctx_st *c, unsigned int flags, bool primary)
 {
-	unsigned int refs = c->refs; /* of waiters that have yet to notice the end of an earlier life */
+	unsigned int refs =
+		c->refs; /* of waiters that have yet to notice the end of an earlier life */
 	memset(c, 0, sizeof(*c));
 	c->object.kind = DRV_CONTEXT;
 	c->refs = refs + 1;
@@ -129,8 +130,8 @@ static CUresult ctx_new(struct CUctx_st *c, unsigned int flags, bool primary, st
 
 CUresult drv_ctx_drain(struct CUctx_st *ctx)
 {
-	/* The list may change while the lock is away, so each round starts over; work that is submitted
-	 * during the wait does not prolong it. */
+	/* The list may change while the lock is away, so each round starts over; work that is
+	 * submitted during the wait does not prolong it. */
 	struct point {
 		struct CUstream_st *s;
 		uint64_t seq;
@@ -199,7 +200,8 @@ static void ctx_free(struct CUctx_st *ctx)
 static bool flags_ok(unsigned int flags)
 {
 	unsigned int sched = flags & CU_CTX_SCHED_MASK;
-	return !(flags & ~(unsigned int)CU_CTX_FLAGS_MASK) && (sched <= 2 || sched == CU_CTX_SCHED_BLOCKING_SYNC);
+	return !(flags & ~(unsigned int)CU_CTX_FLAGS_MASK) &&
+	       (sched <= 2 || sched == CU_CTX_SCHED_BLOCKING_SYNC);
 }
 
 CUresult CUDAAPI cuCtxCreate_v2(CUcontext *out, unsigned int flags, CUdevice dev)
@@ -220,8 +222,8 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *out, unsigned int flags, CUdevice dev
 	return drv_leave(r);
 }
 
-CUresult CUDAAPI cuCtxCreate_v3(CUcontext *ctx, CUexecAffinityParam *affinity, int n, unsigned int flags,
-	CUdevice dev)
+CUresult CUDAAPI cuCtxCreate_v3(
+	CUcontext *ctx, CUexecAffinityParam *affinity, int n, unsigned int flags, CUdevice dev)
 {
 	if (n < 0 || (n && !affinity))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -230,13 +232,15 @@ CUresult CUDAAPI cuCtxCreate_v3(CUcontext *ctx, CUexecAffinityParam *affinity, i
 	return cuCtxCreate_v2(ctx, flags, dev);
 }
 
-CUresult CUDAAPI cuCtxCreate_v4(CUcontext *ctx, CUctxCreateParams *params, unsigned int flags, CUdevice dev)
+CUresult CUDAAPI cuCtxCreate_v4(
+	CUcontext *ctx, CUctxCreateParams *params, unsigned int flags, CUdevice dev)
 {
 	if (params && params->cigParams)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (!params)
 		return cuCtxCreate_v2(ctx, flags, dev);
-	return cuCtxCreate_v3(ctx, params->execAffinityParams, params->numExecAffinityParams, flags, dev);
+	return cuCtxCreate_v3(
+		ctx, params->execAffinityParams, params->numExecAffinityParams, flags, dev);
 }
 
 CUresult CUDAAPI cuCtxDestroy_v2(CUcontext handle)
@@ -606,9 +610,9 @@ CUresult CUDAAPI cuCtxSetSharedMemConfig(CUsharedconfig config)
 	CUresult r = drv_enter(&ctx);
 	if (r)
 		return r;
-	return drv_leave((unsigned int)config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ?
-				 CUDA_ERROR_INVALID_VALUE :
-				 CUDA_SUCCESS);
+	return drv_leave((unsigned int)config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
+				 ? CUDA_ERROR_INVALID_VALUE
+				 : CUDA_SUCCESS);
 }
 
 CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *least, int *greatest)
@@ -653,8 +657,8 @@ CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 		return r;
 	if (flags)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
-	return drv_leave(drv_find(peer, DRV_CONTEXT) ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED :
-						       CUDA_ERROR_INVALID_CONTEXT);
+	return drv_leave(drv_find(peer, DRV_CONTEXT) ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED
+						     : CUDA_ERROR_INVALID_CONTEXT);
 }
 
 CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer)
@@ -663,6 +667,6 @@ CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer)
 	CUresult r = drv_enter(&ctx);
 	if (r)
 		return r;
-	return drv_leave(drv_find(peer, DRV_CONTEXT) ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED :
-						       CUDA_ERROR_INVALID_CONTEXT);
+	return drv_leave(drv_find(peer, DRV_CONTEXT) ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED
+						     : CUDA_ERROR_INVALID_CONTEXT);
 }

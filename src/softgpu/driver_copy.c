@@ -1,8 +1,9 @@
 /* driver_copy.c - copies and memsets, in one, two and three dimensions.
  *
- * Device addresses are host addresses here, so a copy is memmove after a check of each side that claims
- * to be device memory. Host memory that was never registered (pageable) follows the hardware's rules: a
- * copy out of it has read it when the call returns, a copy into it has written it.
+ * Device addresses are host addresses here, so a copy is memmove after a check of each side that
+ * claims to be device memory. Host memory that was never registered (pageable) follows the
+ * hardware's rules: a copy out of it has read it when the call returns, a copy into it has written
+ * it.
  */
 #include "softgpu/driver.h"
 
@@ -10,8 +11,9 @@
 #include <string.h>
 
 enum {
-	STAGE_BYTES = 64 << 10,	 /* pageable sources up to this are copied aside at the call */
-	QUICK_BYTES = 256 << 10, /* copies up to this are done in the caller's thread when they can be */
+	STAGE_BYTES = 64 << 10, /* pageable sources up to this are copied aside at the call */
+	QUICK_BYTES =
+		256 << 10, /* copies up to this are done in the caller's thread when they can be */
 };
 
 /* -- one operation ------------------------------------------------------------------- */
@@ -25,7 +27,7 @@ struct side {
 struct copy_op {
 	struct side dst, src;
 	size_t width, height, depth; /* bytes, rows, planes */
-	void *staged;		     /* freed at the end */
+	void *staged;                /* freed at the end */
 };
 
 /* From the first to past the last byte of one side; false: overflow. */
@@ -37,7 +39,8 @@ static bool extent(const struct side *s, size_t width, size_t height, size_t dep
 		return true;
 	}
 	if (__builtin_mul_overflow(s->pitch, height - 1, &rows) ||
-		__builtin_mul_overflow(s->slice, depth - 1, &planes) || __builtin_add_overflow(rows, planes, &sum) ||
+		__builtin_mul_overflow(s->slice, depth - 1, &planes) ||
+		__builtin_add_overflow(rows, planes, &sum) ||
 		__builtin_add_overflow(sum, width, out))
 		return false;
 	return s->addr <= UINT64_MAX - *out;
@@ -57,8 +60,10 @@ static void move(const struct copy_op *c)
 {
 	for (size_t z = 0; z < c->depth; z++)
 		for (size_t y = 0; y < c->height; y++)
-			memmove((void *)(uintptr_t)(c->dst.addr + z * c->dst.slice + y * c->dst.pitch),
-				(void *)(uintptr_t)(c->src.addr + z * c->src.slice + y * c->src.pitch),
+			memmove((void *)(uintptr_t)(c->dst.addr + z * c->dst.slice +
+						    y * c->dst.pitch),
+				(void *)(uintptr_t)(c->src.addr + z * c->src.slice +
+						    y * c->src.pitch),
 				c->width);
 }
 
@@ -98,7 +103,8 @@ static CUresult submit_copy(struct CUstream_st *s, struct copy_op *c, bool async
 {
 	if (!side_ok(&c->dst, c) || !side_ok(&c->src, c))
 		return CUDA_ERROR_INVALID_VALUE;
-	size_t bytes = c->width * c->height * c->depth; /* no more than the extents, so no overflow */
+	size_t bytes =
+		c->width * c->height * c->depth; /* no more than the extents, so no overflow */
 	if (!bytes)
 		return CUDA_SUCCESS;
 	bool wait = !async || c->dst.pageable || (c->src.pageable && bytes > STAGE_BYTES);
@@ -128,8 +134,8 @@ static struct side linear(enum place place, uint64_t addr, size_t bytes)
 	return s;
 }
 
-static CUresult copy(uint64_t dst, enum place to, uint64_t src, enum place from, size_t bytes, CUstream stream,
-	bool async)
+static CUresult copy(uint64_t dst, enum place to, uint64_t src, enum place from, size_t bytes,
+	CUstream stream, bool async)
 {
 	struct CUctx_st *ctx;
 	struct CUstream_st *s;
@@ -138,10 +144,13 @@ static CUresult copy(uint64_t dst, enum place to, uint64_t src, enum place from,
 		return r;
 	if ((r = drv_stream_of(ctx, stream, &s)))
 		return drv_leave(r);
-	struct copy_op c = { .dst = linear(to, dst, bytes), .src = linear(from, src, bytes), .width = bytes, .height = 1,
+	struct copy_op c = { .dst = linear(to, dst, bytes),
+		.src = linear(from, src, bytes),
+		.width = bytes,
+		.height = 1,
 		.depth = 1 };
-	/* An address that belongs to neither side would be read as host memory: NULL and its neighbours
-	 * are refused, the rest is the caller's word. */
+	/* An address that belongs to neither side would be read as host memory: NULL and its
+	 * neighbours are refused, the rest is the caller's word. */
 	if (bytes && (dst < 4096 || src < 4096))
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	/* Between device memories nobody waits on hardware either. */
@@ -165,7 +174,8 @@ CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t bytes)
 	return copy(dst, DEVICE, (uintptr_t)src, HOST, bytes, NULL, false);
 }
 
-CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t bytes, CUstream stream)
+CUresult CUDAAPI cuMemcpyHtoDAsync_v2(
+	CUdeviceptr dst, const void *src, size_t bytes, CUstream stream)
 {
 	return copy(dst, DEVICE, (uintptr_t)src, HOST, bytes, stream, true);
 }
@@ -185,7 +195,8 @@ CUresult CUDAAPI cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
 	return copy(dst, DEVICE, src, DEVICE, bytes, NULL, false);
 }
 
-CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
+CUresult CUDAAPI cuMemcpyDtoDAsync_v2(
+	CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
 {
 	return copy(dst, DEVICE, src, DEVICE, bytes, stream, true);
 }
@@ -195,18 +206,20 @@ static CUresult check_contexts(CUcontext a, CUcontext b)
 	CUresult r = drv_enter_init();
 	if (r)
 		return r;
-	return drv_leave(drv_find(a, DRV_CONTEXT) && drv_find(b, DRV_CONTEXT) ? CUDA_SUCCESS :
-										 CUDA_ERROR_INVALID_CONTEXT);
+	return drv_leave(drv_find(a, DRV_CONTEXT) && drv_find(b, DRV_CONTEXT)
+				 ? CUDA_SUCCESS
+				 : CUDA_ERROR_INVALID_CONTEXT);
 }
 
-CUresult CUDAAPI cuMemcpyPeer(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t bytes)
+CUresult CUDAAPI cuMemcpyPeer(
+	CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t bytes)
 {
 	CUresult r = check_contexts(dst_ctx, src_ctx);
 	return r ? r : cuMemcpyDtoD_v2(dst, src, bytes);
 }
 
-CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t bytes,
-	CUstream stream)
+CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src,
+	CUcontext src_ctx, size_t bytes, CUstream stream)
 {
 	CUresult r = check_contexts(dst_ctx, src_ctx);
 	return r ? r : cuMemcpyDtoDAsync_v2(dst, src, bytes, stream);
@@ -229,7 +242,8 @@ static CUresult box_side(const struct box *b, const CUDA_MEMCPY3D *size, struct 
 	size_t reach, rows, offset, plane;
 	if (b->type == CU_MEMORYTYPE_ARRAY)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (b->type != CU_MEMORYTYPE_HOST && b->type != CU_MEMORYTYPE_DEVICE && b->type != CU_MEMORYTYPE_UNIFIED)
+	if (b->type != CU_MEMORYTYPE_HOST && b->type != CU_MEMORYTYPE_DEVICE &&
+		b->type != CU_MEMORYTYPE_UNIFIED)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (__builtin_add_overflow(b->x, size->WidthInBytes, &reach) ||
 		__builtin_add_overflow(b->y, size->Height, &rows))
@@ -238,10 +252,13 @@ static CUresult box_side(const struct box *b, const CUDA_MEMCPY3D *size, struct 
 	if (!b->rows && size->Depth > 1 && b->y)
 		return CUDA_ERROR_INVALID_VALUE;
 	plane = b->rows ? b->rows : rows;
-	if (s.pitch < reach || (size->Depth > 1 && plane < rows) || __builtin_mul_overflow(s.pitch, plane, &s.slice))
+	if (s.pitch < reach || (size->Depth > 1 && plane < rows) ||
+		__builtin_mul_overflow(s.pitch, plane, &s.slice))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (__builtin_mul_overflow(s.slice, b->z, &offset) || __builtin_mul_overflow(s.pitch, b->y, &rows) ||
-		__builtin_add_overflow(offset, rows, &offset) || __builtin_add_overflow(offset, b->x, &offset))
+	if (__builtin_mul_overflow(s.slice, b->z, &offset) ||
+		__builtin_mul_overflow(s.pitch, b->y, &rows) ||
+		__builtin_add_overflow(offset, rows, &offset) ||
+		__builtin_add_overflow(offset, b->x, &offset))
 		return CUDA_ERROR_INVALID_VALUE;
 	s.addr = b->type == CU_MEMORYTYPE_HOST ? (uintptr_t)b->host : b->device;
 	if (!s.addr || s.addr > UINT64_MAX - offset)
@@ -267,10 +284,10 @@ static CUresult copy_box(const CUDA_MEMCPY3D *p, CUstream stream, bool async)
 		return drv_leave(r);
 	if (p->srcLOD || p->dstLOD)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
-	struct box src = { p->srcMemoryType, p->srcHost, p->srcDevice, p->srcPitch, p->srcHeight, p->srcXInBytes, p->srcY,
-		p->srcZ };
-	struct box dst = { p->dstMemoryType, p->dstHost, p->dstDevice, p->dstPitch, p->dstHeight, p->dstXInBytes, p->dstY,
-		p->dstZ };
+	struct box src = { p->srcMemoryType, p->srcHost, p->srcDevice, p->srcPitch, p->srcHeight,
+		p->srcXInBytes, p->srcY, p->srcZ };
+	struct box dst = { p->dstMemoryType, p->dstHost, p->dstDevice, p->dstPitch, p->dstHeight,
+		p->dstXInBytes, p->dstY, p->dstZ };
 	struct copy_op c = { .width = p->WidthInBytes, .height = p->Height, .depth = p->Depth };
 	if ((r = box_side(&src, p, &c.src)) || (r = box_side(&dst, p, &c.dst)))
 		return drv_leave(r);
@@ -284,11 +301,21 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool async)
 	if (!p)
 		return CUDA_ERROR_INVALID_VALUE;
 	CUDA_MEMCPY3D box = {
-		.srcXInBytes = p->srcXInBytes, .srcY = p->srcY, .srcMemoryType = p->srcMemoryType, .srcHost = p->srcHost,
-		.srcDevice = p->srcDevice, .srcPitch = p->srcPitch,
-		.dstXInBytes = p->dstXInBytes, .dstY = p->dstY, .dstMemoryType = p->dstMemoryType, .dstHost = p->dstHost,
-		.dstDevice = p->dstDevice, .dstPitch = p->dstPitch,
-		.WidthInBytes = p->WidthInBytes, .Height = p->Height, .Depth = 1,
+		.srcXInBytes = p->srcXInBytes,
+		.srcY = p->srcY,
+		.srcMemoryType = p->srcMemoryType,
+		.srcHost = p->srcHost,
+		.srcDevice = p->srcDevice,
+		.srcPitch = p->srcPitch,
+		.dstXInBytes = p->dstXInBytes,
+		.dstY = p->dstY,
+		.dstMemoryType = p->dstMemoryType,
+		.dstHost = p->dstHost,
+		.dstDevice = p->dstDevice,
+		.dstPitch = p->dstPitch,
+		.WidthInBytes = p->WidthInBytes,
+		.Height = p->Height,
+		.Depth = 1,
 	};
 	return copy_box(&box, stream, async);
 }
@@ -373,7 +400,8 @@ static bool set_range(const struct set_op *o, size_t *bytes)
 {
 	size_t row;
 	struct side s = { .addr = o->addr, .pitch = o->pitch };
-	return !__builtin_mul_overflow(o->width, (size_t)o->element, &row) && extent(&s, row, o->height, 1, bytes);
+	return !__builtin_mul_overflow(o->width, (size_t)o->element, &row) &&
+	       extent(&s, row, o->height, 1, bytes);
 }
 
 static bool run_set(struct drv_op *op, bool skip)
@@ -405,7 +433,8 @@ static CUresult fill(const struct set_op *o, CUstream stream, bool async)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	if (!bytes)
 		return drv_leave(CUDA_SUCCESS);
-	if (o->addr % o->element || (o->height > 1 && (o->pitch % o->element || o->pitch / o->element < o->width)) ||
+	if (o->addr % o->element ||
+		(o->height > 1 && (o->pitch % o->element || o->pitch / o->element < o->width)) ||
 		!sg_mem_check(drv.dev, o->addr, bytes))
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	struct drv_op *op = drv_op_new(run_set, sizeof(*o));
@@ -433,17 +462,20 @@ CUresult CUDAAPI cuMemsetD32_v2(CUdeviceptr dst, unsigned int value, size_t n)
 	return fill(&(struct set_op){ dst, 0, n, 1, value, 4 }, NULL, false);
 }
 
-CUresult CUDAAPI cuMemsetD2D8_v2(CUdeviceptr dst, size_t pitch, unsigned char value, size_t width, size_t height)
+CUresult CUDAAPI cuMemsetD2D8_v2(
+	CUdeviceptr dst, size_t pitch, unsigned char value, size_t width, size_t height)
 {
 	return fill(&(struct set_op){ dst, pitch, width, height, value, 1 }, NULL, false);
 }
 
-CUresult CUDAAPI cuMemsetD2D16_v2(CUdeviceptr dst, size_t pitch, unsigned short value, size_t width, size_t height)
+CUresult CUDAAPI cuMemsetD2D16_v2(
+	CUdeviceptr dst, size_t pitch, unsigned short value, size_t width, size_t height)
 {
 	return fill(&(struct set_op){ dst, pitch, width, height, value, 2 }, NULL, false);
 }
 
-CUresult CUDAAPI cuMemsetD2D32_v2(CUdeviceptr dst, size_t pitch, unsigned int value, size_t width, size_t height)
+CUresult CUDAAPI cuMemsetD2D32_v2(
+	CUdeviceptr dst, size_t pitch, unsigned int value, size_t width, size_t height)
 {
 	return fill(&(struct set_op){ dst, pitch, width, height, value, 4 }, NULL, false);
 }
@@ -463,20 +495,20 @@ CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr dst, unsigned int value, size_t n,
 	return fill(&(struct set_op){ dst, 0, n, 1, value, 4 }, stream, true);
 }
 
-CUresult CUDAAPI cuMemsetD2D8Async(CUdeviceptr dst, size_t pitch, unsigned char value, size_t width, size_t height,
-	CUstream stream)
+CUresult CUDAAPI cuMemsetD2D8Async(CUdeviceptr dst, size_t pitch, unsigned char value, size_t width,
+	size_t height, CUstream stream)
 {
 	return fill(&(struct set_op){ dst, pitch, width, height, value, 1 }, stream, true);
 }
 
-CUresult CUDAAPI cuMemsetD2D16Async(CUdeviceptr dst, size_t pitch, unsigned short value, size_t width, size_t height,
-	CUstream stream)
+CUresult CUDAAPI cuMemsetD2D16Async(CUdeviceptr dst, size_t pitch, unsigned short value,
+	size_t width, size_t height, CUstream stream)
 {
 	return fill(&(struct set_op){ dst, pitch, width, height, value, 2 }, stream, true);
 }
 
-CUresult CUDAAPI cuMemsetD2D32Async(CUdeviceptr dst, size_t pitch, unsigned int value, size_t width, size_t height,
-	CUstream stream)
+CUresult CUDAAPI cuMemsetD2D32Async(CUdeviceptr dst, size_t pitch, unsigned int value, size_t width,
+	size_t height, CUstream stream)
 {
 	return fill(&(struct set_op){ dst, pitch, width, height, value, 4 }, stream, true);
 }

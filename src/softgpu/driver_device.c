@@ -196,7 +196,8 @@ CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev)
 /* One that says what it is, with the compute capability in it. */
 CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 {
-	static const unsigned char base[16] = { 'e', 'g', 'p', 'u', 's', 'o', 'f', 't', 0x80, 0, 0, 0, 0, 0, 0, 0 };
+	static const unsigned char base[16] = { 'e', 'g', 'p', 'u', 's', 'o', 'f', 't', 0x80, 0, 0,
+		0, 0, 0, 0, 0 };
 	CUresult r = enter_device(uuid, dev);
 	if (r)
 		return r;
@@ -233,10 +234,16 @@ CUresult CUDAAPI cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
 	CUresult r = enter_device(prop, dev);
 	if (r)
 		return r;
-	*prop = (CUdevprop){ .maxThreadsPerBlock = 1024, .maxThreadsDim = { 1024, 1024, 64 },
-		.maxGridSize = { 0x7fffffff, 65535, 65535 }, .sharedMemPerBlock = 48 << 10,
-		.totalConstantMemory = 64 << 10, .SIMDWidth = 32, .memPitch = 0x7fffffff, .regsPerBlock = 65536,
-		.clockRate = 1000000, .textureAlign = 512 };
+	*prop = (CUdevprop){ .maxThreadsPerBlock = 1024,
+		.maxThreadsDim = { 1024, 1024, 64 },
+		.maxGridSize = { 0x7fffffff, 65535, 65535 },
+		.sharedMemPerBlock = 48 << 10,
+		.totalConstantMemory = 64 << 10,
+		.SIMDWidth = 32,
+		.memPitch = 0x7fffffff,
+		.regsPerBlock = 65536,
+		.clockRate = 1000000,
+		.textureAlign = 512 };
 	return drv_leave(CUDA_SUCCESS);
 }
 
@@ -294,7 +301,8 @@ CUresult CUDAAPI cuDeviceCanAccessPeer(int *can, CUdevice dev, CUdevice peer)
 	return drv_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attr, CUdevice src, CUdevice dst)
+CUresult CUDAAPI cuDeviceGetP2PAttribute(
+	int *value, CUdevice_P2PAttribute attr, CUdevice src, CUdevice dst)
 {
 	CUresult r = enter_device(value, src);
 	if (r)

@@ -11,8 +11,10 @@ CUresult CUDAAPI cuEventCreate(CUevent *out, unsigned int flags)
 	CUresult r = drv_enter(&ctx);
 	if (r)
 		return r;
-	const unsigned int known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
-	if (!out || flags & ~known || (flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING)))
+	const unsigned int known =
+		CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+	if (!out || flags & ~known ||
+		(flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING)))
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	struct CUevent_st *e = calloc(1, sizeof(*e));
 	if (!e)
@@ -191,7 +193,8 @@ CUresult CUDAAPI cuEventSynchronize(CUevent handle)
 
 static CUresult elapsed(float *ms, struct CUevent_st *a, struct CUevent_st *b)
 {
-	if (!a || !b || a->ctx != b->ctx || !a->mark || !b->mark || (a->flags | b->flags) & CU_EVENT_DISABLE_TIMING)
+	if (!a || !b || a->ctx != b->ctx || !a->mark || !b->mark ||
+		(a->flags | b->flags) & CU_EVENT_DISABLE_TIMING)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (a->ctx->error)
 		return a->ctx->error;

@@ -106,7 +106,8 @@ CUresult drv_function_set(struct CUfunc_st *f, CUfunction_attribute attr, int va
 		f->non_portable_cluster = value;
 		return CUDA_SUCCESS;
 	case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-		if (value < CU_CLUSTER_SCHEDULING_POLICY_DEFAULT || value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING)
+		if (value < CU_CLUSTER_SCHEDULING_POLICY_DEFAULT ||
+			value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING)
 			return CUDA_ERROR_INVALID_VALUE;
 		f->cluster_policy = value;
 		return CUDA_SUCCESS;
@@ -137,7 +138,9 @@ CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction fn, CUfunc_cache config)
 	CUresult r = enter_function(fn, &f);
 	if (r)
 		return r;
-	return drv_leave((unsigned int)config > CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+	return drv_leave((unsigned int)config > CU_FUNC_CACHE_PREFER_EQUAL
+				 ? CUDA_ERROR_INVALID_VALUE
+				 : CUDA_SUCCESS);
 }
 
 CUresult CUDAAPI cuFuncSetSharedMemConfig(CUfunction fn, CUsharedconfig config)
@@ -146,8 +149,9 @@ CUresult CUDAAPI cuFuncSetSharedMemConfig(CUfunction fn, CUsharedconfig config)
 	CUresult r = enter_function(fn, &f);
 	if (r)
 		return r;
-	return drv_leave((unsigned int)config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_ERROR_INVALID_VALUE :
-											    CUDA_SUCCESS);
+	return drv_leave((unsigned int)config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
+				 ? CUDA_ERROR_INVALID_VALUE
+				 : CUDA_SUCCESS);
 }
 
 CUresult CUDAAPI cuFuncGetModule(CUmodule *m, CUfunction fn)
@@ -209,8 +213,8 @@ CUresult CUDAAPI cuFuncLoad(CUfunction fn)
 
 /* -- occupancy ------------------------------------------------------------------------------- */
 
-CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction fn, int threads,
-	size_t shared, unsigned int flags)
+CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+	int *blocks, CUfunction fn, int threads, size_t shared, unsigned int flags)
 {
 	struct CUfunc_st *f;
 	CUresult r = enter_function(fn, &f);
@@ -218,26 +222,31 @@ CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *block
 		return r;
 	if (!blocks || threads <= 0 || flags & ~(unsigned int)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
-	*blocks = shared > UINT32_MAX || (uint32_t)threads > f->info.max_threads ?
-			  0 :
-			  (int)sg_occupancy(drv.dev, f->kernel, (uint32_t)threads, (uint32_t)shared);
+	*blocks = shared > UINT32_MAX || (uint32_t)threads > f->info.max_threads
+			  ? 0
+			  : (int)sg_occupancy(
+				    drv.dev, f->kernel, (uint32_t)threads, (uint32_t)shared);
 	return drv_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction fn, int threads, size_t shared)
+CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(
+	int *blocks, CUfunction fn, int threads, size_t shared)
 {
 	return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, fn, threads, shared, 0);
 }
 
-/* The block size that keeps most threads resident, the largest of equals; the grid that fills the device. */
-static void best_block(const struct CUfunc_st *f, const CUoccupancyB2DSize shared_of, size_t shared, uint32_t limit,
-	int *grid, int *threads)
+/* The block size that keeps most threads resident, the largest of equals; the grid that fills the
+ * device. */
+static void best_block(const struct CUfunc_st *f, const CUoccupancyB2DSize shared_of, size_t shared,
+	uint32_t limit, int *grid, int *threads)
 {
 	uint32_t best = 0;
 	*grid = *threads = 0;
 	for (uint32_t n = limit; n; n = n % 32 ? n - n % 32 : n - 32) {
 		size_t bytes = shared_of ? shared_of((int)n) : shared;
-		uint32_t blocks = bytes > UINT32_MAX ? 0 : sg_occupancy(drv.dev, f->kernel, n, (uint32_t)bytes);
+		uint32_t blocks = bytes > UINT32_MAX
+					  ? 0
+					  : sg_occupancy(drv.dev, f->kernel, n, (uint32_t)bytes);
 		if (blocks * n <= best)
 			continue;
 		best = blocks * n;
@@ -253,7 +262,8 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *threa
 	CUresult r = enter_function(fn, &f);
 	if (r)
 		return r;
-	if (!grid || !threads || limit < 0 || flags & ~(unsigned int)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)
+	if (!grid || !threads || limit < 0 ||
+		flags & ~(unsigned int)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	uint32_t most = f->info.max_threads;
 	if (limit && (uint32_t)limit < most)
@@ -272,14 +282,16 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *threa
 	return drv_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int *grid, int *threads, CUfunction fn, CUoccupancyB2DSize shared_of,
-	size_t shared, int limit)
+CUresult CUDAAPI cuOccupancyMaxPotentialBlockSize(int *grid, int *threads, CUfunction fn,
+	CUoccupancyB2DSize shared_of, size_t shared, int limit)
 {
-	return cuOccupancyMaxPotentialBlockSizeWithFlags(grid, threads, fn, shared_of, shared, limit, 0);
+	return cuOccupancyMaxPotentialBlockSizeWithFlags(
+		grid, threads, fn, shared_of, shared, limit, 0);
 }
 
 /* The most dynamic shared memory with which that many blocks still fit. */
-CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t *shared, CUfunction fn, int blocks, int threads)
+CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(
+	size_t *shared, CUfunction fn, int blocks, int threads)
 {
 	struct CUfunc_st *f;
 	CUresult r = enter_function(fn, &f);
@@ -302,7 +314,8 @@ CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t *shared, CUfunct
 	return drv_leave(CUDA_SUCCESS);
 }
 
-/* -- clusters ------------------------------------------------------------------------------------ */
+/* -- clusters ------------------------------------------------------------------------------------
+ */
 
 static CUresult cluster_blocks(const struct CUfunc_st *f, const CUlaunchConfig *c, uint32_t *blocks)
 {
@@ -324,13 +337,16 @@ static CUresult cluster_blocks(const struct CUfunc_st *f, const CUlaunchConfig *
 static CUresult blocks_per_sm(const struct CUfunc_st *f, const CUlaunchConfig *c, uint32_t *blocks)
 {
 	uint64_t threads = (uint64_t)c->blockDimX * c->blockDimY;
-	if (!threads || !c->blockDimZ || threads > 1024 || threads * c->blockDimZ > f->info.max_threads)
+	if (!threads || !c->blockDimZ || threads > 1024 ||
+		threads * c->blockDimZ > f->info.max_threads)
 		return CUDA_ERROR_INVALID_VALUE;
-	*blocks = sg_occupancy(drv.dev, f->kernel, (uint32_t)threads * c->blockDimZ, c->sharedMemBytes);
+	*blocks = sg_occupancy(
+		drv.dev, f->kernel, (uint32_t)threads * c->blockDimZ, c->sharedMemBytes);
 	return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int *out, CUfunction fn, const CUlaunchConfig *config)
+CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(
+	int *out, CUfunction fn, const CUlaunchConfig *config)
 {
 	struct CUfunc_st *f;
 	uint32_t blocks;

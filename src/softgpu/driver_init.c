@@ -81,8 +81,8 @@ CUresult drv_enter_failed(struct CUctx_st **ctx)
 		return r;
 	*ctx = drv_current();
 	if (!*ctx)
-		return drv_leave(drv_ctx_destroyed() ? CUDA_ERROR_CONTEXT_IS_DESTROYED :
-						       CUDA_ERROR_INVALID_CONTEXT);
+		return drv_leave(drv_ctx_destroyed() ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+						     : CUDA_ERROR_INVALID_CONTEXT);
 	return CUDA_SUCCESS;
 }
 
@@ -108,8 +108,8 @@ static void after_fork(void)
 		drv.forked = true;
 }
 
-/* CUDA_VISIBLE_DEVICES as NVIDIA's driver reads it, for one device: its list ends at the first entry
- * that names no device. */
+/* CUDA_VISIBLE_DEVICES as NVIDIA's driver reads it, for one device: its list ends at the first
+ * entry that names no device. */
 static int count_devices(void)
 {
 	const char *list = getenv("CUDA_VISIBLE_DEVICES");
@@ -140,8 +140,11 @@ static CUresult start(void)
 	drv.default_pool = calloc(1, sizeof(*drv.default_pool));
 	if (!drv.default_pool)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*drv.default_pool = (struct CUmemPoolHandle_st){ .object.kind = DRV_POOL, .is_default = true,
-		.follow_events = 1, .opportunistic = 1, .internal_deps = 1 };
+	*drv.default_pool = (struct CUmemPoolHandle_st){ .object.kind = DRV_POOL,
+		.is_default = true,
+		.follow_events = 1,
+		.opportunistic = 1,
+		.internal_deps = 1 };
 	drv.pools = drv.current_pool = drv.default_pool;
 	return drv_add_handle(&drv.default_pool->object) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
@@ -183,7 +186,7 @@ struct lookup {
 #define TWIN_OF_(symbol) NULL
 #define TWIN_OF__ptsz(symbol) (void *)symbol##_ptsz
 #define TWIN_OF__ptds(symbol) (void *)symbol##_ptds
-#define LOOKUP(name, suffix, since, ptds, flags, params, args) \
+#define LOOKUP(name, suffix, since, ptds, flags, params, args)                                     \
 	{ #name, #name #suffix, since, (void *)name##suffix, TWIN_OF_##ptds(name##suffix) },
 
 static const struct lookup lookups[] = { CUDA_CALLS(LOOKUP) };
@@ -196,7 +199,8 @@ static void *address_of(const struct lookup *l, int version, bool want_twin)
 
 /* The newest symbol of the name that a program of that version knows. Names that carry their
  * suffix are found too: some programs ask for cuMemAlloc_v2. */
-static void *look_up(const char *name, int version, bool twin, CUdriverProcAddressQueryResult *status)
+static void *look_up(
+	const char *name, int version, bool twin, CUdriverProcAddressQueryResult *status)
 {
 	const struct lookup *best = NULL;
 	*status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
@@ -224,7 +228,8 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **fn, int version,
 		return CUDA_ERROR_INVALID_VALUE;
 	*fn = look_up(symbol, version, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
 		status ? status : &ignored);
-	/* NVIDIA's driver reports a miss both ways: in status when it is asked for, else as a result. */
+	/* NVIDIA's driver reports a miss both ways: in status when it is asked for, else as a
+	 * result. */
 	return *fn || status ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
@@ -234,7 +239,8 @@ CUresult CUDAAPI cuGetProcAddress(const char *symbol, void **fn, int version, cu
 }
 
 /* NVIDIA's CUDA runtime is the one caller of this. It checks with private tables that it talks to
- * NVIDIA's own driver, and we do not defeat that check: it fails, with a message that says what to do. */
+ * NVIDIA's own driver, and we do not defeat that check: it fails, with a message that says what to
+ * do. */
 CUresult CUDAAPI cuGetExportTable(const void **table, const CUuuid *id)
 {
 	if (!table || !id)
@@ -245,9 +251,11 @@ CUresult CUDAAPI cuGetExportTable(const void **table, const CUuuid *id)
 	drv.told_runtime = true;
 	pthread_mutex_unlock(&drv.lock);
 	if (!told)
-		fputs("egpu softgpu: this program contains NVIDIA's CUDA runtime, which works only with NVIDIA's "
+		fputs("egpu softgpu: this program contains NVIDIA's CUDA runtime, which works only "
+		      "with NVIDIA's "
 		      "own driver.\n"
-		      "egpu softgpu: rebuild it with `nvcc -cudart shared` (CMake: CUDA_RUNTIME_LIBRARY Shared), "
+		      "egpu softgpu: rebuild it with `nvcc -cudart shared` (CMake: "
+		      "CUDA_RUNTIME_LIBRARY Shared), "
 		      "or run it on a machine with an NVIDIA GPU.\n",
 			stderr);
 	return CUDA_ERROR_NOT_SUPPORTED;

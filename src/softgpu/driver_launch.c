@@ -1,5 +1,5 @@
-/* driver_launch.c - kernel launches. Everything that hardware reports at the call is checked at the call:
- * once queued, a grid can only fail by what it does. */
+/* driver_launch.c - kernel launches. Everything that hardware reports at the call is checked at the
+ * call: once queued, a grid can only fail by what it does. */
 #include "softgpu/driver.h"
 
 #include <stdlib.h>
@@ -79,7 +79,8 @@ static CUresult check_cooperative(const struct CUfunc_st *f, const struct shape 
 	if (!s->cooperative)
 		return CUDA_SUCCESS;
 	uint32_t threads = s->block[0] * s->block[1] * s->block[2];
-	uint64_t room = (uint64_t)sg_occupancy(drv.dev, f->kernel, threads, s->shared) * drv.config.n_sms;
+	uint64_t room =
+		(uint64_t)sg_occupancy(drv.dev, f->kernel, threads, s->shared) * drv.config.n_sms;
 	uint64_t blocks = (uint64_t)s->grid[0] * s->grid[1] * s->grid[2];
 	return blocks > room ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
 }
@@ -100,14 +101,16 @@ static CUresult extra_params(const struct sg_kernel_info *info, void **extra, ui
 		else
 			return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (extra[i] != CU_LAUNCH_PARAM_END || (info->param_bytes && (!buffer || !bytes || *bytes < info->param_bytes)))
+	if (extra[i] != CU_LAUNCH_PARAM_END ||
+		(info->param_bytes && (!buffer || !bytes || *bytes < info->param_bytes)))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (info->param_bytes)
 		memcpy(to, buffer, info->param_bytes);
 	return CUDA_SUCCESS;
 }
 
-static CUresult pack_params(const struct sg_kernel_info *info, void **params, void **extra, uint8_t *to)
+static CUresult pack_params(
+	const struct sg_kernel_info *info, void **params, void **extra, uint8_t *to)
 {
 	if (params && extra)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -153,7 +156,8 @@ static bool run_launch(struct drv_op *op, bool skip)
 }
 
 /* Holds the lock. */
-static CUresult launch(struct CUctx_st *ctx, const void *handle, struct shape *s, void **params, void **extra)
+static CUresult launch(
+	struct CUctx_st *ctx, const void *handle, struct shape *s, void **params, void **extra)
 {
 	struct CUfunc_st *f;
 	struct CUstream_st *stream;
@@ -178,7 +182,9 @@ static CUresult launch(struct CUctx_st *ctx, const void *handle, struct shape *s
 		return r;
 	}
 	l->module = f->module;
-	l->start = (struct sg_launch){ .kernel = f->kernel, .dynamic_shared_bytes = s->shared, .params = l->params,
+	l->start = (struct sg_launch){ .kernel = f->kernel,
+		.dynamic_shared_bytes = s->shared,
+		.params = l->params,
 		.cooperative = s->cooperative };
 	memcpy(l->start.grid, s->grid, sizeof(s->grid));
 	memcpy(l->start.block, s->block, sizeof(s->block));
@@ -202,21 +208,26 @@ static CUresult launch_call(const void *handle, struct shape *s, void **params, 
 	return r;
 }
 
-CUresult CUDAAPI cuLaunchKernel(CUfunction fn, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
-	unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream,
-	void **params, void **extra)
+CUresult CUDAAPI cuLaunchKernel(CUfunction fn, unsigned int grid_x, unsigned int grid_y,
+	unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z,
+	unsigned int shared, CUstream stream, void **params, void **extra)
 {
-	struct shape s = { .grid = { grid_x, grid_y, grid_z }, .block = { block_x, block_y, block_z }, .shared = shared,
+	struct shape s = { .grid = { grid_x, grid_y, grid_z },
+		.block = { block_x, block_y, block_z },
+		.shared = shared,
 		.stream = stream };
 	return launch_call(fn, &s, params, extra);
 }
 
 CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction fn, unsigned int grid_x, unsigned int grid_y,
-	unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared,
-	CUstream stream, void **params)
+	unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z,
+	unsigned int shared, CUstream stream, void **params)
 {
-	struct shape s = { .grid = { grid_x, grid_y, grid_z }, .block = { block_x, block_y, block_z }, .shared = shared,
-		.stream = stream, .cooperative = true };
+	struct shape s = { .grid = { grid_x, grid_y, grid_z },
+		.block = { block_x, block_y, block_z },
+		.shared = shared,
+		.stream = stream,
+		.cooperative = true };
 	return launch_call(fn, &s, params, NULL);
 }
 
@@ -232,14 +243,16 @@ static CUresult apply(const CUlaunchAttribute *a, struct shape *s)
 		s->cluster[1] = a->value.clusterDim.y;
 		s->cluster[2] = a->value.clusterDim.z;
 		return s->cluster[0] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
-	case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT: /* recorded at the end, later than it might be */
+	case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT: /* recorded at the end, later than it might be
+						      */
 		s->event = a->value.programmaticEvent.event;
 		return CUDA_SUCCESS;
 	case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
 		s->event = a->value.launchCompletionEvent.event;
 		return CUDA_SUCCESS;
 	case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
-		return a->value.deviceUpdatableKernelNode.deviceUpdatable ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+		return a->value.deviceUpdatableKernelNode.deviceUpdatable ? CUDA_ERROR_NOT_SUPPORTED
+									  : CUDA_SUCCESS;
 	case CU_LAUNCH_ATTRIBUTE_IGNORE:
 	case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
 	case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
@@ -256,19 +269,23 @@ static CUresult apply(const CUlaunchAttribute *a, struct shape *s)
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction fn, void **params, void **extra)
+CUresult CUDAAPI cuLaunchKernelEx(
+	const CUlaunchConfig *c, CUfunction fn, void **params, void **extra)
 {
 	if (!c || (c->numAttrs && !c->attrs))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct shape s = { .grid = { c->gridDimX, c->gridDimY, c->gridDimZ },
-		.block = { c->blockDimX, c->blockDimY, c->blockDimZ }, .shared = c->sharedMemBytes, .stream = c->hStream };
+		.block = { c->blockDimX, c->blockDimY, c->blockDimZ },
+		.shared = c->sharedMemBytes,
+		.stream = c->hStream };
 	CUresult r = CUDA_SUCCESS;
 	for (unsigned int i = 0; i < c->numAttrs && !r; i++)
 		r = apply(&c->attrs[i], &s);
 	return r ? r : launch_call(fn, &s, params, extra);
 }
 
-/* -- the way before 4.0: shape and parameters are state of the function --------------------------- */
+/* -- the way before 4.0: shape and parameters are state of the function ---------------------------
+ */
 
 static CUresult enter_old(CUfunction handle, struct CUfunc_st **f)
 {
@@ -310,7 +327,8 @@ CUresult CUDAAPI cuParamSetSize(CUfunction fn, unsigned int bytes)
 {
 	struct CUfunc_st *f;
 	CUresult r = enter_old(fn, &f);
-	return r ? r : drv_leave(bytes < f->info.param_bytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+	return r ? r
+		 : drv_leave(bytes < f->info.param_bytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
 }
 
 CUresult CUDAAPI cuParamSetv(CUfunction fn, int offset, void *data, unsigned int bytes)
@@ -346,11 +364,12 @@ CUresult CUDAAPI cuLaunchGridAsync(CUfunction fn, int width, int height, CUstrea
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	ctx = drv_current();
 	struct shape s = { .grid = { (uint32_t)width, (uint32_t)height, 1 },
-		.block = { (uint32_t)f->shape[0], (uint32_t)f->shape[1], (uint32_t)f->shape[2] }, .shared = f->old_shared,
+		.block = { (uint32_t)f->shape[0], (uint32_t)f->shape[1], (uint32_t)f->shape[2] },
+		.shared = f->old_shared,
 		.stream = stream };
 	size_t bytes = f->info.param_bytes;
-	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, f->old_params, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-		CU_LAUNCH_PARAM_END };
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, f->old_params,
+		CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END };
 	return drv_leave(launch(ctx, fn, &s, NULL, extra));
 }
 

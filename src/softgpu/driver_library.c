@@ -1,4 +1,5 @@
-/* driver_library.c - libraries: code that is loaded once and finds its way into each context by itself. */
+/* driver_library.c - libraries: code that is loaded once and finds its way into each context by
+ * itself. */
 #include "softgpu/driver.h"
 
 #include <stdlib.h>
@@ -24,7 +25,9 @@ static CUresult add_kernel(struct CUlib_st *lib, struct sg_kernel *kernel)
 	struct CUkern_st *k = &lib->kernels[lib->n_kernels];
 	struct sg_kernel_info info;
 	sg_kernel_get_info(kernel, &info);
-	*k = (struct CUkern_st){ .object.kind = DRV_KERNEL, .library = lib, .index = lib->n_kernels,
+	*k = (struct CUkern_st){ .object.kind = DRV_KERNEL,
+		.library = lib,
+		.index = lib->n_kernels,
 		.name = strdup(info.name) };
 	for (size_t i = 0; i < CU_FUNC_ATTRIBUTE_MAX; i++)
 		k->attrs[i] = -1;
@@ -43,7 +46,8 @@ static CUresult library_new(char *ptx, size_t bytes, struct sg_module *code, str
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	lib->object.kind = DRV_LIBRARY;
 	lib->kernels = calloc(n + 1, sizeof(*lib->kernels));
-	CUresult r = !lib->kernels || drv_add_handle(&lib->object) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+	CUresult r = !lib->kernels || drv_add_handle(&lib->object) ? CUDA_ERROR_OUT_OF_MEMORY
+								   : CUDA_SUCCESS;
 	for (uint32_t i = 0; i < n && !r; i++)
 		r = add_kernel(lib, sg_module_kernel_at(code, i));
 	if (r) {
@@ -60,7 +64,8 @@ static CUresult library_new(char *ptx, size_t bytes, struct sg_module *code, str
 }
 
 /* Takes ptx. */
-static CUresult load(CUlibrary *out, CUresult r, char *ptx, size_t bytes, struct drv_jit *jit, struct diag *d)
+static CUresult load(
+	CUlibrary *out, CUresult r, char *ptx, size_t bytes, struct drv_jit *jit, struct diag *d)
 {
 	uint64_t start = drv_now_ns();
 	struct sg_module *code = NULL;
@@ -76,8 +81,9 @@ static CUresult load(CUlibrary *out, CUresult r, char *ptx, size_t bytes, struct
 	return r;
 }
 
-static CUresult check_load(const void *out, const void *code, unsigned int n_jit, CUjit_option *jit_options,
-	void **jit_values, unsigned int n, CUlibraryOption *options, void **values, struct drv_jit *jit)
+static CUresult check_load(const void *out, const void *code, unsigned int n_jit,
+	CUjit_option *jit_options, void **jit_values, unsigned int n, CUlibraryOption *options,
+	void **values, struct drv_jit *jit)
 {
 	CUresult r = drv_enter_init();
 	if (r)
@@ -91,28 +97,32 @@ static CUresult check_load(const void *out, const void *code, unsigned int n_jit
 	return drv_jit_read(n_jit, jit_options, jit_values, jit);
 }
 
-CUresult CUDAAPI cuLibraryLoadData(CUlibrary *out, const void *code, CUjit_option *jit_options, void **jit_values,
-	unsigned int n_jit, CUlibraryOption *options, void **values, unsigned int n)
+CUresult CUDAAPI cuLibraryLoadData(CUlibrary *out, const void *code, CUjit_option *jit_options,
+	void **jit_values, unsigned int n_jit, CUlibraryOption *options, void **values,
+	unsigned int n)
 {
 	struct drv_jit jit;
 	struct diag d = { 0 };
 	char *ptx = NULL;
 	size_t bytes = 0;
-	CUresult r = check_load(out, code, n_jit, jit_options, jit_values, n, options, values, &jit);
+	CUresult r =
+		check_load(out, code, n_jit, jit_options, jit_values, n, options, values, &jit);
 	if (r)
 		return r;
 	r = drv_image_ptx(code, &ptx, &bytes, &d);
 	return load(out, r, ptx, bytes, &jit, &d);
 }
 
-CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary *out, const char *path, CUjit_option *jit_options, void **jit_values,
-	unsigned int n_jit, CUlibraryOption *options, void **values, unsigned int n)
+CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary *out, const char *path, CUjit_option *jit_options,
+	void **jit_values, unsigned int n_jit, CUlibraryOption *options, void **values,
+	unsigned int n)
 {
 	struct drv_jit jit;
 	struct diag d = { 0 };
 	char *data = NULL, *ptx = NULL;
 	size_t size = 0, bytes = 0;
-	CUresult r = check_load(out, path, n_jit, jit_options, jit_values, n, options, values, &jit);
+	CUresult r =
+		check_load(out, path, n_jit, jit_options, jit_values, n, options, values, &jit);
 	if (r || (r = drv_read_file(path, &data, &size)))
 		return r;
 	r = drv_bytes_ptx(data, size, &ptx, &bytes, &d);
@@ -168,7 +178,8 @@ static void apply_attributes(const struct CUlib_st *lib, struct CUmod_st *m)
 	for (uint32_t i = 0; i < lib->n_kernels; i++)
 		for (unsigned int a = 0; a < CU_FUNC_ATTRIBUTE_MAX; a++)
 			if (lib->kernels[i].attrs[a] != -1)
-				drv_function_set(&m->functions[i], (CUfunction_attribute)a, lib->kernels[i].attrs[a]);
+				drv_function_set(&m->functions[i], (CUfunction_attribute)a,
+					lib->kernels[i].attrs[a]);
 }
 
 /* A second context compiles again, under the lock: rare, and simpler than to guard everything that
@@ -287,7 +298,8 @@ CUresult CUDAAPI cuLibraryGetModule(CUmodule *out, CUlibrary handle)
 	return drv_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr *addr, size_t *bytes, CUlibrary handle, const char *name)
+CUresult CUDAAPI cuLibraryGetGlobal(
+	CUdeviceptr *addr, size_t *bytes, CUlibrary handle, const char *name)
 {
 	struct CUmod_st *m;
 	CUresult r = enter_library_module(handle, &m);
@@ -306,7 +318,8 @@ CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr *addr, size_t *bytes, CUlibrary 
 }
 
 /* Device memory is host memory here, so a managed variable is one like any other. */
-CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr *addr, size_t *bytes, CUlibrary lib, const char *name)
+CUresult CUDAAPI cuLibraryGetManaged(
+	CUdeviceptr *addr, size_t *bytes, CUlibrary lib, const char *name)
 {
 	return cuLibraryGetGlobal(addr, bytes, lib, name);
 }
@@ -364,7 +377,8 @@ CUresult CUDAAPI cuKernelGetName(const char **name, CUkernel handle)
 
 /* A function to ask about the kernel: any context's, or one made for the question around the code
  * that no context has taken yet. */
-static CUresult some_function(struct CUkern_st *k, struct CUfunc_st *scratch, struct CUfunc_st **out)
+static CUresult some_function(
+	struct CUkern_st *k, struct CUfunc_st *scratch, struct CUfunc_st **out)
 {
 	struct CUlib_st *lib = k->library;
 	if (lib->first) {
@@ -373,7 +387,9 @@ static CUresult some_function(struct CUkern_st *k, struct CUfunc_st *scratch, st
 		sg_kernel_get_info(kernel, &scratch->info);
 		uint32_t room = drv_shared_default();
 		scratch->max_dynamic_shared =
-			scratch->info.static_shared_bytes < room ? (int)(room - scratch->info.static_shared_bytes) : 0;
+			scratch->info.static_shared_bytes < room
+				? (int)(room - scratch->info.static_shared_bytes)
+				: 0;
 		for (unsigned int a = 0; a < CU_FUNC_ATTRIBUTE_MAX; a++)
 			if (k->attrs[a] != -1)
 				drv_function_set(scratch, (CUfunction_attribute)a, k->attrs[a]);
@@ -395,7 +411,8 @@ static CUresult some_function(struct CUkern_st *k, struct CUfunc_st *scratch, st
 	return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuKernelGetAttribute(int *value, CUfunction_attribute attr, CUkernel handle, CUdevice dev)
+CUresult CUDAAPI cuKernelGetAttribute(
+	int *value, CUfunction_attribute attr, CUkernel handle, CUdevice dev)
 {
 	struct CUkern_st *k;
 	struct CUfunc_st scratch, *f;
@@ -410,7 +427,8 @@ CUresult CUDAAPI cuKernelGetAttribute(int *value, CUfunction_attribute attr, CUk
 	return drv_leave(r ? r : drv_function_attribute(f, attr, value));
 }
 
-CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attr, int value, CUkernel handle, CUdevice dev)
+CUresult CUDAAPI cuKernelSetAttribute(
+	CUfunction_attribute attr, int value, CUkernel handle, CUdevice dev)
 {
 	struct CUkern_st *k;
 	struct CUfunc_st scratch, *f;
@@ -438,7 +456,9 @@ CUresult CUDAAPI cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CU
 		return r;
 	if (!drv_device_ok(dev))
 		return drv_leave(CUDA_ERROR_INVALID_DEVICE);
-	return drv_leave((unsigned int)config > CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+	return drv_leave((unsigned int)config > CU_FUNC_CACHE_PREFER_EQUAL
+				 ? CUDA_ERROR_INVALID_VALUE
+				 : CUDA_SUCCESS);
 }
 
 CUresult CUDAAPI cuKernelGetParamInfo(CUkernel handle, size_t index, size_t *offset, size_t *bytes)

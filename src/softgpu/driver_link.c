@@ -1,6 +1,6 @@
-/* driver_link.c - the linker. Its output is a small ELF for the device that carries the linked PTX where
- * cubins built with -lineinfo carry theirs (.nv_debug_ptx_txt), so that whoever reads cubins, this
- * driver included, finds it. It holds no machine code.
+/* driver_link.c - the linker. Its output is a small ELF for the device that carries the linked PTX
+ *where cubins built with -lineinfo carry theirs (.nv_debug_ptx_txt), so that whoever reads cubins,
+ *this driver included, finds it. It holds no machine code.
  *
  * Joining texts:
  *	1. the header of the newest, then a declaration of every function that some text defines
@@ -32,8 +32,8 @@ struct part {
 struct join {
 	struct part *parts;
 	size_t n;
-	struct table *defined;	/* name -> struct ptx_item of the definition that is kept */
-	struct table *emitted;	/* names of declarations that are out */
+	struct table *defined; /* name -> struct ptx_item of the definition that is kept */
+	struct table *emitted; /* names of declarations that are out */
 	struct buf out;
 	struct diag *d;
 };
@@ -85,14 +85,14 @@ static int define(struct join *j, size_t index, struct ptx_item *item)
 		return 0; /* the earlier one is kept */
 	if (a == PTX_LINK_WEAK || a == PTX_LINK_COMMON)
 		return table_puts(j->defined, name, item);
-	return diag_set_at(j->d, EINVAL, item->line, 0, "'%s' in %s is defined in an earlier input too", name,
-		p->name);
+	return diag_set_at(j->d, EINVAL, item->line, 0,
+		"'%s' in %s is defined in an earlier input too", name, p->name);
 }
 
 /* Private definitions come last, so that it is they who give way to a public name. */
 static int define_all(struct join *j)
 {
-	for (int private = 0; private < 2; private++)
+	for (int private = 0; private < 2; private ++)
 		for (size_t i = 0; i < j->n; i++)
 			for (uint32_t k = 0; k < j->parts[i].m->n_items; k++) {
 				struct ptx_item *item = &j->parts[i].m->items[k];
@@ -160,13 +160,16 @@ static void header(struct join *j)
 	for (size_t i = 1; i < j->n; i++) {
 		const struct ptx_module *m = j->parts[i].m;
 		if (m->version_major > version->version_major ||
-			(m->version_major == version->version_major && m->version_minor > version->version_minor))
+			(m->version_major == version->version_major &&
+				m->version_minor > version->version_minor))
 			version = m;
-		if (m->sm > target->sm || (m->sm == target->sm && m->target_suffix && !target->target_suffix))
+		if (m->sm > target->sm ||
+			(m->sm == target->sm && m->target_suffix && !target->target_suffix))
 			target = m;
 	}
-	buf_printf(&j->out, ".version %u.%u\n.target %s\n.address_size 64\n", version->version_major,
-		version->version_minor, target->target ? target->target : "sm_75");
+	buf_printf(&j->out, ".version %u.%u\n.target %s\n.address_size 64\n",
+		version->version_major, version->version_minor,
+		target->target ? target->target : "sm_75");
 }
 
 /* Whether this item is the definition that is kept (private ones always are). */
@@ -191,8 +194,9 @@ static void declare_functions(struct join *j, const struct part *p)
 		const struct ptx_item *item = &p->m->items[k];
 		if (item->kind != PTX_ITEM_FUNC || item->func->is_entry)
 			continue;
-		if (is_definition(item) ? !kept(j, p, item) :
-					  table_gets(j->defined, item->func->name) || !first_time(j, item->func->name))
+		if (is_definition(item) ? !kept(j, p, item)
+					: table_gets(j->defined, item->func->name) ||
+						  !first_time(j, item->func->name))
 			continue;
 		struct ptx_span span = item->span;
 		if (is_definition(item))
@@ -208,8 +212,9 @@ static void variables(struct join *j, const struct part *p)
 		const struct ptx_item *item = &p->m->items[k];
 		if (item->kind != PTX_ITEM_VAR)
 			continue;
-		if (is_definition(item) ? !kept(j, p, item) :
-					  table_gets(j->defined, item->var->name) || !first_time(j, item->var->name))
+		if (is_definition(item) ? !kept(j, p, item)
+					: table_gets(j->defined, item->var->name) ||
+						  !first_time(j, item->var->name))
 			continue;
 		emit(j, p, item->span);
 		buf_puts(&j->out, "\n");
@@ -228,7 +233,8 @@ static void function(struct join *j, const struct part *p, const struct ptx_item
 		uint32_t at = st->span.begin, digits;
 		while (at < st->span.end && !isdigit((unsigned char)t[at]))
 			at++;
-		for (digits = at; digits < st->span.end && isdigit((unsigned char)t[digits]); digits++)
+		for (digits = at; digits < st->span.end && isdigit((unsigned char)t[digits]);
+			digits++)
 			;
 		emit(j, p, (struct ptx_span){ rest.begin, at });
 		buf_printf(&j->out, "%u", st->loc_file + p->file_base);
@@ -268,7 +274,8 @@ static CUresult parse_parts(struct join *j, const struct drv_text *texts)
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		p->file_base = files;
 		for (uint32_t k = 0; k < p->m->n_items; k++)
-			if (p->m->items[k].kind == PTX_ITEM_FILE && p->m->items[k].file_index < UINT32_MAX / 2 &&
+			if (p->m->items[k].kind == PTX_ITEM_FILE &&
+				p->m->items[k].file_index < UINT32_MAX / 2 &&
 				p->file_base + p->m->items[k].file_index > files)
 				files = p->file_base + p->m->items[k].file_index;
 	}
@@ -290,13 +297,15 @@ static CUresult join_parts(struct join *j)
 	return j->out.failed ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-CUresult drv_link_texts(const struct drv_text *texts, size_t n, char **ptx, size_t *bytes, struct diag *d)
+CUresult drv_link_texts(
+	const struct drv_text *texts, size_t n, char **ptx, size_t *bytes, struct diag *d)
 {
 	struct join j = { .n = n, .d = d };
 	j.parts = calloc(n + 1, sizeof(*j.parts));
 	j.defined = table_new();
 	j.emitted = table_new();
-	CUresult r = j.parts && j.defined && j.emitted ? parse_parts(&j, texts) : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = j.parts && j.defined && j.emitted ? parse_parts(&j, texts)
+						       : CUDA_ERROR_OUT_OF_MEMORY;
 	if (!r)
 		r = join_parts(&j);
 	for (size_t i = 0; j.parts && i < n; i++) {
@@ -328,22 +337,32 @@ static void *make_cubin(const char *ptx, size_t bytes, size_t *size)
 		Elf64_Shdr sections[3];
 		char names[32];
 		char text[];
-	} *e;
+	} * e;
 	_Static_assert(sizeof(names) <= sizeof(e->names), "room for the names");
 	e = calloc(1, sizeof(*e) + bytes);
 	if (!e)
 		return NULL;
-	e->head = (Elf64_Ehdr){ .e_type = ET_EXEC, .e_machine = ELF_MACHINE_CUDA, .e_version = EV_CURRENT,
-		.e_shoff = offsetof(struct image, sections), .e_flags = drv.config.sm << 8, .e_ehsize = sizeof(Elf64_Ehdr),
-		.e_shentsize = sizeof(Elf64_Shdr), .e_shnum = 3, .e_shstrndx = 1 };
+	e->head = (Elf64_Ehdr){ .e_type = ET_EXEC,
+		.e_machine = ELF_MACHINE_CUDA,
+		.e_version = EV_CURRENT,
+		.e_shoff = offsetof(struct image, sections),
+		.e_flags = drv.config.sm << 8,
+		.e_ehsize = sizeof(Elf64_Ehdr),
+		.e_shentsize = sizeof(Elf64_Shdr),
+		.e_shnum = 3,
+		.e_shstrndx = 1 };
 	memcpy(e->head.e_ident, ELFMAG, SELFMAG);
 	e->head.e_ident[EI_CLASS] = ELFCLASS64;
 	e->head.e_ident[EI_DATA] = ELFDATA2LSB;
 	e->head.e_ident[EI_VERSION] = EV_CURRENT;
 	e->head.e_ident[EI_ABIVERSION] = ELF_ABI_VERSION;
-	e->sections[1] = (Elf64_Shdr){ .sh_name = 1, .sh_type = SHT_STRTAB, .sh_offset = offsetof(struct image, names),
+	e->sections[1] = (Elf64_Shdr){ .sh_name = 1,
+		.sh_type = SHT_STRTAB,
+		.sh_offset = offsetof(struct image, names),
 		.sh_size = sizeof(names) };
-	e->sections[2] = (Elf64_Shdr){ .sh_name = 11, .sh_type = SHT_PROGBITS, .sh_offset = offsetof(struct image, text),
+	e->sections[2] = (Elf64_Shdr){ .sh_name = 11,
+		.sh_type = SHT_PROGBITS,
+		.sh_offset = offsetof(struct image, text),
 		.sh_size = bytes };
 	memcpy(e->names, names, sizeof(names));
 	/* Lines end with NUL there. */
@@ -377,7 +396,8 @@ static void state_free(struct CUlinkState_st *s)
 	free(s);
 }
 
-CUresult CUDAAPI cuLinkCreate_v2(unsigned int n, CUjit_option *options, void **values, CUlinkState *out)
+CUresult CUDAAPI cuLinkCreate_v2(
+	unsigned int n, CUjit_option *options, void **values, CUlinkState *out)
 {
 	struct CUctx_st *ctx;
 	CUresult r = drv_enter(&ctx);
@@ -453,10 +473,13 @@ static CUresult check_text(const char *text, size_t bytes, struct diag *d)
 	struct ptx_module *m = NULL;
 	int err = ptx_parse(text, bytes, &m, d);
 	ptx_module_free(m);
-	return !err ? CUDA_SUCCESS : err == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
+	return !err             ? CUDA_SUCCESS
+	       : err == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY
+				: CUDA_ERROR_INVALID_PTX;
 }
 
-static CUresult input_ptx(CUjitInputType type, const void *data, size_t bytes, char **text, size_t *size, struct diag *d)
+static CUresult input_ptx(CUjitInputType type, const void *data, size_t bytes, char **text,
+	size_t *size, struct diag *d)
 {
 	uint32_t magic = 0;
 	switch (type) {
@@ -475,20 +498,24 @@ static CUresult input_ptx(CUjitInputType type, const void *data, size_t bytes, c
 	case CU_JIT_INPUT_FATBINARY:
 		if (bytes >= sizeof(magic))
 			memcpy(&magic, data, sizeof(magic));
-		return magic == FATBIN_WRAPPER_MAGIC ? drv_image_ptx(data, text, size, d) :
-						       drv_bytes_ptx(data, bytes, text, size, d);
+		return magic == FATBIN_WRAPPER_MAGIC ? drv_image_ptx(data, text, size, d)
+						     : drv_bytes_ptx(data, bytes, text, size, d);
 	default:
-		diag_set(d, ENOTSUP, "the linker of softgpu takes PTX, and cubins and fatbins that carry PTX");
-		return (unsigned int)type < CU_JIT_NUM_INPUT_TYPES ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+		diag_set(d, ENOTSUP,
+			"the linker of softgpu takes PTX, and cubins and fatbins that carry PTX");
+		return (unsigned int)type < CU_JIT_NUM_INPUT_TYPES ? CUDA_ERROR_NOT_SUPPORTED
+								   : CUDA_ERROR_INVALID_VALUE;
 	}
 }
 
-static CUresult add(struct CUlinkState_st *s, CUjitInputType type, const void *data, size_t bytes, const char *name)
+static CUresult add(struct CUlinkState_st *s, CUjitInputType type, const void *data, size_t bytes,
+	const char *name)
 {
 	struct diag d = { 0 };
 	char *text = NULL;
 	size_t size = 0;
-	CUresult r = s->cubin ? CUDA_ERROR_INVALID_HANDLE : input_ptx(type, data, bytes, &text, &size, &d);
+	CUresult r = s->cubin ? CUDA_ERROR_INVALID_HANDLE
+			      : input_ptx(type, data, bytes, &text, &size, &d);
 	if (!r && (r = check_text(text, size, &d)))
 		free(text);
 	else if (!r)
@@ -498,8 +525,8 @@ static CUresult add(struct CUlinkState_st *s, CUjitInputType type, const void *d
 	return r;
 }
 
-CUresult CUDAAPI cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, size_t bytes, const char *name,
-	unsigned int n, CUjit_option *options, void **values)
+CUresult CUDAAPI cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, size_t bytes,
+	const char *name, unsigned int n, CUjit_option *options, void **values)
 {
 	struct CUlinkState_st *s;
 	struct drv_jit ignored;
@@ -513,8 +540,8 @@ CUresult CUDAAPI cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void 
 	return r;
 }
 
-CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char *path, unsigned int n,
-	CUjit_option *options, void **values)
+CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char *path,
+	unsigned int n, CUjit_option *options, void **values)
 {
 	struct CUlinkState_st *s;
 	struct drv_jit ignored;
@@ -533,7 +560,8 @@ CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const
 	return r;
 }
 
-/* The joined text is compiled once to find what is wrong with it, as the hardware's linker would. */
+/* The joined text is compiled once to find what is wrong with it, as the hardware's linker would.
+ */
 static CUresult complete(struct CUlinkState_st *s, size_t *size, struct diag *d)
 {
 	char *ptx = NULL;

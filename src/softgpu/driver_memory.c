@@ -31,13 +31,17 @@ bool drv_is_host(uint64_t addr)
 	return sg_mem_range(drv.dev, addr, &base, &bytes, &host) && host;
 }
 
-struct drv_alloc *drv_alloc_add(struct CUctx_st *ctx, uint64_t base, size_t bytes, enum drv_mem_kind kind,
-	unsigned int flags)
+struct drv_alloc *drv_alloc_add(struct CUctx_st *ctx, uint64_t base, size_t bytes,
+	enum drv_mem_kind kind, unsigned int flags)
 {
 	struct drv_alloc *a = calloc(1, sizeof(*a));
 	if (!a)
 		return NULL;
-	*a = (struct drv_alloc){ .base = base, .bytes = bytes, .kind = kind, .flags = flags, .ctx = ctx,
+	*a = (struct drv_alloc){ .base = base,
+		.bytes = bytes,
+		.kind = kind,
+		.flags = flags,
+		.ctx = ctx,
 		.id = ++drv.next_buffer_id };
 	if (table_put(drv.allocs, &base, sizeof(base), a)) {
 		free(a);
@@ -104,15 +108,15 @@ CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *addr, size_t bytes)
 /* Rows start on what a texture could be bound to, as on hardware. */
 #define PITCH_BYTES 512u
 
-CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *addr, size_t *pitch, size_t width, size_t height,
-	unsigned int element)
+CUresult CUDAAPI cuMemAllocPitch_v2(
+	CUdeviceptr *addr, size_t *pitch, size_t width, size_t height, unsigned int element)
 {
 	struct CUctx_st *ctx;
 	CUresult r = drv_enter(&ctx);
 	if (r)
 		return r;
-	if (!addr || !pitch || !width || !height || (element != 4 && element != 8 && element != 16) ||
-		width > SIZE_MAX - PITCH_BYTES)
+	if (!addr || !pitch || !width || !height ||
+		(element != 4 && element != 8 && element != 16) || width > SIZE_MAX - PITCH_BYTES)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	size_t row = (width + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES, bytes;
 	if (__builtin_mul_overflow(row, height, &bytes))
@@ -123,7 +127,8 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *addr, size_t *pitch, size_t wid
 	return drv_leave(r);
 }
 
-/* The memory may be in use by work that was queued earlier: like the hardware's driver, this waits. */
+/* The memory may be in use by work that was queued earlier: like the hardware's driver, this waits.
+ */
 static CUresult release_when_idle(struct drv_alloc *a)
 {
 	uint64_t base = a->base, id = a->id;
@@ -150,11 +155,13 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr addr)
 	return drv_leave(release_when_idle(a));
 }
 
-static CUresult alloc_host(struct CUctx_st *ctx, size_t bytes, enum drv_mem_kind kind, unsigned int flags, void **out)
+static CUresult alloc_host(
+	struct CUctx_st *ctx, size_t bytes, enum drv_mem_kind kind, unsigned int flags, void **out)
 {
 	if (!bytes || bytes > SIZE_MAX - 4096)
 		return CUDA_ERROR_INVALID_VALUE;
-	void *p = mmap(NULL, page_round(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *p = mmap(NULL, page_round(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		-1, 0);
 	if (p == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = sg_mem_register(drv.dev, p, bytes);
@@ -180,7 +187,8 @@ CUresult CUDAAPI cuMemHostAlloc(void **host, size_t bytes, unsigned int flags)
 		return r;
 	if (!host || flags & ~known)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
-	return drv_leave(alloc_host(ctx, bytes, DRV_MEM_HOST, flags | CU_MEMHOSTALLOC_DEVICEMAP, host));
+	return drv_leave(
+		alloc_host(ctx, bytes, DRV_MEM_HOST, flags | CU_MEMHOSTALLOC_DEVICEMAP, host));
 }
 
 CUresult CUDAAPI cuMemAllocHost_v2(void **host, size_t bytes)
@@ -307,7 +315,8 @@ CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdev
 	return drv_leave(CUDA_SUCCESS);
 }
 
-/* -- managed memory: one copy, reachable from both sides, so advice changes nothing ------------- */
+/* -- managed memory: one copy, reachable from both sides, so advice changes nothing -------------
+ */
 
 static CUresult check_managed(CUdeviceptr addr, size_t bytes)
 {
@@ -317,7 +326,8 @@ static CUresult check_managed(CUdeviceptr addr, size_t bytes)
 	return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr addr, size_t bytes, CUmem_advise advice, CUmemLocation location)
+CUresult CUDAAPI cuMemAdvise_v2(
+	CUdeviceptr addr, size_t bytes, CUmem_advise advice, CUmemLocation location)
 {
 	struct CUctx_st *ctx;
 	CUresult r = drv_enter(&ctx);
@@ -330,7 +340,8 @@ CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr addr, size_t bytes, CUmem_advise adv
 
 static CUmemLocation location_of(CUdevice dev)
 {
-	return (CUmemLocation){ dev == CU_DEVICE_CPU ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE,
+	return (CUmemLocation){ dev == CU_DEVICE_CPU ? CU_MEM_LOCATION_TYPE_HOST
+						     : CU_MEM_LOCATION_TYPE_DEVICE,
 		dev == CU_DEVICE_CPU ? 0 : dev };
 }
 
@@ -341,8 +352,8 @@ CUresult CUDAAPI cuMemAdvise(CUdeviceptr addr, size_t bytes, CUmem_advise advice
 	return cuMemAdvise_v2(addr, bytes, advice, location_of(dev));
 }
 
-CUresult CUDAAPI cuMemPrefetchAsync_v2(CUdeviceptr addr, size_t bytes, CUmemLocation location, unsigned int flags,
-	CUstream stream)
+CUresult CUDAAPI cuMemPrefetchAsync_v2(
+	CUdeviceptr addr, size_t bytes, CUmemLocation location, unsigned int flags, CUstream stream)
 {
 	struct CUctx_st *ctx;
 	struct CUstream_st *s;
@@ -482,7 +493,8 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attr, CUd
 }
 
 /* Pointers that no call has made known give zeros instead of an error. */
-CUresult CUDAAPI cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attrs, void **data, CUdeviceptr addr)
+CUresult CUDAAPI cuPointerGetAttributes(
+	unsigned int n, CUpointer_attribute *attrs, void **data, CUdeviceptr addr)
 {
 	struct CUctx_st *ctx;
 	CUresult r = drv_enter(&ctx);
@@ -505,7 +517,8 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int n, CUpointer_attribute *att
 	return drv_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute attr, CUdeviceptr addr)
+CUresult CUDAAPI cuPointerSetAttribute(
+	const void *value, CUpointer_attribute attr, CUdeviceptr addr)
 {
 	struct CUctx_st *ctx;
 	CUresult r = drv_enter(&ctx);

@@ -44,7 +44,8 @@ static CUresult jit_option(CUjit_option option, void **value, struct drv_jit *ji
 	return CUDA_SUCCESS;
 }
 
-CUresult drv_jit_read(unsigned int n, const CUjit_option *options, void **values, struct drv_jit *jit)
+CUresult drv_jit_read(
+	unsigned int n, const CUjit_option *options, void **values, struct drv_jit *jit)
 {
 	CUresult r = CUDA_SUCCESS;
 	memset(jit, 0, sizeof(*jit));
@@ -107,7 +108,8 @@ static CUresult units_ptx(struct fatbin *f, char **ptx, size_t *bytes, struct di
 			if (!err)
 				texts[used++].name = u->ptx ? u->ptx->name : "";
 			else
-				r = err == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
+				r = err == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY
+						   : CUDA_ERROR_INVALID_IMAGE;
 		}
 	}
 	if (!r && !used) {
@@ -162,7 +164,8 @@ CUresult drv_read_file(const char *path, char **data, size_t *size)
 		return CUDA_ERROR_FILE_NOT_FOUND;
 	CUresult r = CUDA_SUCCESS;
 	char *p = NULL;
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size <= 0 || (uint64_t)st.st_size > MAX_FILE_BYTES)
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size <= 0 ||
+		(uint64_t)st.st_size > MAX_FILE_BYTES)
 		r = CUDA_ERROR_INVALID_IMAGE;
 	else if (!(p = malloc((size_t)st.st_size + 1)))
 		r = CUDA_ERROR_OUT_OF_MEMORY;
@@ -192,14 +195,19 @@ CUresult drv_read_file(const char *path, char **data, size_t *size)
 
 static void function_init(struct CUfunc_st *f, struct CUmod_st *m, struct sg_kernel *k)
 {
-	*f = (struct CUfunc_st){ .object.kind = DRV_FUNCTION, .module = m, .kernel = k, .carveout = -1,
+	*f = (struct CUfunc_st){ .object.kind = DRV_FUNCTION,
+		.module = m,
+		.kernel = k,
+		.carveout = -1,
 		.shape = { 1, 1, 1 } };
 	sg_kernel_get_info(k, &f->info);
 	uint32_t room = drv_shared_default();
-	f->max_dynamic_shared = f->info.static_shared_bytes < room ? (int)(room - f->info.static_shared_bytes) : 0;
+	f->max_dynamic_shared =
+		f->info.static_shared_bytes < room ? (int)(room - f->info.static_shared_bytes) : 0;
 }
 
-CUresult drv_module_new(struct CUctx_st *ctx, struct CUlib_st *lib, struct sg_module *code, struct CUmod_st **out)
+CUresult drv_module_new(
+	struct CUctx_st *ctx, struct CUlib_st *lib, struct sg_module *code, struct CUmod_st **out)
 {
 	uint32_t n = 0, added = 0;
 	while (sg_module_kernel_at(code, n))
@@ -208,7 +216,11 @@ CUresult drv_module_new(struct CUctx_st *ctx, struct CUlib_st *lib, struct sg_mo
 	struct CUfunc_st *fns = calloc(n + 1, sizeof(*fns));
 	if (!m || !fns || drv_add_handle(&m->object)) /* its kind is 0 until it is complete */
 		goto fail;
-	*m = (struct CUmod_st){ .object.kind = DRV_MODULE, .ctx = ctx, .library = lib, .code = code, .functions = fns,
+	*m = (struct CUmod_st){ .object.kind = DRV_MODULE,
+		.ctx = ctx,
+		.library = lib,
+		.code = code,
+		.functions = fns,
 		.n_functions = n };
 	for (; added < n; added++) {
 		function_init(&fns[added], m, sg_module_kernel_at(code, added));
@@ -249,7 +261,8 @@ void drv_module_free(struct CUmod_st *m)
 }
 
 /* Compiles without the lock, and hands the module to the context that was current at the call. */
-static CUresult load_ptx(struct CUctx_st *ctx, const char *ptx, size_t bytes, struct CUmod_st **out, struct diag *d)
+static CUresult load_ptx(
+	struct CUctx_st *ctx, const char *ptx, size_t bytes, struct CUmod_st **out, struct diag *d)
 {
 	struct sg_module *code = NULL;
 	uint64_t id = ctx->id;
@@ -268,7 +281,8 @@ static CUresult load_ptx(struct CUctx_st *ctx, const char *ptx, size_t bytes, st
 }
 
 /* Takes ptx. r: what finding it gave. */
-static CUresult load(CUmodule *out, CUresult r, char *ptx, size_t bytes, struct drv_jit *jit, struct diag *d)
+static CUresult load(
+	CUmodule *out, CUresult r, char *ptx, size_t bytes, struct drv_jit *jit, struct diag *d)
 {
 	uint64_t start = drv_now_ns();
 	struct CUctx_st *ctx;
@@ -291,8 +305,8 @@ static CUresult may_load(const void *out, const void *image)
 	return drv_leave(out && image ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
-CUresult CUDAAPI cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int n, CUjit_option *options,
-	void **values)
+CUresult CUDAAPI cuModuleLoadDataEx(
+	CUmodule *out, const void *image, unsigned int n, CUjit_option *options, void **values)
 {
 	struct drv_jit jit;
 	struct diag d = { 0 };
@@ -407,7 +421,8 @@ CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction *fns, unsigned int n, CUm
 	return drv_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr *addr, size_t *bytes, CUmodule handle, const char *name)
+CUresult CUDAAPI cuModuleGetGlobal_v2(
+	CUdeviceptr *addr, size_t *bytes, CUmodule handle, const char *name)
 {
 	struct CUctx_st *ctx;
 	struct CUmod_st *m;

@@ -1,5 +1,5 @@
-/* driver_pool.c - stream-ordered allocation. Memory is found when the call is made, which is earlier than
- * the stream needs it, and given back when the stream gets to the free. */
+/* driver_pool.c - stream-ordered allocation. Memory is found when the call is made, which is
+ * earlier than the stream needs it, and given back when the stream gets to the free. */
 #include "softgpu/driver.h"
 
 #include <stdlib.h>
@@ -14,7 +14,8 @@ static CUresult enter_pool(CUmemoryPool handle, struct CUmemPoolHandle_st **pool
 	return *pool ? CUDA_SUCCESS : drv_leave(CUDA_ERROR_INVALID_VALUE);
 }
 
-static CUresult alloc_from(struct CUctx_st *ctx, struct CUmemPoolHandle_st *pool, CUdeviceptr *out, size_t bytes)
+static CUresult alloc_from(
+	struct CUctx_st *ctx, struct CUmemPoolHandle_st *pool, CUdeviceptr *out, size_t bytes)
 {
 	uint64_t addr;
 	if (pool->max_bytes && (bytes > pool->max_bytes || pool->used > pool->max_bytes - bytes))
@@ -61,7 +62,8 @@ CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *addr, size_t bytes, CUstream strea
 	return alloc_async(addr, bytes, NULL, stream);
 }
 
-CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *addr, size_t bytes, CUmemoryPool pool, CUstream stream)
+CUresult CUDAAPI cuMemAllocFromPoolAsync(
+	CUdeviceptr *addr, size_t bytes, CUmemoryPool pool, CUstream stream)
 {
 	return pool ? alloc_async(addr, bytes, pool, stream) : CUDA_ERROR_INVALID_VALUE;
 }
@@ -143,15 +145,19 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
 	if (r)
 		return r;
 	if (!out || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-		props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !drv_device_ok(props->location.id))
+		props->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+		!drv_device_ok(props->location.id))
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
 		return drv_leave(CUDA_ERROR_NOT_SUPPORTED);
 	struct CUmemPoolHandle_st *p = calloc(1, sizeof(*p));
 	if (!p)
 		return drv_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	*p = (struct CUmemPoolHandle_st){ .object.kind = DRV_POOL, .max_bytes = props->maxSize, .follow_events = 1,
-		.opportunistic = 1, .internal_deps = 1 };
+	*p = (struct CUmemPoolHandle_st){ .object.kind = DRV_POOL,
+		.max_bytes = props->maxSize,
+		.follow_events = 1,
+		.opportunistic = 1,
+		.internal_deps = 1 };
 	if (drv_add_handle(&p->object)) {
 		free(p);
 		return drv_leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -230,7 +236,8 @@ CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute 
 		memcpy(value, flag, sizeof(*flag));
 	else if (attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 		memcpy(value, &p->threshold, 8);
-	else if (attr == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT || attr == CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
+	else if (attr == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
+		 attr == CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
 		memcpy(value, &p->used, 8);
 	else if (attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH || attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
 		memcpy(value, &p->used_high, 8);
@@ -253,7 +260,8 @@ CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute 
 		memcpy(flag, value, sizeof(*flag));
 	else if (attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 		memcpy(&p->threshold, value, 8);
-	else if (attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH || attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
+	else if (attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH ||
+		 attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
 		memcpy(&v, value, 8);
 		if (v) /* a high-water mark can only be reset */
 			return drv_leave(CUDA_ERROR_INVALID_VALUE);
@@ -276,19 +284,22 @@ CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *
 			return drv_leave(CUDA_ERROR_INVALID_VALUE);
 		if (!drv_device_ok(descs[i].location.id))
 			return drv_leave(CUDA_ERROR_INVALID_DEVICE);
-		if (descs[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) /* its own device keeps access */
+		if (descs[i].flags !=
+			CU_MEM_ACCESS_FLAGS_PROT_READWRITE) /* its own device keeps access */
 			return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	}
 	return drv_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CUmemLocation *location)
+CUresult CUDAAPI cuMemPoolGetAccess(
+	CUmemAccess_flags *flags, CUmemoryPool handle, CUmemLocation *location)
 {
 	struct CUmemPoolHandle_st *p;
 	CUresult r = enter_pool(handle, &p);
 	if (r)
 		return r;
-	if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE || !drv_device_ok(location->id))
+	if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+		!drv_device_ok(location->id))
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	*flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 	return drv_leave(CUDA_SUCCESS);

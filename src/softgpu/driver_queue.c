@@ -47,7 +47,8 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream handle)
 	CUresult r = drv_enter_failed(&ctx);
 	if (r)
 		return r;
-	struct CUstream_st *s = drv_find(handle, DRV_STREAM); /* the default streams have no entry */
+	struct CUstream_st *s =
+		drv_find(handle, DRV_STREAM); /* the default streams have no entry */
 	if (!s)
 		return drv_leave(CUDA_ERROR_INVALID_HANDLE);
 	drv_remove_handle(&s->object);
@@ -178,7 +179,8 @@ CUresult CUDAAPI cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *data)
 	return submit_host(stream, &(struct host_call){ .fn = fn, .data = data });
 }
 
-CUresult CUDAAPI cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *data, unsigned int flags)
+CUresult CUDAAPI cuStreamAddCallback(
+	CUstream stream, CUstreamCallback callback, void *data, unsigned int flags)
 {
 	if (!callback || flags)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -197,8 +199,8 @@ struct value_op {
 static uint64_t load_value(const struct value_op *v)
 {
 	void *p = (void *)(uintptr_t)v->addr;
-	return v->wide ? __atomic_load_n((uint64_t *)p, __ATOMIC_ACQUIRE) :
-			 __atomic_load_n((uint32_t *)p, __ATOMIC_ACQUIRE);
+	return v->wide ? __atomic_load_n((uint64_t *)p, __ATOMIC_ACQUIRE)
+		       : __atomic_load_n((uint32_t *)p, __ATOMIC_ACQUIRE);
 }
 
 /* The comparisons of cuStreamWaitValue, in the width of the value. */
@@ -208,8 +210,8 @@ static bool holds(const struct value_op *v)
 	uint64_t mask = v->wide ? UINT64_MAX : UINT32_MAX;
 	switch (v->flags & 3) {
 	case CU_STREAM_WAIT_VALUE_GEQ: /* cyclic */
-		return v->wide ? (int64_t)(got - v->value) >= 0 :
-				 (int32_t)((uint32_t)got - (uint32_t)v->value) >= 0;
+		return v->wide ? (int64_t)(got - v->value) >= 0
+			       : (int32_t)((uint32_t)got - (uint32_t)v->value) >= 0;
 	case CU_STREAM_WAIT_VALUE_EQ:
 		return got == v->value;
 	case CU_STREAM_WAIT_VALUE_AND:
@@ -232,7 +234,8 @@ static bool run_wait(struct drv_op *op, bool skip)
 		if (++tries < 64)
 			sched_yield();
 		else
-			nanosleep(&(struct timespec){ .tv_nsec = tries < 1024 ? 20000 : 200000 }, NULL);
+			nanosleep(&(struct timespec){ .tv_nsec = tries < 1024 ? 20000 : 200000 },
+				NULL);
 	}
 	return true;
 }
@@ -252,7 +255,8 @@ static bool run_write(struct drv_op *op, bool skip)
 
 static CUresult submit_value(struct CUstream_st *s, drv_run run, const struct value_op *v)
 {
-	unsigned int known = run == run_wait ? 3 | CU_STREAM_WAIT_VALUE_FLUSH : CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
+	unsigned int known = run == run_wait ? 3 | CU_STREAM_WAIT_VALUE_FLUSH
+					     : CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
 	size_t bytes = v->wide ? 8 : 4;
 	if (v->flags & ~known || v->addr % bytes || !sg_mem_check(drv.dev, v->addr, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -270,49 +274,58 @@ static CUresult value_call(CUstream stream, drv_run run, const struct value_op *
 	return r ? r : drv_leave(submit_value(s, run, v));
 }
 
-CUresult CUDAAPI cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+CUresult CUDAAPI cuStreamWaitValue32_v2(
+	CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
 	return value_call(stream, run_wait, &(struct value_op){ addr, value, flags, false });
 }
 
-CUresult CUDAAPI cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+CUresult CUDAAPI cuStreamWaitValue64_v2(
+	CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
 	return value_call(stream, run_wait, &(struct value_op){ addr, value, flags, true });
 }
 
-CUresult CUDAAPI cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+CUresult CUDAAPI cuStreamWriteValue32_v2(
+	CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
 	return value_call(stream, run_write, &(struct value_op){ addr, value, flags, false });
 }
 
-CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+CUresult CUDAAPI cuStreamWriteValue64_v2(
+	CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
 	return value_call(stream, run_write, &(struct value_op){ addr, value, flags, true });
 }
 
-CUresult CUDAAPI cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+CUresult CUDAAPI cuStreamWaitValue32(
+	CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
 	return cuStreamWaitValue32_v2(stream, addr, value, flags);
 }
 
-CUresult CUDAAPI cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+CUresult CUDAAPI cuStreamWaitValue64(
+	CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
 	return cuStreamWaitValue64_v2(stream, addr, value, flags);
 }
 
-CUresult CUDAAPI cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
+CUresult CUDAAPI cuStreamWriteValue32(
+	CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
 	return cuStreamWriteValue32_v2(stream, addr, value, flags);
 }
 
-CUresult CUDAAPI cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
+CUresult CUDAAPI cuStreamWriteValue64(
+	CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
 	return cuStreamWriteValue64_v2(stream, addr, value, flags);
 }
 
 static CUresult batch_op(CUstream stream, const CUstreamBatchMemOpParams *p)
 {
-	struct value_op v = { p->waitValue.address, p->waitValue.value64, p->waitValue.flags, true };
+	struct value_op v = { p->waitValue.address, p->waitValue.value64, p->waitValue.flags,
+		true };
 	switch (p->operation) {
 	case CU_STREAM_MEM_OP_WAIT_VALUE_32:
 		v.value = p->waitValue.value;
@@ -333,7 +346,8 @@ static CUresult batch_op(CUstream stream, const CUstreamBatchMemOpParams *p)
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream stream, unsigned int n, CUstreamBatchMemOpParams *ops, unsigned int flags)
+CUresult CUDAAPI cuStreamBatchMemOp_v2(
+	CUstream stream, unsigned int n, CUstreamBatchMemOpParams *ops, unsigned int flags)
 {
 	if (!ops || n > 256 || flags)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -343,7 +357,8 @@ CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream stream, unsigned int n, CUstream
 	return r;
 }
 
-CUresult CUDAAPI cuStreamBatchMemOp(CUstream stream, unsigned int n, CUstreamBatchMemOpParams *ops, unsigned int flags)
+CUresult CUDAAPI cuStreamBatchMemOp(
+	CUstream stream, unsigned int n, CUstreamBatchMemOpParams *ops, unsigned int flags)
 {
 	return cuStreamBatchMemOp_v2(stream, n, ops, flags);
 }
@@ -366,7 +381,8 @@ static CUstreamAttrValue *attribute(struct CUstream_st *s, CUstreamAttrID attr)
 	}
 }
 
-CUresult CUDAAPI cuStreamGetAttribute(CUstream stream, CUstreamAttrID attr, CUstreamAttrValue *value)
+CUresult CUDAAPI cuStreamGetAttribute(
+	CUstream stream, CUstreamAttrID attr, CUstreamAttrValue *value)
 {
 	struct CUstream_st *s;
 	CUresult r = enter_stream(stream, &s);
@@ -385,7 +401,8 @@ CUresult CUDAAPI cuStreamGetAttribute(CUstream stream, CUstreamAttrID attr, CUst
 	return drv_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuStreamSetAttribute(CUstream stream, CUstreamAttrID attr, const CUstreamAttrValue *value)
+CUresult CUDAAPI cuStreamSetAttribute(
+	CUstream stream, CUstreamAttrID attr, const CUstreamAttrValue *value)
 {
 	struct CUstream_st *s;
 	CUresult r = enter_stream(stream, &s);
@@ -418,20 +435,24 @@ CUresult CUDAAPI cuStreamCopyAttributes(CUstream dst, CUstream src)
 	return drv_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuStreamAttachMemAsync(CUstream stream, CUdeviceptr addr, size_t bytes, unsigned int flags)
+CUresult CUDAAPI cuStreamAttachMemAsync(
+	CUstream stream, CUdeviceptr addr, size_t bytes, unsigned int flags)
 {
 	struct CUstream_st *s;
 	CUresult r = enter_stream(stream, &s);
 	if (r)
 		return r;
 	struct drv_alloc *a = drv_alloc_holding(addr);
-	if (!a || a->kind != DRV_MEM_MANAGED || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
-						       flags != CU_MEM_ATTACH_SINGLE))
+	if (!a || a->kind != DRV_MEM_MANAGED ||
+		(flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
+			flags != CU_MEM_ATTACH_SINGLE))
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
-	return drv_leave(CUDA_SUCCESS); /* managed memory is reachable from everywhere at any time */
+	return drv_leave(
+		CUDA_SUCCESS); /* managed memory is reachable from everywhere at any time */
 }
 
-/* -- capture: nothing is captured here ------------------------------------------------------------ */
+/* -- capture: nothing is captured here ------------------------------------------------------------
+ */
 
 CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
@@ -456,19 +477,21 @@ CUresult CUDAAPI cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *sta
 	return drv_leave(CUDA_SUCCESS);
 }
 
-CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id)
+CUresult CUDAAPI cuStreamGetCaptureInfo(
+	CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id)
 {
 	return cuStreamIsCapturing(stream, status);
 }
 
-CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
-	CUgraph *graph, const CUgraphNode **deps, size_t *n)
+CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status,
+	cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, size_t *n)
 {
 	return cuStreamIsCapturing(stream, status);
 }
 
-CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
-	CUgraph *graph, const CUgraphNode **deps, const CUgraphEdgeData **edges, size_t *n)
+CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status,
+	cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, const CUgraphEdgeData **edges,
+	size_t *n)
 {
 	return cuStreamIsCapturing(stream, status);
 }

@@ -7,7 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define USAGE "expected sm_75..sm_90, sms=N, workers=N, memory=N[K|M|G] and seed=N, separated by commas"
+#define USAGE                                                                                      \
+	"expected sm_75..sm_90, sms=N, workers=N, memory=N[K|M|G] and seed=N, separated by commas"
 
 static bool number(const char *s, uint64_t min, uint64_t max, bool size, uint64_t *out)
 {
@@ -84,14 +85,17 @@ int drv_settings(const char *text, struct sg_config *config, struct diag *d)
 		size_t n = strcspn(text, ",");
 		char word[64];
 		if (n >= sizeof(word))
-			return diag_set(d, EINVAL, "EGPU_SOFTGPU: '%.60s...' is too long; " USAGE, text);
+			return diag_set(
+				d, EINVAL, "EGPU_SOFTGPU: '%.60s...' is too long; " USAGE, text);
 		memcpy(word, text, n);
 		word[n] = 0;
 		if (!setting(word, config))
-			return diag_set(d, EINVAL, "EGPU_SOFTGPU: '%s' is not understood; " USAGE, word);
+			return diag_set(
+				d, EINVAL, "EGPU_SOFTGPU: '%s' is not understood; " USAGE, word);
 		text += n;
 		if (*text == ',' && !*++text)
-			return diag_set(d, EINVAL, "EGPU_SOFTGPU: nothing follows the last comma; " USAGE);
+			return diag_set(
+				d, EINVAL, "EGPU_SOFTGPU: nothing follows the last comma; " USAGE);
 	}
 	return 0;
 }

@@ -1,14 +1,15 @@
-/* driver_stream.c - the engine: operations run in order within a stream and at will between streams.
+/* driver_stream.c - the engine: operations run in order within a stream and at will between
+ *streams.
  *
- * An operation starts when the one before it in its stream has completed and everything it waits for
- * has too. What it waits for was submitted earlier, so waits cannot form a circle.
+ * An operation starts when the one before it in its stream has completed and everything it waits
+ *for has too. What it waits for was submitted earlier, so waits cannot form a circle.
  *
  *	submitted  numbers given out      completed  the last number that has ended
  *
- * Quick operations (a grid's start, an event, a small copy) run in the caller's thread when they find
- * their stream idle, and otherwise in the thread that ends their predecessor. What takes long, calls
- * the application or waits for another stream runs in a thread of the stream's own, made when it is
- * first needed: nothing that one stream waits for can be stuck behind another.
+ * Quick operations (a grid's start, an event, a small copy) run in the caller's thread when they
+ *find their stream idle, and otherwise in the thread that ends their predecessor. What takes long,
+ *calls the application or waits for another stream runs in a thread of the stream's own, made when
+ *it is first needed: nothing that one stream waits for can be stuck behind another.
  */
 #include "softgpu/driver.h"
 
@@ -164,7 +165,8 @@ static struct drv_op *pop(struct CUstream_st *s)
 }
 
 /* After the end of an operation: quick ones that follow run in this thread, the rest is for the
- * stream's own. Whoever ends an operation calls this, so a queue of kernels needs no thread at all. */
+ * stream's own. Whoever ends an operation calls this, so a queue of kernels needs no thread at all.
+ */
 static void advance(struct CUstream_st *s)
 {
 	while (s->head && s->head->quick && may_start(s, s->head))
@@ -397,7 +399,8 @@ void drv_fail(struct CUctx_st *ctx, CUresult error)
 		sg_grids_fail(drv.dev, error, in_context, ctx);
 }
 
-/* -- the threads' own default streams ------------------------------------------------------------- */
+/* -- the threads' own default streams -------------------------------------------------------------
+ */
 
 struct own {
 	struct own *next;

@@ -18,7 +18,7 @@ struct row {
 #define TWIN_(symbol) NULL
 #define TWIN__ptsz(symbol) #symbol "_ptsz"
 #define TWIN__ptds(symbol) #symbol "_ptds"
-#define ROW(name, suffix, since, ptds, flags, params, args) \
+#define ROW(name, suffix, since, ptds, flags, params, args)                                        \
 	{ #name, #name #suffix, TWIN_##ptds(name##suffix), since, #flags },
 static const struct row rows[] = { CUDA_CALLS(ROW) };
 enum { N_ROWS = sizeof(rows) / sizeof(*rows) };
@@ -35,7 +35,8 @@ static void *proc(const char *name, int version, cuuint64_t flags)
 static bool in_order(int i)
 {
 	for (int k = 0; k < N_ROWS; k++)
-		if (k != i && !strcmp(rows[k].name, rows[i].name) && (k < i) != (rows[k].since < rows[i].since))
+		if (k != i && !strcmp(rows[k].name, rows[i].name) &&
+			(k < i) != (rows[k].since < rows[i].since))
 			return false;
 	return true;
 }

@@ -118,7 +118,8 @@ static void owned(void)
 	is_int(cuEventQuery(e), CUDA_ERROR_INVALID_HANDLE, "the event too");
 	is_int(cuModuleUnload(m), CUDA_ERROR_INVALID_HANDLE, "the module too");
 	int v;
-	is_int(cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_NUM_REGS, f), CUDA_ERROR_INVALID_HANDLE, "and its functions");
+	is_int(cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_NUM_REGS, f), CUDA_ERROR_INVALID_HANDLE,
+		"and its functions");
 	is_int(cuMemFree(p), CUDA_ERROR_INVALID_VALUE, "and the memory");
 	need(cuCtxDestroy(c));
 }
@@ -138,7 +139,8 @@ static void ends_under_a_waiter(void)
 	gate_set(gate, 1);
 	is_int(cuCtxDestroy(ctx), 0, "destroyed with a waiter inside");
 	pthread_join(t, NULL);
-	ok(r == 0 || r == CUDA_ERROR_INVALID_CONTEXT || r == CUDA_ERROR_CONTEXT_IS_DESTROYED, "who returns (%d)", r);
+	ok(r == 0 || r == CUDA_ERROR_INVALID_CONTEXT || r == CUDA_ERROR_CONTEXT_IS_DESTROYED,
+		"who returns (%d)", r);
 }
 
 static void properties(void)
@@ -161,7 +163,8 @@ static void properties(void)
 	is_int(cuCtxGetId(c, &id), 0, "id");
 	ok(id > 0, "is positive");
 	need(cuCtxDestroy(c));
-	is_int(cuCtxGetLimit(&v, CU_LIMIT_STACK_SIZE), CUDA_ERROR_INVALID_CONTEXT, "no context, no limit");
+	is_int(cuCtxGetLimit(&v, CU_LIMIT_STACK_SIZE), CUDA_ERROR_INVALID_CONTEXT,
+		"no context, no limit");
 }
 
 int main(void)

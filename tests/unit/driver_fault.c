@@ -47,8 +47,10 @@ int main(void)
 	need(cuStreamAddCallback(s, callback, NULL, 0));
 	need(cuEventRecord(e, s));
 	gate_set(start, 1);
-	is_int(cuStreamSynchronize(s), CUDA_ERROR_ILLEGAL_ADDRESS, "the fault is found when the stream is waited for");
-	is_int(cuStreamSynchronize(spin), CUDA_ERROR_ILLEGAL_ADDRESS, "the other kernels of the context were ended");
+	is_int(cuStreamSynchronize(s), CUDA_ERROR_ILLEGAL_ADDRESS,
+		"the fault is found when the stream is waited for");
+	is_int(cuStreamSynchronize(spin), CUDA_ERROR_ILLEGAL_ADDRESS,
+		"the other kernels of the context were ended");
 	is_int(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS, "it sticks");
 	is_int(cuMemAlloc(&p, 4), CUDA_ERROR_ILLEGAL_ADDRESS, "to allocations");
 	is_int(cuMemcpyDtoH(&v, p, 4), CUDA_ERROR_ILLEGAL_ADDRESS, "to copies");
@@ -74,7 +76,8 @@ int main(void)
 	is_int(launch(kernel("add"), 1, 1, NULL, params), 0, "it launches");
 	is_int(read_word(p), 2, "and works");
 	/* Faults of every address that is not ours. */
-	static const uint64_t bad[] = { 0, 1, 0x1000, 0x7fffffffffffull, 0x800000000000ull, UINT64_MAX, UINT64_MAX - 3 };
+	static const uint64_t bad[] = { 0, 1, 0x1000, 0x7fffffffffffull, 0x800000000000ull,
+		UINT64_MAX, UINT64_MAX - 3 };
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		CUcontext c;
 		CUmodule mine;
@@ -85,8 +88,8 @@ int main(void)
 		need(cuModuleGetFunction(&f, mine, "wild"));
 		need(launch(f, 1, 1, NULL, wild));
 		CUresult r = cuCtxSynchronize();
-		ok(r == CUDA_ERROR_ILLEGAL_ADDRESS || r == CUDA_ERROR_MISALIGNED_ADDRESS, "a store at %#llx (%d)",
-			(unsigned long long)bad[i], (int)r);
+		ok(r == CUDA_ERROR_ILLEGAL_ADDRESS || r == CUDA_ERROR_MISALIGNED_ADDRESS,
+			"a store at %#llx (%d)", (unsigned long long)bad[i], (int)r);
 		need(cuCtxDestroy(c));
 	}
 	return tap_done();

@@ -23,19 +23,24 @@ static void parameters(void)
 		uint64_t out;
 	} block = { a, b, c, d + 1, out };
 	size_t bytes = sizeof(block);
-	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, &block, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END };
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, &block, CU_LAUNCH_PARAM_BUFFER_SIZE,
+		&bytes, CU_LAUNCH_PARAM_END };
 	is_int(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra), 0, "a packed block");
 	need(cuMemcpyDtoH(&got, out, 8));
 	ok(got == want + 1, "the same");
 	bytes = 31;
-	is_int(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra), CUDA_ERROR_INVALID_VALUE, "a block too short");
+	is_int(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra), CUDA_ERROR_INVALID_VALUE,
+		"a block too short");
 	bytes = 32;
-	is_int(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, params, extra), CUDA_ERROR_INVALID_VALUE, "both at once");
-	is_int(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE, "neither");
+	is_int(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, params, extra),
+		CUDA_ERROR_INVALID_VALUE, "both at once");
+	is_int(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE,
+		"neither");
 	params[2] = NULL;
 	is_int(launch(f, 1, 1, NULL, params), CUDA_ERROR_INVALID_VALUE, "a hole");
 	void *odd[] = { (void *)9, &block, CU_LAUNCH_PARAM_END };
-	is_int(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, odd), CUDA_ERROR_INVALID_VALUE, "an unknown word");
+	is_int(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, odd), CUDA_ERROR_INVALID_VALUE,
+		"an unknown word");
 	/* The parameters are taken at the call. */
 	volatile uint32_t *gate = gate_new();
 	CUdeviceptr p = device_word(0);
@@ -68,16 +73,21 @@ static void shapes(void)
 		{ { 1, 1, 1 }, { 0x10000, 0x10000, 1 }, "a product that overflows" },
 	};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
-		is_int(cuLaunchKernel(f, bad[i].g[0], bad[i].g[1], bad[i].g[2], bad[i].b[0], bad[i].b[1], bad[i].b[2], 0, NULL,
-			       params, NULL), CUDA_ERROR_INVALID_VALUE, "%s", bad[i].what);
-	is_int(launch((CUfunction)&out, 1, 1, NULL, params), CUDA_ERROR_INVALID_HANDLE, "no function");
+		is_int(cuLaunchKernel(f, bad[i].g[0], bad[i].g[1], bad[i].g[2], bad[i].b[0],
+			       bad[i].b[1], bad[i].b[2], 0, NULL, params, NULL),
+			CUDA_ERROR_INVALID_VALUE, "%s", bad[i].what);
+	is_int(launch((CUfunction)&out, 1, 1, NULL, params), CUDA_ERROR_INVALID_HANDLE,
+		"no function");
 	is_int(launch(NULL, 1, 1, NULL, params), CUDA_ERROR_INVALID_HANDLE, "NULL");
 	is_int(launch(f, 1, 1, (CUstream)&out, params), CUDA_ERROR_INVALID_HANDLE, "no stream");
-	is_int(cuLaunchKernel(s, 1, 1, 1, 1, 1, 1, 49152, NULL, params, NULL), 0, "48 KiB of shared memory");
+	is_int(cuLaunchKernel(s, 1, 1, 1, 1, 1, 1, 49152, NULL, params, NULL), 0,
+		"48 KiB of shared memory");
 	is_int(read_word(out), 49152, "are there");
-	is_int(cuLaunchKernel(s, 1, 1, 1, 1, 1, 1, 49153, NULL, params, NULL), CUDA_ERROR_INVALID_VALUE, "a byte more");
+	is_int(cuLaunchKernel(s, 1, 1, 1, 1, 1, 1, 49153, NULL, params, NULL),
+		CUDA_ERROR_INVALID_VALUE, "a byte more");
 	need(cuFuncSetAttribute(s, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 200000));
-	is_int(cuLaunchKernel(s, 1, 1, 1, 1, 1, 1, 200000, NULL, params, NULL), 0, "after opting in");
+	is_int(cuLaunchKernel(s, 1, 1, 1, 1, 1, 1, 200000, NULL, params, NULL), 0,
+		"after opting in");
 	is_int(read_word(out), 200000, "are there too");
 	CUdeviceptr p;
 	uint32_t w[2310], wrong = 0;
@@ -100,10 +110,17 @@ static void extended(void)
 	need(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
 	CUlaunchAttribute attrs[4] = { { .id = CU_LAUNCH_ATTRIBUTE_PRIORITY, .value.priority = -1 },
 		{ .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1 },
-		{ .id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT, .value.launchCompletionEvent = { e, 0 } },
+		{ .id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT,
+			.value.launchCompletionEvent = { e, 0 } },
 		{ .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = { 2, 1, 1 } } };
-	CUlaunchConfig c = { .gridDimX = 4, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 8, .blockDimY = 1, .blockDimZ = 1,
-		.attrs = attrs, .numAttrs = 3 };
+	CUlaunchConfig c = { .gridDimX = 4,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = 8,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.attrs = attrs,
+		.numAttrs = 3 };
 	is_int(cuLaunchKernelEx(&c, f, params, NULL), 0, "priority, cooperative, event");
 	is_int(cuEventSynchronize(e), 0, "the event comes");
 	is_int(read_word(p), 32, "32 threads");
@@ -112,21 +129,27 @@ static void extended(void)
 	is_int(cuLaunchKernelEx(&c, f, params, NULL), 0, "clusters of two");
 	is_int(read_word(p), 64, "32 more");
 	c.gridDimX = 3;
-	is_int(cuLaunchKernelEx(&c, f, params, NULL), CUDA_ERROR_INVALID_CLUSTER_SIZE, "that do not divide the grid");
+	is_int(cuLaunchKernelEx(&c, f, params, NULL), CUDA_ERROR_INVALID_CLUSTER_SIZE,
+		"that do not divide the grid");
 	c.gridDimX = 32;
 	attrs[3].value.clusterDim.x = 16;
-	is_int(cuLaunchKernelEx(&c, f, params, NULL), CUDA_ERROR_INVALID_CLUSTER_SIZE, "16 blocks have to be allowed");
+	is_int(cuLaunchKernelEx(&c, f, params, NULL), CUDA_ERROR_INVALID_CLUSTER_SIZE,
+		"16 blocks have to be allowed");
 	need(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
 	is_int(cuLaunchKernelEx(&c, f, params, NULL), 0, "then they may be");
 	attrs[3].id = (CUlaunchAttributeID)500;
-	is_int(cuLaunchKernelEx(&c, f, params, NULL), CUDA_ERROR_INVALID_VALUE, "an unknown attribute");
-	is_int(cuLaunchKernelEx(NULL, f, params, NULL), CUDA_ERROR_INVALID_VALUE, "no configuration");
+	is_int(cuLaunchKernelEx(&c, f, params, NULL), CUDA_ERROR_INVALID_VALUE,
+		"an unknown attribute");
+	is_int(cuLaunchKernelEx(NULL, f, params, NULL), CUDA_ERROR_INVALID_VALUE,
+		"no configuration");
 	int sms, blocks;
 	need(cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, dev));
 	need(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, 1024, 0));
-	is_int(cuLaunchCooperativeKernel(f, (unsigned)(sms * blocks), 1, 1, 1024, 1, 1, 0, NULL, params), 0,
-		"as many blocks as fit, together");
-	is_int(cuLaunchCooperativeKernel(f, (unsigned)(sms * blocks + 1), 1, 1, 1024, 1, 1, 0, NULL, params),
+	is_int(cuLaunchCooperativeKernel(
+		       f, (unsigned)(sms * blocks), 1, 1, 1024, 1, 1, 0, NULL, params),
+		0, "as many blocks as fit, together");
+	is_int(cuLaunchCooperativeKernel(
+		       f, (unsigned)(sms * blocks + 1), 1, 1, 1024, 1, 1, 0, NULL, params),
 		CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "one more does not");
 	need(cuCtxSynchronize());
 	need(cuEventDestroy(e));

@@ -14,7 +14,8 @@ static void device_memory(void)
 	ok(p % 256 == 0, "aligned to 256");
 	is_int(cuMemGetAddressRange(&base, &bytes, p + 999), 0, "the range of its last byte");
 	ok(base == p && bytes == 1000, "is the allocation, exactly");
-	is_int(cuMemGetAddressRange(&base, &bytes, p + 1000), CUDA_ERROR_NOT_FOUND, "one byte further is none");
+	is_int(cuMemGetAddressRange(&base, &bytes, p + 1000), CUDA_ERROR_NOT_FOUND,
+		"one byte further is none");
 	is_int(cuMemFree(p + 256), CUDA_ERROR_INVALID_VALUE, "only the base is freed");
 	is_int(cuMemFree(p), 0, "free");
 	is_int(cuMemFree(p), CUDA_ERROR_INVALID_VALUE, "not twice");
@@ -22,8 +23,10 @@ static void device_memory(void)
 	is_int(cuMemFree(12345678), CUDA_ERROR_INVALID_VALUE, "no allocation");
 	is_int(cuMemAllocPitch(&p, &pitch, 100, 7, 4), 0, "pitched");
 	ok(pitch >= 100 && pitch % 512 == 0, "rows are aligned (%zu)", pitch);
-	is_int(cuMemAllocPitch(&q, &pitch, 100, 7, 3), CUDA_ERROR_INVALID_VALUE, "elements of 3 bytes");
-	is_int(cuMemAllocPitch(&q, &pitch, SIZE_MAX - 600, 1000, 4), CUDA_ERROR_OUT_OF_MEMORY, "an overflow");
+	is_int(cuMemAllocPitch(&q, &pitch, 100, 7, 3), CUDA_ERROR_INVALID_VALUE,
+		"elements of 3 bytes");
+	is_int(cuMemAllocPitch(&q, &pitch, SIZE_MAX - 600, 1000, 4), CUDA_ERROR_OUT_OF_MEMORY,
+		"an overflow");
 	is_int(cuMemFree(p), 0, "free");
 }
 
@@ -45,12 +48,14 @@ static void copies(void)
 	is_int(cuMemcpyHtoD(p, NULL, 4), CUDA_ERROR_INVALID_VALUE, "from NULL");
 	is_int(cuMemcpyHtoD(p, in, 0), 0, "nothing at all");
 	is_int(cuMemcpyDtoH(out, 0, 4), CUDA_ERROR_INVALID_VALUE, "from device address 0");
-	is_int(cuMemcpyDtoD(p, (CUdeviceptr)(uintptr_t)in, 4), CUDA_ERROR_INVALID_VALUE, "host memory is not device memory");
+	is_int(cuMemcpyDtoD(p, (CUdeviceptr)(uintptr_t)in, 4), CUDA_ERROR_INVALID_VALUE,
+		"host memory is not device memory");
 	memset(out, 0, sizeof(out));
 	is_int(cuMemcpy((CUdeviceptr)(uintptr_t)out, p, 1000), 0, "the direction found by address");
 	ok(!memcmp(in, out, 1000), "device to host");
 	is_int(cuMemcpyPeer(q, ctx, p, ctx, 1000), 0, "between contexts");
-	is_int(cuMemcpyPeer(q, NULL, p, ctx, 1000), CUDA_ERROR_INVALID_CONTEXT, "which have to exist");
+	is_int(cuMemcpyPeer(q, NULL, p, ctx, 1000), CUDA_ERROR_INVALID_CONTEXT,
+		"which have to exist");
 	is_int(cuMemFree(p), 0, "free");
 	is_int(cuMemcpyDtoH(out, p, 4), CUDA_ERROR_INVALID_VALUE, "freed memory is not read");
 	is_int(cuMemFree(q), 0, "free");
@@ -66,11 +71,13 @@ static void memsets(void)
 	is_int(cuMemsetD16(p + 2, 0x1234, 1), 0, "a half word");
 	is_int(cuMemsetD32(p + 4, 0xcafe, 2), 0, "words");
 	need(cuMemcpyDtoH(w, p, sizeof(w)));
-	ok(w[0] == 0x1234abab && w[1] == 0xcafe && w[2] == 0xcafe && w[3] == 0xabababab, "each where it belongs");
+	ok(w[0] == 0x1234abab && w[1] == 0xcafe && w[2] == 0xcafe && w[3] == 0xabababab,
+		"each where it belongs");
 	is_int(cuMemsetD32(p + 2, 0, 1), CUDA_ERROR_INVALID_VALUE, "a word at an odd address");
 	is_int(cuMemsetD32(p, 0, 65), CUDA_ERROR_INVALID_VALUE, "too many");
 	is_int(cuMemsetD8(p, 0, SIZE_MAX), CUDA_ERROR_INVALID_VALUE, "far too many");
-	is_int(cuMemsetD32(p, 0, SIZE_MAX / 2), CUDA_ERROR_INVALID_VALUE, "more than can be counted");
+	is_int(cuMemsetD32(p, 0, SIZE_MAX / 2), CUDA_ERROR_INVALID_VALUE,
+		"more than can be counted");
 	is_int(cuMemsetD8(p, 0, 0), 0, "none");
 	need(cuMemsetD8(p, 0, sizeof(w)));
 	is_int(cuMemsetD2D32(p, 64, 7, 4, 4), 0, "a box of 4 by 4 words in rows of 64 bytes");
@@ -92,14 +99,29 @@ static void boxes(void)
 	for (int i = 0; i < 60; i++)
 		in[i / 10][i % 10] = (unsigned char)i;
 	need(cuMemAllocPitch(&p, &pitch, 10, 6, 4));
-	CUDA_MEMCPY2D c = { .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in, .srcPitch = 10,
-		.dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = p, .dstPitch = pitch, .WidthInBytes = 10, .Height = 6 };
+	CUDA_MEMCPY2D c = { .srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcHost = in,
+		.srcPitch = 10,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = p,
+		.dstPitch = pitch,
+		.WidthInBytes = 10,
+		.Height = 6 };
 	is_int(cuMemcpy2D(&c), 0, "two dimensions");
 	/* The middle 4 by 3, back to the corner of a cleared buffer. */
 	memset(out, 0xee, sizeof(out));
-	CUDA_MEMCPY2D b = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = p, .srcPitch = pitch, .srcXInBytes = 3,
-		.srcY = 2, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out, .dstPitch = 10, .dstXInBytes = 1, .dstY = 1,
-		.WidthInBytes = 4, .Height = 3 };
+	CUDA_MEMCPY2D b = { .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+		.srcDevice = p,
+		.srcPitch = pitch,
+		.srcXInBytes = 3,
+		.srcY = 2,
+		.dstMemoryType = CU_MEMORYTYPE_HOST,
+		.dstHost = out,
+		.dstPitch = 10,
+		.dstXInBytes = 1,
+		.dstY = 1,
+		.WidthInBytes = 4,
+		.Height = 3 };
 	is_int(cuMemcpy2D(&b), 0, "a box out of the middle");
 	for (int y = 0; y < 6; y++)
 		for (int x = 0; x < 10; x++) {
@@ -128,9 +150,20 @@ static void boxes(void)
 		((uint8_t *)cube)[i] = (uint8_t)i;
 	need(cuMemAlloc(&v, 64));
 	need(cuMemcpyHtoD(v, cube, 64));
-	CUDA_MEMCPY3D d = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = v, .srcPitch = 4, .srcHeight = 4,
-		.srcXInBytes = 1, .srcY = 1, .srcZ = 1, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = got, .dstPitch = 2,
-		.dstHeight = 2, .WidthInBytes = 2, .Height = 2, .Depth = 2 };
+	CUDA_MEMCPY3D d = { .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+		.srcDevice = v,
+		.srcPitch = 4,
+		.srcHeight = 4,
+		.srcXInBytes = 1,
+		.srcY = 1,
+		.srcZ = 1,
+		.dstMemoryType = CU_MEMORYTYPE_HOST,
+		.dstHost = got,
+		.dstPitch = 2,
+		.dstHeight = 2,
+		.WidthInBytes = 2,
+		.Height = 2,
+		.Depth = 2 };
 	is_int(cuMemcpy3D(&d), 0, "three dimensions");
 	bad = 0;
 	for (int i = 0; i < 8; i++)
@@ -151,7 +184,8 @@ static void host_memory(void)
 	is_int(cuMemHostGetDevicePointer(&d, h, 0), 0, "its device address");
 	ok(d == (uintptr_t)h, "is the same");
 	is_int(cuMemHostGetFlags(&flags, (char *)h + 100), 0, "its flags");
-	is_int(flags, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP, "with mapping, which is always on");
+	is_int(flags, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP,
+		"with mapping, which is always on");
 	*(uint32_t *)h = 40;
 	void *params[] = { &h, &(uint32_t){ 2 } };
 	need(launch(kernel("add"), 1, 1, NULL, params));
@@ -164,11 +198,14 @@ static void host_memory(void)
 	is_int(cuMemHostAlloc(&h, 0, 0), CUDA_ERROR_INVALID_VALUE, "no bytes");
 
 	char *own = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	is_int(cuMemHostGetDevicePointer(&d, own, 0), CUDA_ERROR_INVALID_VALUE, "our own memory is not known");
-	is_int(cuMemHostRegister(own, 4096, CU_MEMHOSTREGISTER_DEVICEMAP), 0, "until it is registered");
+	is_int(cuMemHostGetDevicePointer(&d, own, 0), CUDA_ERROR_INVALID_VALUE,
+		"our own memory is not known");
+	is_int(cuMemHostRegister(own, 4096, CU_MEMHOSTREGISTER_DEVICEMAP), 0,
+		"until it is registered");
 	is_int(cuMemHostRegister(own, 4096, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "once");
 	is_int(cuMemHostGetDevicePointer(&d, own + 8, 0), 0, "then it has a device address");
-	is_int(cuMemHostUnregister(own + 8), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "only the base unregisters");
+	is_int(cuMemHostUnregister(own + 8), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED,
+		"only the base unregisters");
 	is_int(cuMemHostUnregister(own), 0, "unregister");
 	is_int(cuMemHostUnregister(own), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "once");
 	munmap(own, 8192);
@@ -190,26 +227,32 @@ static void pointers(void)
 	need(launch(kernel("add"), 1, 1, NULL, params));
 	need(cuCtxSynchronize());
 	is_int(*(volatile uint32_t *)(uintptr_t)m, 3, "works on both sides");
-	is_int(cuMemPrefetchAsync(m, 512, (CUmemLocation){ CU_MEM_LOCATION_TYPE_DEVICE, 0 }, 0, NULL), 0, "is prefetched");
-	is_int(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + 5), 0, "type of device memory");
+	is_int(cuMemPrefetchAsync(
+		       m, 512, (CUmemLocation){ CU_MEM_LOCATION_TYPE_DEVICE, 0 }, 0, NULL),
+		0, "is prefetched");
+	is_int(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + 5), 0,
+		"type of device memory");
 	is_int(type, CU_MEMORYTYPE_DEVICE, "is device");
 	cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (uintptr_t)h);
 	is_int(type, CU_MEMORYTYPE_HOST, "of host memory host");
 	is_int(cuPointerGetAttribute(&c, CU_POINTER_ATTRIBUTE_CONTEXT, p), 0, "context");
 	ok(c == ctx, "is ours");
-	is_int(cuPointerGetAttribute(&addr, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p + 100), 0, "range start");
+	is_int(cuPointerGetAttribute(&addr, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p + 100), 0,
+		"range start");
 	cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, p + 100);
 	ok(addr == p && size == 512, "and size");
-	is_int(cuPointerGetAttribute(&addr, CU_POINTER_ATTRIBUTE_HOST_POINTER, p), CUDA_ERROR_INVALID_VALUE,
-		"device memory has no host pointer");
+	is_int(cuPointerGetAttribute(&addr, CU_POINTER_ATTRIBUTE_HOST_POINTER, p),
+		CUDA_ERROR_INVALID_VALUE, "device memory has no host pointer");
 	managed = 0;
 	cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, m);
 	is_int(managed, 1, "managed memory says so");
-	is_int(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (uintptr_t)&x), CUDA_ERROR_INVALID_VALUE,
-		"the stack is none of ours");
-	CUpointer_attribute attrs[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL };
+	is_int(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (uintptr_t)&x),
+		CUDA_ERROR_INVALID_VALUE, "the stack is none of ours");
+	CUpointer_attribute attrs[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL };
 	void *data[] = { &type, &ordinal };
-	is_int(cuPointerGetAttributes(2, attrs, data, (uintptr_t)&x), 0, "asked together that is no error");
+	is_int(cuPointerGetAttributes(2, attrs, data, (uintptr_t)&x), 0,
+		"asked together that is no error");
 	ok(type == 0 && ordinal == -2, "but nothing");
 	need(cuMemFree(m));
 	need(cuMemFree(p));
@@ -226,7 +269,8 @@ static void pools(void)
 	need(cuDeviceGetDefaultMemPool(&standard, 0));
 	is_int(cuMemAllocAsync(&p, 1000, s), 0, "in stream order");
 	is_int(cuMemsetD8Async(p, 1, 1000, s), 0, "used");
-	is_int(cuMemPoolGetAttribute(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used), 0, "the pool knows");
+	is_int(cuMemPoolGetAttribute(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used), 0,
+		"the pool knows");
 	is_int(used, 1000, "how much is used");
 	is_int(cuMemFreeAsync(p, s), 0, "freed");
 	is_int(cuMemFreeAsync(p, s), CUDA_ERROR_INVALID_VALUE, "not twice");
@@ -234,10 +278,12 @@ static void pools(void)
 	cuMemPoolGetAttribute(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
 	is_int(used, 0, "nothing is left");
 	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, .maxSize = 4096 };
+		.location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+		.maxSize = 4096 };
 	is_int(cuMemPoolCreate(&mine, &props), 0, "a pool");
 	is_int(cuMemAllocFromPoolAsync(&p, 4000, mine, s), 0, "gives memory");
-	is_int(cuMemAllocFromPoolAsync(&q, 4000, mine, s), CUDA_ERROR_OUT_OF_MEMORY, "up to its size");
+	is_int(cuMemAllocFromPoolAsync(&q, 4000, mine, s), CUDA_ERROR_OUT_OF_MEMORY,
+		"up to its size");
 	is_int(cuDeviceSetMemPool(0, mine), 0, "made the current one");
 	cuDeviceGetMemPool(&now, 0);
 	ok(now == mine, "it is");

@@ -15,17 +15,20 @@ static void look_ups(void)
 	is_int(cuModuleEnumerateFunctions(list, 16, module), 0, "all of them");
 	is_int(cuFuncGetName(&name, list[0]), 0, "name of the first");
 	is_str(name, "set", "is the first in the text");
-	is_int(cuModuleGetFunction(&f, module, "nothing"), CUDA_ERROR_NOT_FOUND, "no such function");
+	is_int(cuModuleGetFunction(&f, module, "nothing"), CUDA_ERROR_NOT_FOUND,
+		"no such function");
 	is_int(cuModuleGetFunction(&f, module, ""), CUDA_ERROR_NOT_FOUND, "nor one without a name");
 	is_int(cuModuleGetFunction(&f, module, NULL), CUDA_ERROR_INVALID_VALUE, "nor NULL");
-	is_int(cuModuleGetFunction(&f, (CUmodule)ctx, "set"), CUDA_ERROR_INVALID_HANDLE, "a context is no module");
+	is_int(cuModuleGetFunction(&f, (CUmodule)ctx, "set"), CUDA_ERROR_INVALID_HANDLE,
+		"a context is no module");
 	is_int(cuModuleGetFunction(&f, module, "mixed"), 0, "one with parameters");
 	is_int(cuFuncGetModule(&m, f), 0, "its module");
 	ok(m == module, "is this one");
 	static const size_t want[5][2] = { { 0, 1 }, { 8, 8 }, { 16, 2 }, { 20, 4 }, { 24, 8 } };
 	for (size_t i = 0; i < 5; i++) {
 		need(cuFuncGetParamInfo(f, i, &offset, &bytes));
-		ok(offset == want[i][0] && bytes == want[i][1], "parameter %zu at %zu, %zu bytes", i, offset, bytes);
+		ok(offset == want[i][0] && bytes == want[i][1], "parameter %zu at %zu, %zu bytes",
+			i, offset, bytes);
 	}
 	is_int(cuFuncGetParamInfo(f, 5, &offset, &bytes), CUDA_ERROR_INVALID_VALUE, "no sixth");
 	is_int(cuModuleGetGlobal(&p, &bytes, module, "counter"), 0, "a variable");
@@ -36,7 +39,8 @@ static void look_ups(void)
 	is_int(cuModuleGetGlobal(&p, NULL, module, "table"), 0, "its address alone");
 	need(cuMemcpyDtoH(w, p, 12));
 	ok(w[0] == 1 && w[1] == 2 && w[2] == 3, "its values");
-	is_int(cuModuleGetGlobal(&p, &bytes, module, "set"), CUDA_ERROR_NOT_FOUND, "a function is no variable");
+	is_int(cuModuleGetGlobal(&p, &bytes, module, "set"), CUDA_ERROR_NOT_FOUND,
+		"a function is no variable");
 }
 
 static void attributes(void)
@@ -47,32 +51,39 @@ static void attributes(void)
 	is_int(v, 1024, "a full block");
 	cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f);
 	is_int(v, 48 << 10, "48 KiB of shared memory without asking");
-	is_int(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 232448), 0, "227 KiB when asked");
-	is_int(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 232449), CUDA_ERROR_INVALID_VALUE,
-		"not a byte more");
-	is_int(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NUM_REGS, 10), CUDA_ERROR_INVALID_VALUE, "registers are what they are");
+	is_int(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 232448), 0,
+		"227 KiB when asked");
+	is_int(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 232449),
+		CUDA_ERROR_INVALID_VALUE, "not a byte more");
+	is_int(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NUM_REGS, 10), CUDA_ERROR_INVALID_VALUE,
+		"registers are what they are");
 	is_int(cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_PTX_VERSION, f), 0, "PTX version");
 	is_int(v, 75, "sm_75");
 	is_int(cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_BINARY_VERSION, f), 0, "binary version");
 	is_int(v, 90, "that of the device");
-	is_int(cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_MAX, f), CUDA_ERROR_INVALID_VALUE, "no further attribute");
-	is_int(cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_NUM_REGS, NULL), CUDA_ERROR_INVALID_HANDLE, "of no function");
+	is_int(cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_MAX, f), CUDA_ERROR_INVALID_VALUE,
+		"no further attribute");
+	is_int(cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_NUM_REGS, NULL), CUDA_ERROR_INVALID_HANDLE,
+		"of no function");
 	is_int(cuFuncSetCacheConfig(f, CU_FUNC_CACHE_PREFER_L1), 0, "cache preference");
 	need(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 48 << 10));
 	int blocks, threads;
 	is_int(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, 256, 0), 0, "occupancy");
 	is_int(blocks, 8, "8 blocks of 256 threads");
-	is_int(cuOccupancyMaxPotentialBlockSize(&blocks, &threads, f, NULL, 0, 0), 0, "best block size");
+	is_int(cuOccupancyMaxPotentialBlockSize(&blocks, &threads, f, NULL, 0, 0), 0,
+		"best block size");
 	is_int(threads, 1024, "the largest that fills the SM");
 	size_t dynamic;
-	is_int(cuOccupancyAvailableDynamicSMemPerBlock(&dynamic, f, 2, 256), 0, "shared memory for two blocks an SM");
+	is_int(cuOccupancyAvailableDynamicSMemPerBlock(&dynamic, f, 2, 256), 0,
+		"shared memory for two blocks an SM");
 	need(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, 256, dynamic));
 	is_int(blocks, 2, "lets two fit (%zu bytes)", dynamic);
 }
 
 static CUresult load(const char *text, char *log, size_t room, size_t *written)
 {
-	CUjit_option options[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_MAX_REGISTERS };
+	CUjit_option options[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+		CU_JIT_MAX_REGISTERS };
 	void *values[] = { log, (void *)(uintptr_t)room, (void *)(uintptr_t)32 };
 	CUmodule m = NULL;
 	CUresult r = cuModuleLoadDataEx(&m, text, 3, options, values);
@@ -88,29 +99,37 @@ static void bad_images(void)
 	char log[256], small[8];
 	size_t n;
 	CUmodule m;
-	is_int(load(PTX_HEAD ".visible .entry k() { ret; }", log, sizeof(log), &n), 0, "a kernel that does nothing");
+	is_int(load(PTX_HEAD ".visible .entry k() { ret; }", log, sizeof(log), &n), 0,
+		"a kernel that does nothing");
 	is_int(n, 0, "no complaint");
-	is_int(load(PTX_HEAD ".visible .entry k() {\n ret;\n", log, sizeof(log), &n), CUDA_ERROR_INVALID_PTX,
-		"a body without an end");
-	ok(n > 0 && strlen(log) == n && strstr(log, "line"), "the log says where: %.*s", (int)strcspn(log, "\n"), log);
-	is_int(load(PTX_HEAD ".visible .entry k() {\n ret;\n", small, sizeof(small), &n), CUDA_ERROR_INVALID_PTX,
-		"with a small log");
+	is_int(load(PTX_HEAD ".visible .entry k() {\n ret;\n", log, sizeof(log), &n),
+		CUDA_ERROR_INVALID_PTX, "a body without an end");
+	ok(n > 0 && strlen(log) == n && strstr(log, "line"), "the log says where: %.*s",
+		(int)strcspn(log, "\n"), log);
+	is_int(load(PTX_HEAD ".visible .entry k() {\n ret;\n", small, sizeof(small), &n),
+		CUDA_ERROR_INVALID_PTX, "with a small log");
 	ok(n == 7 && strlen(small) == 7, "it is cut");
-	is_int(load(PTX_HEAD ".visible .entry k() { mov.u32 %r1, 1; ret; }", log, sizeof(log), &n), CUDA_ERROR_INVALID_PTX,
-		"a register that was not declared");
-	is_int(load(".version 7.8\n.target sm_100\n.address_size 64\n.visible .entry k() { ret; }", log, sizeof(log), &n),
+	is_int(load(PTX_HEAD ".visible .entry k() { mov.u32 %r1, 1; ret; }", log, sizeof(log), &n),
+		CUDA_ERROR_INVALID_PTX, "a register that was not declared");
+	is_int(load(".version 7.8\n.target sm_100\n.address_size 64\n.visible .entry k() { ret; }",
+		       log, sizeof(log), &n),
 		CUDA_ERROR_NO_BINARY_FOR_GPU, "code for a newer device");
-	is_int(cuModuleLoadData(&m, "this is no image"), CUDA_ERROR_INVALID_IMAGE, "text that is no PTX");
+	is_int(cuModuleLoadData(&m, "this is no image"), CUDA_ERROR_INVALID_IMAGE,
+		"text that is no PTX");
 	is_int(cuModuleLoadData(&m, nothing), CUDA_ERROR_INVALID_IMAGE, "nothing");
 	is_int(cuModuleLoadData(&m, NULL), CUDA_ERROR_INVALID_VALUE, "NULL");
-	is_int(cuModuleLoadData(&m, (void *)16), CUDA_ERROR_INVALID_IMAGE, "memory that is not there");
-	is_int(cuModuleLoadData(NULL, test_ptx), CUDA_ERROR_INVALID_VALUE, "no place for the handle");
+	is_int(cuModuleLoadData(&m, (void *)16), CUDA_ERROR_INVALID_IMAGE,
+		"memory that is not there");
+	is_int(cuModuleLoadData(NULL, test_ptx), CUDA_ERROR_INVALID_VALUE,
+		"no place for the handle");
 	is_int(cuModuleLoad(&m, "/nonexistent/file"), CUDA_ERROR_FILE_NOT_FOUND, "no file");
 	is_int(cuModuleLoad(&m, "/"), CUDA_ERROR_INVALID_IMAGE, "a directory");
 	CUjit_option unknown[] = { (CUjit_option)77 };
 	void *values[] = { NULL };
-	is_int(cuModuleLoadDataEx(&m, test_ptx, 1, unknown, values), CUDA_ERROR_INVALID_VALUE, "an unknown option");
-	is_int(cuModuleLoadDataEx(&m, test_ptx, 1, NULL, NULL), CUDA_ERROR_INVALID_VALUE, "options that are not there");
+	is_int(cuModuleLoadDataEx(&m, test_ptx, 1, unknown, values), CUDA_ERROR_INVALID_VALUE,
+		"an unknown option");
+	is_int(cuModuleLoadDataEx(&m, test_ptx, 1, NULL, NULL), CUDA_ERROR_INVALID_VALUE,
+		"options that are not there");
 }
 
 static void files(void)
@@ -119,10 +138,12 @@ static void files(void)
 	int fd = mkstemp(path);
 	CUmodule m;
 	CUlibrary lib;
-	ok(fd >= 0 && write(fd, test_ptx, strlen(test_ptx)) == (ssize_t)strlen(test_ptx), "a file of PTX");
+	ok(fd >= 0 && write(fd, test_ptx, strlen(test_ptx)) == (ssize_t)strlen(test_ptx),
+		"a file of PTX");
 	is_int(cuModuleLoad(&m, path), 0, "loads as a module");
 	is_int(cuModuleUnload(m), 0, "and goes");
-	is_int(cuLibraryLoadFromFile(&lib, path, NULL, NULL, 0, NULL, NULL, 0), 0, "and as a library");
+	is_int(cuLibraryLoadFromFile(&lib, path, NULL, NULL, 0, NULL, NULL, 0), 0,
+		"and as a library");
 	is_int(cuLibraryUnload(lib), 0, "that goes too");
 	close(fd);
 	unlink(path);
@@ -168,7 +189,8 @@ static void libraries(void)
 	const char *name;
 	CUcontext none;
 	need(cuCtxPopCurrent(&none));
-	is_int(cuLibraryLoadData(&lib, test_ptx, NULL, NULL, 0, NULL, NULL, 0), 0, "a library, without a context");
+	is_int(cuLibraryLoadData(&lib, test_ptx, NULL, NULL, 0, NULL, NULL, 0), 0,
+		"a library, without a context");
 	is_int(cuLibraryGetKernelCount(&n, lib), 0, "kernels");
 	is_int(n, 7, "seven");
 	is_int(cuLibraryEnumerateKernels(all, 16, lib), 0, "all of them");
@@ -179,12 +201,15 @@ static void libraries(void)
 	is_str(name, "add", "as asked");
 	is_int(cuKernelGetLibrary(&back, k), 0, "its library");
 	ok(back == lib, "this one");
-	is_int(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, k, 0), 0, "an attribute");
+	is_int(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, k, 0), 0,
+		"an attribute");
 	is_int(value, 1024, "before it is anywhere");
-	is_int(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100000, k, 0), 0, "set one");
-	is_int(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, k, 3), CUDA_ERROR_INVALID_DEVICE,
-		"on another device");
-	is_int(cuKernelGetFunction(&f, k), CUDA_ERROR_INVALID_CONTEXT, "no function without a context");
+	is_int(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100000, k, 0),
+		0, "set one");
+	is_int(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, k, 3),
+		CUDA_ERROR_INVALID_DEVICE, "on another device");
+	is_int(cuKernelGetFunction(&f, k), CUDA_ERROR_INVALID_CONTEXT,
+		"no function without a context");
 	need(cuCtxPushCurrent(ctx));
 	void *params[] = { &p, &(uint32_t){ 2 } };
 	is_int(launch((CUfunction)k, 3, 5, NULL, params), 0, "launched by its kernel handle");
@@ -210,11 +235,13 @@ static void libraries(void)
 	need(cuCtxDestroy(second));
 	is_int(read_word(v), 77, "the first one's is untouched");
 	is_int(cuLibraryUnload(lib), 0, "unload");
-	is_int(launch((CUfunction)k, 1, 1, NULL, params), CUDA_ERROR_INVALID_HANDLE, "the kernel is gone");
+	is_int(launch((CUfunction)k, 1, 1, NULL, params), CUDA_ERROR_INVALID_HANDLE,
+		"the kernel is gone");
 	is_int(cuKernelGetName(&name, k), CUDA_ERROR_INVALID_HANDLE, "so is its name");
 	is_int(cuLibraryUnload(lib), CUDA_ERROR_INVALID_HANDLE, "not twice");
 	is_int(cuMemcpyDtoH(&value, v, 4), CUDA_ERROR_INVALID_VALUE, "its variables are gone");
-	is_int(cuLibraryLoadData(&lib, "garbage", NULL, NULL, 0, NULL, NULL, 0), CUDA_ERROR_INVALID_IMAGE, "no library");
+	is_int(cuLibraryLoadData(&lib, "garbage", NULL, NULL, 0, NULL, NULL, 0),
+		CUDA_ERROR_INVALID_IMAGE, "no library");
 }
 
 int main(void)

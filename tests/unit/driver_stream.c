@@ -5,7 +5,8 @@
 
 static CUstream blocking, other, free_stream;
 
-/* Work that cannot end before its gate opens, in one stream; whether work in another ends meanwhile. */
+/* Work that cannot end before its gate opens, in one stream; whether work in another ends
+ * meanwhile. */
 static bool passes(CUstream stuck, CUstream tried)
 {
 	volatile uint32_t *gate = gate_new();
@@ -99,7 +100,8 @@ static void events(void)
 	need(cuEventSynchronize(b));
 	need(cuEventElapsedTime(&ms, a, b));
 	ok(ms >= 19, "20 ms apart (%g ms)", (double)ms);
-	is_int(cuEventElapsedTime(&ms, a, blind), CUDA_ERROR_INVALID_HANDLE, "an event without a time");
+	is_int(cuEventElapsedTime(&ms, a, blind), CUDA_ERROR_INVALID_HANDLE,
+		"an event without a time");
 	/* A wait holds for the record that it saw. */
 	gate_set(gate, 0);
 	need(cuMemcpyHtoD(p, &(uint32_t){ 0 }, 4));
@@ -109,11 +111,13 @@ static void events(void)
 	need(cuEventRecord(blind, blocking));
 	sleep_ms(20);
 	is_int(cuEventQuery(blind), 0, "recorded anew, in an idle stream");
-	is_int(cuStreamQuery(free_stream), CUDA_ERROR_NOT_READY, "the wait is for the first record");
+	is_int(cuStreamQuery(free_stream), CUDA_ERROR_NOT_READY,
+		"the wait is for the first record");
 	gate_set(gate, 1);
 	need(cuStreamSynchronize(free_stream));
 	is_int(cuEventRecord(a, (CUstream)1234), CUDA_ERROR_INVALID_HANDLE, "no such stream");
-	is_int(cuStreamWaitEvent(blocking, (CUevent)blocking, 0), CUDA_ERROR_INVALID_HANDLE, "no such event");
+	is_int(cuStreamWaitEvent(blocking, (CUevent)blocking, 0), CUDA_ERROR_INVALID_HANDLE,
+		"no such event");
 	need(cuEventDestroy(a));
 	need(cuEventDestroy(b));
 	need(cuEventDestroy(blind));
@@ -169,7 +173,8 @@ static void values(void)
 	uint32_t w;
 	need(cuMemAlloc(&p, 16));
 	need(cuMemsetD8(p, 0, 16));
-	is_int(cuStreamWaitValue32(free_stream, p, 5, CU_STREAM_WAIT_VALUE_GEQ), 0, "wait for a value");
+	is_int(cuStreamWaitValue32(free_stream, p, 5, CU_STREAM_WAIT_VALUE_GEQ), 0,
+		"wait for a value");
 	is_int(cuStreamWriteValue32(free_stream, p + 4, 1, 0), 0, "then write one");
 	sleep_ms(20);
 	need(cuStreamSynchronize(other));
@@ -185,10 +190,15 @@ static void values(void)
 	is_int(cuStreamWaitValue32(free_stream, p, 6, CU_STREAM_WAIT_VALUE_AND), 0, "any bit");
 	is_int(cuStreamWaitValue32(free_stream, p, ~7u, CU_STREAM_WAIT_VALUE_NOR), 0, "a zero bit");
 	is_int(cuStreamSynchronize(free_stream), 0, "all hold already");
-	is_int(cuStreamWaitValue32(free_stream, p + 2, 0, 0), CUDA_ERROR_INVALID_VALUE, "not aligned");
-	is_int(cuStreamWriteValue64(free_stream, p + 12, 0, 0), CUDA_ERROR_INVALID_VALUE, "past the end");
-	CUstreamBatchMemOpParams ops[2] = { { .writeValue = { CU_STREAM_MEM_OP_WRITE_VALUE_32, p, { 9 }, 0, 0 } },
-		{ .waitValue = { CU_STREAM_MEM_OP_WAIT_VALUE_32, p, { 9 }, CU_STREAM_WAIT_VALUE_EQ, 0 } } };
+	is_int(cuStreamWaitValue32(free_stream, p + 2, 0, 0), CUDA_ERROR_INVALID_VALUE,
+		"not aligned");
+	is_int(cuStreamWriteValue64(free_stream, p + 12, 0, 0), CUDA_ERROR_INVALID_VALUE,
+		"past the end");
+	CUstreamBatchMemOpParams ops[2] = {
+		{ .writeValue = { CU_STREAM_MEM_OP_WRITE_VALUE_32, p, { 9 }, 0, 0 } },
+		{ .waitValue = { CU_STREAM_MEM_OP_WAIT_VALUE_32, p, { 9 }, CU_STREAM_WAIT_VALUE_EQ,
+			  0 } }
+	};
 	is_int(cuStreamBatchMemOp(free_stream, 2, ops, 0), 0, "several at once");
 	is_int(cuStreamSynchronize(free_stream), 0, "done");
 	need(cuMemFree(p));
@@ -204,14 +214,16 @@ static void async_copies(void)
 	need(cuMemHostAlloc((void **)&pinned, 16, 0));
 	pinned[0] = 100;
 	need(launch_gated(gate, g, 1, other));
-	is_int(cuMemcpyHtoDAsync(p, pageable, 16, other), 0, "pageable memory to the device, behind a kernel");
+	is_int(cuMemcpyHtoDAsync(p, pageable, 16, other), 0,
+		"pageable memory to the device, behind a kernel");
 	pageable[0] = 99;
 	is_int(cuMemcpyHtoDAsync(p + 12, pinned, 4, other), 0, "and pinned memory");
 	pinned[0] = 101;
 	is_int(cuStreamQuery(other), CUDA_ERROR_NOT_READY, "neither call waited");
 	gate_set(gate, 1);
 	is_int(cuMemcpyDtoHAsync(back, p, 16, other), 0, "back into pageable memory");
-	ok(back[0] == 1 && back[1] == 2, "which is there when the call returns, as it was when it was given");
+	ok(back[0] == 1 && back[1] == 2,
+		"which is there when the call returns, as it was when it was given");
 	is_int(back[3], 101, "pinned memory is read when its turn comes");
 	need(cuMemFreeHost(pinned));
 	need(cuMemFree(p));
@@ -233,7 +245,8 @@ static void destroy(void)
 	gate_set(gate, 1);
 	is_int(cuCtxSynchronize(), 0, "the context waits for it");
 	is_int(read_word(p), 4, "all of it was done");
-	is_int(cuStreamDestroy(CU_STREAM_LEGACY), CUDA_ERROR_INVALID_HANDLE, "the legacy stream is not destroyed");
+	is_int(cuStreamDestroy(CU_STREAM_LEGACY), CUDA_ERROR_INVALID_HANDLE,
+		"the legacy stream is not destroyed");
 	is_int(cuStreamDestroy(NULL), CUDA_ERROR_INVALID_HANDLE, "nor 0");
 }
 
@@ -282,14 +295,16 @@ static void attributes(void)
 	is_int(cuStreamGetCtx(s, &c), 0, "context");
 	ok(c == ctx, "ours");
 	CUstreamAttrValue v = { .syncPolicy = CU_SYNC_POLICY_YIELD }, got;
-	is_int(cuStreamSetAttribute(s, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &v), 0, "an attribute");
+	is_int(cuStreamSetAttribute(s, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &v), 0,
+		"an attribute");
 	is_int(cuStreamCopyAttributes(free_stream, s), 0, "copied");
 	need(cuStreamGetAttribute(free_stream, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &got));
 	is_int(got.syncPolicy, CU_SYNC_POLICY_YIELD, "and read back");
 	CUstreamCaptureStatus capture;
 	is_int(cuStreamIsCapturing(s, &capture), 0, "capturing");
 	is_int(capture, CU_STREAM_CAPTURE_STATUS_NONE, "is not done here");
-	is_int(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_NOT_SUPPORTED, "and says so");
+	is_int(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_NOT_SUPPORTED,
+		"and says so");
 	is_int(cuStreamCreate(&s, 2), CUDA_ERROR_INVALID_VALUE, "unknown flags");
 }
 

@@ -27,7 +27,8 @@ static const char test_ptx[] = PTX_HEAD
 	" ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [v]; st.global.u32 [%rd1], %r1; ret;\n}\n"
 	".visible .entry add(.param .u64 p, .param .u32 v) {\n"
 	" .reg .b64 %rd<2>; .reg .b32 %r<3>;\n"
-	" ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [v]; atom.global.add.u32 %r2, [%rd1], %r1; ret;\n}\n"
+	" ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [v]; atom.global.add.u32 %r2, [%rd1], %r1; "
+	"ret;\n}\n"
 	".visible .entry wait_set(.param .u64 f, .param .u64 p, .param .u32 v) {\n"
 	" .reg .b64 %rd<3>; .reg .b32 %r<3>; .reg .pred %p<2>;\n"
 	" ld.param.u64 %rd1, [f]; ld.param.u64 %rd2, [p]; ld.param.u32 %r1, [v];\n"
@@ -36,7 +37,8 @@ static const char test_ptx[] = PTX_HEAD
 	" st.global.u32 [%rd2], %r1; ret;\n}\n"
 	".visible .entry index(.param .u64 p) {\n"
 	" .reg .b64 %rd<4>; .reg .b32 %r<5>;\n"
-	" ld.param.u64 %rd1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;\n"
+	" ld.param.u64 %rd1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, "
+	"%tid.x;\n"
 	" mad.lo.u32 %r4, %r1, %r2, %r3; mul.wide.u32 %rd2, %r4, 4; add.s64 %rd3, %rd1, %rd2;\n"
 	" st.global.u32 [%rd3], %r4; ret;\n}\n"
 	".extern .shared .align 16 .b8 dynamic[];\n"
@@ -47,10 +49,13 @@ static const char test_ptx[] = PTX_HEAD
 	".visible .entry wild(.param .u64 p) {\n"
 	" .reg .b64 %rd<2>;\n"
 	" ld.param.u64 %rd1, [p]; st.global.u32 [%rd1], 1; ret;\n}\n"
-	".visible .entry mixed(.param .u8 a, .param .u64 b, .param .u16 c, .param .u32 d, .param .u64 out) {\n"
+	".visible .entry mixed(.param .u8 a, .param .u64 b, .param .u16 c, .param .u32 d, .param "
+	".u64 out) {\n"
 	" .reg .b64 %rd<8>; .reg .b32 %r<2>; .reg .b16 %rs<3>;\n"
-	" ld.param.u8 %rs1, [a]; ld.param.u64 %rd1, [b]; ld.param.u16 %rs2, [c]; ld.param.u32 %r1, [d];\n"
-	" ld.param.u64 %rd2, [out]; cvt.u64.u16 %rd3, %rs1; cvt.u64.u16 %rd4, %rs2; cvt.u64.u32 %rd5, %r1;\n"
+	" ld.param.u8 %rs1, [a]; ld.param.u64 %rd1, [b]; ld.param.u16 %rs2, [c]; ld.param.u32 %r1, "
+	"[d];\n"
+	" ld.param.u64 %rd2, [out]; cvt.u64.u16 %rd3, %rs1; cvt.u64.u16 %rd4, %rs2; cvt.u64.u32 "
+	"%rd5, %r1;\n"
 	" add.s64 %rd6, %rd1, %rd3; add.s64 %rd6, %rd6, %rd4; add.s64 %rd6, %rd6, %rd5;\n"
 	" st.global.u64 [%rd2], %rd6; ret;\n}\n";
 
@@ -59,13 +64,13 @@ static CUcontext ctx;
 static CUmodule module;
 
 /* A program ends with `Bail out!` where going on makes no sense. */
-#define need(call)                                                           \
-	do {                                                                 \
-		CUresult need_r = (call);                                    \
-		if (need_r) {                                                \
-			printf("Bail out! %s: %d\n", #call, (int)need_r);    \
-			exit(1);                                             \
-		}                                                            \
+#define need(call)                                                                                 \
+	do {                                                                                       \
+		CUresult need_r = (call);                                                          \
+		if (need_r) {                                                                      \
+			printf("Bail out! %s: %d\n", #call, (int)need_r);                          \
+			exit(1);                                                                   \
+		}                                                                                  \
 	} while (0)
 
 static inline void test_open(void)
@@ -84,7 +89,8 @@ static inline CUfunction kernel(const char *name)
 	return f;
 }
 
-static inline CUresult launch(CUfunction f, unsigned grid, unsigned block, CUstream stream, void **params)
+static inline CUresult launch(
+	CUfunction f, unsigned grid, unsigned block, CUstream stream, void **params)
 {
 	return cuLaunchKernel(f, grid, 1, 1, block, 1, 1, 0, stream, params, NULL);
 }
@@ -124,7 +130,8 @@ static inline void sleep_ms(unsigned ms)
 }
 
 /* Launches wait_set(gate, p, v). */
-static inline CUresult launch_gated(volatile uint32_t *gate, CUdeviceptr p, uint32_t v, CUstream stream)
+static inline CUresult launch_gated(
+	volatile uint32_t *gate, CUdeviceptr p, uint32_t v, CUstream stream)
 {
 	void *params[] = { &gate, &p, &v };
 	return launch(kernel("wait_set"), 1, 1, stream, params);

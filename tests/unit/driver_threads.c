@@ -77,7 +77,8 @@ int main(void)
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(t[i], NULL);
 	need(cuCtxSynchronize());
-	is_int(read_word(total), (THREADS - 2) * ROUNDS * 2 + 2 * (ROUNDS / 4), "every launch of every thread counted once");
+	is_int(read_word(total), (THREADS - 2) * ROUNDS * 2 + 2 * (ROUNDS / 4),
+		"every launch of every thread counted once");
 	need(cuLibraryUnload(library));
 	need(cuMemFree(total));
 	need(cuModuleUnload(module));

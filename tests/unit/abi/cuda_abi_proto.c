@@ -1,5 +1,5 @@
-/* Compiles only if each row of the table of driver calls agrees with NVIDIA's prototype, where the newest
- * version of NVIDIA's header still declares the symbol. */
+/* Compiles only if each row of the table of driver calls agrees with NVIDIA's prototype, where the
+ * newest version of NVIDIA's header still declares the symbol. */
 #define EGPU_CUDA_NO_ALIASES
 #define EGPU_CUDA_H
 #define __CUDA_API_VERSION_INTERNAL
@@ -11,7 +11,7 @@
 #define TWIN_(...)
 #define TWIN__ptsz(symbol, params) CUresult symbol##_ptsz params;
 #define TWIN__ptds(symbol, params) CUresult symbol##_ptds params;
-#define AGREE(name, suffix, since, ptds, flags, params, args) \
-	CUresult name##suffix params;                         \
+#define AGREE(name, suffix, since, ptds, flags, params, args)                                      \
+	CUresult name##suffix params;                                                              \
 	TWIN_##ptds(name##suffix, params)
 CUDA_CALLS(AGREE)
