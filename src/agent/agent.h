@@ -162,7 +162,7 @@ struct context {
 	CUdevice device;
 	uint32_t cc, sms;
 	atomic_int dead;
-	bool ready;	 /* stream and clock exist */
+	_Atomic bool ready; /* stream and clock exist */
 	CUstream stream; /* private, NON_BLOCKING */
 	int64_t clock_offset_ns;
 	uint32_t local_bytes; /* a thread's local memory that the context has room for, because of us */

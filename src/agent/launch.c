@@ -126,13 +126,23 @@ static struct session_kernel *row_of(struct kernel *k)
 	return atomic_load(&k->shared);
 }
 
+/* What goes into a graph is the program's own kernel: the program may look at its nodes and change them. */
+static bool capturing(const struct launch *l)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	if (!atomic_load_explicit(&agent.captures, memory_order_relaxed))
+		return false;
+	CUresult (*ask)(CUstream, CUstreamCaptureStatus *) = l->per_thread ? REAL(cuStreamIsCapturing_ptsz) : REAL(cuStreamIsCapturing);
+	return ask && ask(l->config.hStream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 static struct variant *choose(const struct launch *l, struct function *f)
 {
 	const CUlaunchConfig *c = &l->config;
 	struct session_kernel *row = row_of(f->kernel);
 	if (row)
 		__atomic_fetch_add(&row->launches, 1, __ATOMIC_RELAXED);
-	if (!atomic_load_explicit(&f->kernel->wanted, memory_order_relaxed) || agent_off_word())
+	if (!atomic_load_explicit(&f->kernel->wanted, memory_order_relaxed) || agent_off_word() || capturing(l))
 		return NULL;
 	struct variant *v = variant_for_launch(f, f->context ? f->context : context_of(l));
 	if (!v || !v->tight)

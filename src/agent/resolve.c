@@ -118,7 +118,9 @@ static const CUresult missing = CUDA_ERROR_NOT_SUPPORTED;
 		if (!REAL(sym))                                                    \
 			return missing;                                            \
 		CUresult made_result = REAL(sym) args;                             \
-		if (agent_on())                                                    \
+		/* Other errors say that this call ended nothing. */               \
+		if (agent_on() && (made_result == CUDA_SUCCESS || made_result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED || \
+					  made_result == CUDA_ERROR_STREAM_CAPTURE_UNJOINED)) \
 			capture_ended();                                           \
 		return made_result;                                                \
 	}
