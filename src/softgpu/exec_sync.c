@@ -285,8 +285,9 @@ static bool try_group(struct sg_warp *w, uint32_t first)
 void sg_warp_sync_check(struct sg_warp *w)
 {
 	for (uint32_t i = 0; i < w->n_paths; i++)
-		if (w->paths[i].state == SG_WAIT_WARP && w->paths[i].mask)
+		if (w->paths[i].state == SG_WAIT_WARP && w->paths[i].mask && w->code[w->paths[i].pc].fn == sg_warp_op)
 			try_group(w, i);
+	sg_aligned_check(w);
 }
 
 SG_HANDLER(sg_warp_op)

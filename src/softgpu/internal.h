@@ -36,7 +36,7 @@
 enum sg_type {
 	T_NONE,
 	T_U8, T_S8, T_B8, T_U16, T_S16, T_B16, T_U32, T_S32, T_B32, T_U64, T_S64, T_B64, T_B128,
-	T_F16, T_F16X2, T_BF16, T_BF16X2, T_F32, T_F64, T_TF32, T_U16X2, T_S16X2, T_PRED,
+	T_S4, T_U4, T_F16, T_F16X2, T_BF16, T_BF16X2, T_F32, T_F64, T_TF32, T_U16X2, T_S16X2, T_PRED,
 	T_COUNT
 };
 
@@ -88,8 +88,16 @@ struct sg_insn {
 	uint8_t sub;	   /* second operation code of some handlers */
 	uint8_t has;	   /* bit i: the optional operand i is there */
 	const uint32_t *list; /* vector operands, call arguments, branch targets */
-	sg_compare compare;
+	union {
+		sg_compare compare;
+		const struct sg_mma *mma;
+	};
 	const char *opcode;
+};
+
+/* A matrix multiplication: types, bits of an element of A, registers of each operand, depth. */
+struct sg_mma {
+	uint8_t type_a, type_b, type_c, type_d, bits, n_a, n_b, n_c, n_d, k;
 };
 
 /* A parameter or result of a function or of one call. */
@@ -496,6 +504,12 @@ SG_HANDLER(sg_bar);
 SG_HANDLER(sg_cluster_bar);
 void sg_warp_sync_check(struct sg_warp *w);
 void sg_bar_recheck(struct sg_warp *w);
+
+/* exec_mma.c */
+SG_HANDLER(sg_mma);
+SG_HANDLER(sg_ldmatrix);
+SG_HANDLER(sg_stmatrix);
+void sg_aligned_check(struct sg_warp *w);
 
 /* exec_ctrl.c */
 SG_HANDLER(sg_bra);

@@ -1,0 +1,233 @@
+/* exec_mma.c - warp matrix instructions: mma.sync, ldmatrix, stmatrix.
+ *
+ * All lanes of the warp take part; lanes that come on different paths wait for each other. Layout of
+ * the fragments (PTX ISA, mma): with g = lane / 4, t = lane % 4 and e elements in a 32-bit register,
+ *   A register r: row g + 8 * (r % 2), columns (r / 2) * 4e + t * e + 0..e-1
+ *   B register r: rows r * 4e + t * e + 0..e-1, column g
+ *   C, D: rows g and g + 8, columns 2t and 2t + 1
+ * Sums are formed in double (exact integers for integer types) and rounded once; hardware's order
+ * and precision are not specified.
+ */
+#include "softgpu/internal.h"
+
+#include <string.h>
+
+/* Paths that wait at one place for the rest of the warp go on when all lanes are there. */
+void sg_aligned_check(struct sg_warp *w)
+{
+	for (uint32_t i = 0; i < w->n_paths; i++) {
+		const struct sg_path *p = &w->paths[i];
+		uint32_t there = 0;
+		if (p->state != SG_WAIT_WARP || !p->mask || w->code[p->pc].fn == sg_warp_op)
+			continue;
+		for (uint32_t j = 0; j < w->n_paths; j++) {
+			const struct sg_path *q = &w->paths[j];
+			if (q->state == SG_WAIT_WARP && q->pc == p->pc && q->frame == p->frame)
+				there |= q->mask;
+		}
+		for (uint32_t j = 0; there == w->live && j < w->n_paths; j++)
+			w->paths[j].state = SG_READY;
+	}
+}
+
+/* Whether the whole warp is here; if not, this path waits. */
+static bool all_here(struct sg_warp *w, uint32_t mask)
+{
+	if (mask == w->live)
+		return true;
+	sg_wait(w, mask, SG_WAIT_WARP);
+	sg_aligned_check(w);
+	return false;
+}
+
+/* Element i of a 32-bit register. */
+static double element(uint8_t type, uint32_t v, uint32_t i)
+{
+	float f;
+	uint32_t b;
+	switch (type) {
+	case T_F16:
+		return sg_half_to_float((uint16_t)(v >> 16 * i));
+	case T_BF16:
+		return sg_bf16_to_float((uint16_t)(v >> 16 * i));
+	case T_TF32:
+		v &= 0xffffe000;
+		memcpy(&f, &v, 4);
+		return f;
+	case T_S8:
+		return (signed char)(v >> 8 * i);
+	case T_U8:
+		return (v >> 8 * i) & 255;
+	case T_S4:
+		b = v >> 4 * i & 15;
+		return b & 8 ? (double)b - 16 : b;
+	case T_U4:
+		return v >> 4 * i & 15;
+	default:
+		return 0;
+	}
+}
+
+struct tile {
+	double a[16][64], b[64][8], c[16][8];
+};
+
+/* The fragments: list holds D, A, B, C registers in this order; n_* their counts. */
+static void read_operands(struct sg_warp *w, const struct sg_insn *in, const struct sg_mma *m, struct tile *t)
+{
+	uint32_t e = 32 / m->bits;
+	for (uint32_t r = 0; r < m->n_a; r++) {
+		const uint32_t *v = sg_op(w, in->list[m->n_d + r]);
+		for (uint32_t lane = 0; lane < 32; lane++)
+			for (uint32_t i = 0; i < e; i++)
+				t->a[lane / 4 + 8 * (r % 2)][r / 2 * 4 * e + lane % 4 * e + i] =
+					element(m->type_a, v[lane], i);
+	}
+	for (uint32_t r = 0; r < m->n_b; r++) {
+		const uint32_t *v = sg_op(w, in->list[m->n_d + m->n_a + r]);
+		for (uint32_t lane = 0; lane < 32; lane++)
+			for (uint32_t i = 0; i < e; i++)
+				t->b[r * 4 * e + lane % 4 * e + i][lane / 4] = element(m->type_b, v[lane], i);
+	}
+}
+
+/* Row and column of accumulator element k (of 4) in a lane. */
+#define C_ROW(lane, k) ((lane) / 4 + 8 * ((k) / 2))
+#define C_COL(lane, k) ((lane) % 4 * 2 + (k) % 2)
+
+static void read_c(struct sg_warp *w, const struct sg_insn *in, const struct sg_mma *m, struct tile *t)
+{
+	const uint32_t *list = in->list + m->n_d + m->n_a + m->n_b;
+	for (uint32_t k = 0; k < 4; k++) {
+		const uint32_t *v = sg_op(w, list[m->type_c == T_F16 ? k / 2 : k]);
+		for (uint32_t lane = 0; lane < 32; lane++) {
+			float f;
+			memcpy(&f, &v[lane], 4);
+			t->c[C_ROW(lane, k)][C_COL(lane, k)] = m->type_c == T_F16 ?
+				element(T_F16, v[lane], k % 2) :
+				m->type_c == T_S32 ? (int32_t)v[lane] :
+						     (double)f;
+		}
+	}
+}
+
+static uint32_t saturate(double v)
+{
+	return (uint32_t)(v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : (int32_t)v);
+}
+
+static void write_d(struct sg_warp *w, const struct sg_insn *in, const struct sg_mma *m, const struct tile *t)
+{
+	for (uint32_t k = 0; k < 4; k++) {
+		uint32_t *d = sg_op(w, in->list[m->type_d == T_F16 ? k / 2 : k]);
+		for (uint32_t lane = 0; lane < 32; lane++) {
+			double v = t->c[C_ROW(lane, k)][C_COL(lane, k)];
+			if (m->type_d == T_F16) {
+				uint32_t h = (uint32_t)sg_pack_double(v, 5, 10, SG_RN);
+				d[lane] = k % 2 ? (d[lane] & 0xffff) | h << 16 : h;
+			} else if (m->type_d == T_S32) {
+				d[lane] = in->flags & SG_SAT ? saturate(v) : (uint32_t)(int64_t)v;
+			} else {
+				d[lane] = (uint32_t)sg_pack_double(v, 8, 23, SG_RN);
+			}
+		}
+	}
+}
+
+static void multiply(struct tile *t, uint32_t k)
+{
+	for (uint32_t i = 0; i < 16; i++)
+		for (uint32_t j = 0; j < 8; j++)
+			for (uint32_t x = 0; x < k; x++)
+				t->c[i][j] += t->a[i][x] * t->b[x][j];
+}
+
+/* m8n8k4 in double: one register each of A and B, two of C and D. */
+static void mma_double(struct sg_warp *w, const struct sg_insn *in)
+{
+	const double *a = sg_op(w, in->list[2]), *b = sg_op(w, in->list[3]);
+	double r[2][32];
+	for (uint32_t k = 0; k < 2; k++) {
+		const double *c = sg_op(w, in->list[4 + k]);
+		for (uint32_t lane = 0; lane < 32; lane++) {
+			uint32_t row = lane / 4, col = lane % 4 * 2 + k;
+			r[k][lane] = c[lane];
+			for (uint32_t x = 0; x < 4; x++)
+				r[k][lane] = __builtin_fma(a[row * 4 + x], b[col * 4 + x], r[k][lane]);
+		}
+	}
+	memcpy(sg_op(w, in->list[0]), r[0], sizeof(r[0]));
+	memcpy(sg_op(w, in->list[1]), r[1], sizeof(r[1]));
+}
+
+SG_HANDLER(sg_mma)
+{
+	const struct sg_mma *m = in->mma;
+	struct tile t;
+	if (!all_here(w, mask))
+		return;
+	if (mask != SG_FULL) {
+		sg_fault(w, in, CUDA_ERROR_LAUNCH_FAILED, -1, "a warp of fewer than 32 threads cannot multiply matrices");
+		return;
+	}
+	if (m->type_d == T_F64) {
+		mma_double(w, in);
+		return;
+	}
+	memset(&t, 0, sizeof(t));
+	read_operands(w, in, m, &t);
+	read_c(w, in, m, &t);
+	multiply(&t, m->k);
+	write_d(w, in, m, &t);
+}
+
+/* -- ldmatrix, stmatrix: 8x8 matrices of 16-bit elements, one row address a lane ---- */
+
+static uint16_t *row(struct sg_warp *w, const struct sg_insn *in, const uint64_t *addr, uint32_t r)
+{
+	return sg_resolve_or_fault(w, in, r, in->space, addr[r], 16);
+}
+
+/* n matrices; sub: transposed. List: their registers. */
+SG_HANDLER(sg_ldmatrix)
+{
+	uint64_t addr[32];
+	uint32_t out[4][32] = { 0 };
+	if (!all_here(w, mask))
+		return;
+	sg_addresses(w, in, mask, addr);
+	for (uint32_t r = 0; r < in->n * 8u; r++) {
+		const uint16_t *p = mask >> r & 1 ? row(w, in, addr, r) : NULL;
+		if (!p)
+			return;
+		uint32_t *d = out[r / 8], y = r % 8;
+		for (uint32_t x = 0; x < 8; x++) {
+			/* Element (y, x) goes to half h of a lane's register. */
+			uint32_t lane = in->sub ? x * 4 + y / 2 : y * 4 + x / 2, h = in->sub ? y % 2 : x % 2;
+			d[lane] |= (uint32_t)p[x] << 16 * h;
+		}
+	}
+	for (uint32_t k = 0; k < in->n; k++) {
+		uint32_t *d = sg_op(w, in->list[k]);
+		SG_LANES(mask, d[i] = out[k][i];);
+	}
+}
+
+SG_HANDLER(sg_stmatrix)
+{
+	uint64_t addr[32];
+	if (!all_here(w, mask))
+		return;
+	sg_addresses(w, in, mask, addr);
+	for (uint32_t r = 0; r < in->n * 8u; r++) {
+		uint16_t *p = mask >> r & 1 ? row(w, in, addr, r) : NULL;
+		if (!p)
+			return;
+		const uint32_t *v = sg_op(w, in->list[r / 8]);
+		uint32_t y = r % 8;
+		for (uint32_t x = 0; x < 8; x++) {
+			uint32_t lane = in->sub ? x * 4 + y / 2 : y * 4 + x / 2, h = in->sub ? y % 2 : x % 2;
+			p[x] = (uint16_t)(v[lane] >> 16 * h);
+		}
+	}
+}
