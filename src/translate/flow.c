@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COPY_MIN = 2048, COPY_FACTOR = 4, MAX_FUNCS = 4096 };
+enum { MAX_FUNCS = 4096 };
 
 int tr_unsupported(struct tr *t, uint32_t pc, const char *why)
 {
@@ -257,8 +257,8 @@ int tr_flow(struct tr *t)
 	int err = size_func(t, 0, 0);
 	if (err)
 		return err;
-	uint64_t limit = (uint64_t)n * COPY_FACTOR;
-	t->share = t->funcs[0].expanded > (limit > COPY_MIN ? limit : COPY_MIN);
+	uint64_t limit = (uint64_t)n * TR_COPY_FACTOR;
+	t->share = t->funcs[0].expanded > (limit > TR_COPY_MIN ? limit : TR_COPY_MIN);
 	if (!instantiate(t, 0, 0))
 		return -ENOMEM;
 	for (size_t i = 0; i < t->n_insts; i++)

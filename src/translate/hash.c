@@ -2,15 +2,17 @@
  *
  * A slot's first 64 bits, u32 state | u32 hash << 32, change as one word:
  *
- *	0 empty --CAS--> busy|hash --(key, value, membar.gl)--> live|hash --CAS--> dead|hash --CAS--> busy|hash ...
+ *	empty --CAS--> busy --(key, value, count, membar.gl)--> live --CAS--> busy --(count, membar.gl)--> dead --CAS--> busy ...
  *
- * The claim publishes the hash, so that whoever meets a busy slot of another hash walks on, and whoever meets one of
+ * The claim publishes the hash, so that whoever meets a busy slot of another hash walks on, and whoever inserts one of
  * its own hash waits: two inserts of one key can never take two slots, because both walk the same slots in the same
  * order, a slot once taken keeps its key for ever, and neither goes past an undecided slot that may hold the key.
  *
- * The image's `live` word: live keys in the low half, insertions under way in the high half. An insertion
- * reserves its room (live + under way < max_entries) before it claims a slot; it is full only when `live` alone has
- * reached max_entries while the slot is still free, so that lost races for a slot are never mistaken for a full map.
+ * The image's `live` word: keys in the low half, insertions under way in the high half. An insertion reserves its room
+ * (keys + under way < max_entries) before it claims a slot, so that the map never holds more. A key is counted
+ * while its slot is live, from before it becomes so until before it is dead; hence whoever finds its slot free or dead
+ * and then max_entries keys counted, and then the slot unchanged, has max_entries other keys against it: the map is full. Lost
+ * races for a slot are not mistaken for that.
  *
  * Waiting is bounded, and each pass of the loop ends in one place: lanes of a warp that wait for another lane's insertion let it
  * finish its pass first, also on hardware that runs the lanes of a warp in lockstep.
@@ -23,7 +25,7 @@
 
 #include <string.h>
 
-enum { SPINS = 1 << 16 };
+enum { SPINS = 1 << 18, LOOKS = 16 };
 
 struct hash {
 	uint32_t key, value, slot; /* bytes; slot: of a whole slot */
@@ -52,7 +54,7 @@ static void put_params(struct buf *b, const char *name, bool by_value, uint32_t 
 static void put_param_loads(struct buf *b, const char *name, bool by_value, uint32_t bytes)
 {
 	if (!by_value)
-		buf_printf(b, "\tld.param.b64 %%%s, [%s];\n", name, name);
+		buf_printf(b, "\tld.param.b64 %%at_%s, [%s];\n", name, name);
 	for (uint32_t k = 0; by_value && k < words(bytes); k++)
 		buf_printf(b, "\tld.param.b64 %%%s%u, [%s%u];\n", name, k, name, k);
 }
@@ -84,7 +86,7 @@ static void put_hash(struct buf *b, const struct hash *h)
 		"$hash:\n"
 		"\tmov.u32 %%lo, 0;\n\tmov.u32 %%sh, 0;\n"
 		"$bytes:\n"
-		"\tcvt.u64.u32 %%d, %%n;\n\tadd.s64 %%d, %%key, %%d;\n\tld.u8 %%t, [%%d];\n"
+		"\tcvt.u64.u32 %%d, %%n;\n\tadd.s64 %%d, %%at_key, %%d;\n\tld.u8 %%t, [%%d];\n"
 		"\tshl.b32 %%t, %%t, %%sh;\n\tor.b32 %%lo, %%lo, %%t;\n"
 		"\tadd.u32 %%n, %%n, 1;\n\tadd.u32 %%sh, %%sh, 8;\n"
 		"\tsetp.lt.u32 %%p, %%n, %u;\n\tsetp.lt.and.u32 %%q, %%sh, 32, %%p;\n"
@@ -110,7 +112,7 @@ static void put_compare(struct buf *b, const struct hash *h)
 	buf_printf(b,
 		"\tmov.u32 %%n, 0;\n"
 		"$compare:\n"
-		"\tcvt.u64.u32 %%d, %%n;\n\tadd.s64 %%e, %%key, %%d;\n\tadd.s64 %%d, %%slot, %%d;\n"
+		"\tcvt.u64.u32 %%d, %%n;\n\tadd.s64 %%e, %%at_key, %%d;\n\tadd.s64 %%d, %%slot, %%d;\n"
 		"\tld.u8 %%t, [%%e];\n\tld.volatile.global.u8 %%lo, [%%d+8];\n"
 		"\tsetp.eq.u32 %%same, %%t, %%lo;\n\tadd.u32 %%n, %%n, 1;\n"
 		"\tsetp.lt.and.u32 %%p, %%n, %u, %%same;\n\t@%%p bra $compare;\n",
@@ -128,7 +130,7 @@ static void put_write(struct buf *b, const char *name, const char *label, bool b
 	buf_printf(b,
 		"\tmov.u32 %%n, 0;\n"
 		"%s:\n"
-		"\tcvt.u64.u32 %%d, %%n;\n\tadd.s64 %%e, %%%s, %%d;\n\tadd.s64 %%d, %%slot, %%d;\n"
+		"\tcvt.u64.u32 %%d, %%n;\n\tadd.s64 %%e, %%at_%s, %%d;\n\tadd.s64 %%d, %%slot, %%d;\n"
 		"\tld.u8 %%t, [%%e];\n\tst.global.u8 [%%d+%u], %%t;\n"
 		"\tadd.u32 %%n, %%n, 1;\n\tsetp.lt.u32 %%p, %%n, %u;\n\t@%%p bra %s;\n",
 		label, name, offset, bytes, label);
@@ -143,7 +145,7 @@ static uint32_t value_at(const struct hash *h)
 static void put_start(struct buf *b, const struct hash *h)
 {
 	buf_puts(b, "{\n\t.reg .pred %p, %q, %same;\n\t.reg .b32 %t, %h, %lo, %hi, %n, %sh, %i, %left, %mask, %st, %hs, %f;\n"
-		    "\t.reg .b64 %d, %e, %image, %data, %slot, %w, %r, %key, %value, %flags, %limit;\n");
+		    "\t.reg .b64 %d, %e, %image, %data, %slot, %w, %r, %at_key, %at_value, %flags, %limit;\n");
 	buf_puts(b, "\t.reg .b64 %key<8>, %value<8>;\n");
 	buf_puts(b, "\tld.param.b64 %image, [image];\n\tld.param.b64 %d, [mask];\n\tcvt.u32.u64 %mask, %d;\n");
 	put_param_loads(b, "key", h->key_words, h->key);
@@ -222,9 +224,11 @@ const char *tr_hash_delete(struct tr *t, const struct ebpf_map *m)
 	put_start(&b, &h);
 	buf_puts(&b, "\tmov.u64 %r, -2;\n");
 	put_find(&b, &h);
-	buf_puts(&b, "\tadd.s64 %d, %w, 1;\n" /* live to dead */
+	buf_puts(&b, "\tsub.s64 %d, %w, 1;\n" /* live to busy */
 		     "\tatom.global.cas.b64 %d, [%slot], %w, %d;\n\tsetp.ne.u64 %p, %d, %w;\n\t@%p bra $done;\n"
-		     "\tred.global.add.u64 [%image+40], -1;\n\tmov.u64 %r, 0;\n"
+		     "\tred.global.add.u64 [%image+40], -1;\n"
+		     "\tmembar.gl;\n" /* the count before the dead state */
+		     "\tadd.s64 %d, %w, 1;\n\tst.volatile.global.u64 [%slot], %d;\n\tmov.u64 %r, 0;\n"
 		     "$done:\n\tst.param.b64 [result], %r;\n\tret;\n}\n");
 	return finish(t, name, &b);
 }
@@ -257,14 +261,15 @@ static void put_insert(struct buf *b, const struct hash *h)
 	put_write(b, "key", "$write_key", h->key_words, h->key, 8);
 	put_write(b, "value", "$write_value", h->value_words, h->value, value_at(h));
 	buf_puts(b,
-		"\tmembar.gl;\n" /* key and value before the live state */
+		"\tred.global.add.u64 [%image+40], 0xffffffff00000001;\n" /* under way - 1, keys + 1 */
+		"\tmembar.gl;\n" /* key, value and count before the live state */
 		"\tmov.u32 %t, 2;\n\tmov.b64 %e, {%t, %h};\n\tst.volatile.global.u64 [%slot], %e;\n"
-		"\tred.global.add.u64 [%image+40], 0xffffffff00000001;\n" /* under way - 1, live + 1 */
 		"\tmov.u64 %r, 0;\n\tbra $latch;\n"
-		"$full:\n" /* the slot still free: the key is nowhere, and there is no room */
+		"$full:\n" /* the slot unchanged: all those keys are others */
 		"\tld.volatile.global.u64 %d, [%slot];\n\tsetp.ne.u64 %p, %d, %w;\n\t@%p bra $latch;\n"
-		/* A dead slot of this key: who deleted it may not have lowered `live` yet. */
-		"\tsetp.eq.u32 %p, %st, 3;\n\tsetp.gt.and.u32 %p, %spins, 65472, %p;\n\t@%p bra $latch;\n"
+		/* A dead slot may have been taken and left between the two looks: look again some times. */
+		"\tsetp.eq.u32 %p, %st, 3;\n\tsetp.ne.and.u32 %p, %looks, 0, %p;\n"
+		"\t@%p sub.u32 %looks, %looks, 1;\n\t@%p bra $latch;\n"
 		"\tmov.u64 %r, -7;\n\tbra $latch;\n");
 }
 
@@ -282,12 +287,12 @@ const char *tr_hash_update(struct tr *t, const struct ebpf_map *m)
 	put_start(&b, &h);
 	put_param_loads(&b, "value", h.value_words, h.value);
 	buf_printf(&b,
-		"\t.reg .pred %%fast;\n\t.reg .b64 %%room;\n\t.reg .b32 %%spins;\n"
+		"\t.reg .pred %%fast;\n\t.reg .b64 %%room;\n\t.reg .b32 %%spins, %%looks;\n"
 		"\tld.param.b64 %%limit, [limit];\n\tld.param.b64 %%flags, [flags];\n"
-		"\tsetp.eq.u32 %%fast, %%h, %%h;\n\tmov.u32 %%spins, %u;\n\tmov.u64 %%r, 1;\n"
+		"\tsetp.eq.u32 %%fast, %%h, %%h;\n\tmov.u32 %%spins, %u;\n\tmov.u32 %%looks, %u;\n\tmov.u64 %%r, 1;\n"
 		"\tsetp.gt.u64 %%p, %%flags, 2;\n\t@%%p mov.u64 %%r, -22;\n\t@%%p bra $done;\n"
 		"$probe:\n",
-		SPINS);
+		SPINS, LOOKS);
 	put_slot(&b, &h);
 	buf_puts(&b, "\tsetp.eq.u32 %p, %st, 0;\n\t@%p bra $insert;\n"
 		     "\tsetp.ne.u32 %p, %hs, %h;\n\t@%p bra $step;\n"

@@ -10,7 +10,6 @@ enum {
 	UPDATE_NOEXIST = 1,
 	UPDATE_LAST = 2, /* BPF_EXIST: the highest flag */
 	WAKEUP_FLAGS = 3, /* BPF_RB_NO_WAKEUP | BPF_RB_FORCE_WAKEUP: accepted, nobody sleeps on a device */
-	BY_VALUE_STORE = 256, /* memory up to this size is stored piece by piece from slots */
 	PRINTK_HEADER = 32,
 	PRINTK_ARGS = 3,
 };
@@ -67,7 +66,7 @@ bool tr_helper_arg_bytes(const struct tr *t, const struct tr_inst *inst, uint32_
 uint32_t tr_helper_by_value(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a)
 {
 	const struct ebpf_map *m = map_arg(t, inst, i);
-	return m && m->type == BPF_MAP_TYPE_HASH ? TR_BY_VALUE : BY_VALUE_STORE;
+	return m && m->type == BPF_MAP_TYPE_HASH ? TR_BY_VALUE : TR_BY_STORE;
 }
 
 /* A scalar argument: a constant where it is known. */
@@ -97,29 +96,41 @@ void tr_emit_call(struct tr *t, const char *func, const char *result, const stru
 
 /* -- arrays ------------------------------------------------------------------ */
 
+/* at = base + index * stride. */
+static struct tr_name element(struct tr *t, struct tr_name index, uint64_t stride, struct tr_name base)
+{
+	struct tr_name at = tr_t64(t);
+	if (stride <= UINT32_MAX) {
+		tr_emit(t, "mad.wide.u32 %s, %s, %llu, %s;", at.s, index.s, (unsigned long long)stride, base.s);
+		return at;
+	}
+	tr_emit(t, "cvt.u64.u32 %s, %s;", at.s, index.s);
+	tr_emit(t, "mad.lo.s64 %s, %s, %llu, %s;", at.s, at.s, (unsigned long long)stride, base.s);
+	return at;
+}
+
+/* The multiprocessor's number, below the number of replicas. */
+static struct tr_name this_cpu(struct tr *t)
+{
+	struct tr_name sms = tr_table(t, EBPF_TABLE_SMS), last = tr_t32(t), sm = tr_t32(t);
+	tr_emit(t, "cvt.u32.u64 %s, %s;", last.s, sms.s);
+	tr_emit(t, "sub.u32 %s, %s, 1;", last.s, last.s);
+	tr_emit(t, "mov.u32 %s, %%smid;", sm.s);
+	tr_emit(t, "min.u32 %s, %s, %s;", sm.s, sm.s, last.s);
+	return sm;
+}
+
 /* Address of the value of an index that is in range. */
 static struct tr_name array_value(struct tr *t, const struct ebpf_map *m, struct tr_name index)
 {
-	uint64_t stride = map_stride(m->value_size);
-	struct tr_name base = tr_map_base(t, m), at = tr_t64(t);
-	tr_emit(t, "mul.lo.s64 %s, %s, %llu;", at.s, index.s, (unsigned long long)stride);
-	tr_emit(t, "add.s64 %s, %s, %s;", at.s, at.s, base.s);
-	if (m->type == BPF_MAP_TYPE_PERCPU_ARRAY) {
-		struct tr_name sms = tr_table(t, EBPF_TABLE_SMS), sm = tr_t32(t), last = tr_t32(t), replica = tr_t64(t);
-		tr_emit(t, "cvt.u32.u64 %s, %s;", last.s, sms.s);
-		tr_emit(t, "sub.u32 %s, %s, 1;", last.s, last.s);
-		tr_emit(t, "mov.u32 %s, %%smid;", sm.s);
-		tr_emit(t, "min.u32 %s, %s, %s;", sm.s, sm.s, last.s);
-		tr_emit(t, "cvt.u64.u32 %s, %s;", replica.s, sm.s);
-		tr_emit(t, "mul.lo.s64 %s, %s, %llu;", replica.s, replica.s,
-			(unsigned long long)map_replica_bytes(m->max_entries, m->value_size));
-		tr_emit(t, "add.s64 %s, %s, %s;", at.s, at.s, replica.s);
-	}
+	struct tr_name base = tr_map_base(t, m), at = element(t, index, map_stride(m->value_size), base);
+	if (m->type == BPF_MAP_TYPE_PERCPU_ARRAY)
+		at = element(t, this_cpu(t), map_replica_bytes(m->max_entries, m->value_size), at);
 	tr_emit(t, "add.s64 %s, %s, %d;", at.s, at.s, MAP_IMAGE_HEADER);
 	return at;
 }
 
-/* The index, zero-extended, and whether it is below max_entries. */
+/* The index, and whether it is below max_entries. */
 static int array_index(struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m, struct tr_name *index,
 	struct tr_name *in_range)
 {
@@ -128,10 +139,13 @@ static int array_index(struct tr *t, struct tr_inst *inst, uint32_t i, const str
 	if (err)
 		return err;
 	struct tr_name word = tr_mem_word(t, &key, 0, 4);
-	*index = tr_t64(t);
+	*index = tr_t32(t);
 	*in_range = tr_pred(t);
-	tr_emit(t, "mov.u64 %s, %s;", index->s, word.s);
-	tr_emit(t, "setp.lt.u64 %s, %s, %u;", in_range->s, index->s, m->max_entries);
+	if (word.s[0] == '%')
+		tr_emit(t, "cvt.u32.u64 %s, %s;", index->s, word.s);
+	else
+		tr_emit(t, "mov.u32 %s, %s;", index->s, word.s);
+	tr_emit(t, "setp.lt.u32 %s, %s, %u;", in_range->s, index->s, m->max_entries);
 	return 0;
 }
 
@@ -174,7 +188,7 @@ static int array_update(struct tr *t, struct tr_inst *inst, uint32_t i, const st
 
 /* -- hash maps --------------------------------------------------------------- */
 
-enum { MAX_ARGS = 4 + 2 * TR_BY_VALUE / 8 };
+enum { MAX_ARGS = 4 + 2 * 64 / 8 };
 
 struct args {
 	struct tr_name all[MAX_ARGS];
@@ -294,12 +308,7 @@ static int lower_ktime(struct tr *t, struct tr_inst *inst, uint32_t i)
 
 static int lower_cpu(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
-	struct tr_name sms = tr_table(t, EBPF_TABLE_SMS), last = tr_t32(t), sm = tr_t32(t);
-	tr_emit(t, "cvt.u32.u64 %s, %s;", last.s, sms.s);
-	tr_emit(t, "sub.u32 %s, %s, 1;", last.s, last.s);
-	tr_emit(t, "mov.u32 %s, %%smid;", sm.s);
-	tr_emit(t, "min.u32 %s, %s, %s;", sm.s, sm.s, last.s);
-	tr_emit(t, "cvt.u64.u32 %s, %s;", tr_reg(inst, 0).s, sm.s);
+	tr_emit(t, "cvt.u64.u32 %s, %s;", tr_reg(inst, 0).s, this_cpu(t).s);
 	return 0;
 }
 

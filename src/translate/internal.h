@@ -19,11 +19,22 @@
 #include <stdio.h>
 
 enum {
-	TR_REGS = 11,	     /* r0..r10 of an instance */
-	TR_MAX_DEPTH = 8,    /* nested calls, as in the kernel */
-	TR_BY_VALUE = 64,    /* keys and values up to this many bytes travel in registers */
-	TR_MAX_ATOMS = 4,    /* pieces that one load or store may consist of before it goes to local memory */
+	TR_REGS = 11,	  /* r0..r10 of an instance */
+	TR_MAX_DEPTH = 8, /* nested calls, as in the kernel */
 };
+
+/* Where one way of doing something ends and the other begins. The tiny ones are for tests: rare ways become the usual ones. */
+#ifndef TR_TINY
+enum {
+	TR_BY_VALUE = 64,   /* keys and values up to this many bytes travel in registers */
+	TR_BY_STORE = 256,  /* memory of a helper up to this size is read from slots and stored piece by piece */
+	TR_MAX_ATOMS = 4,   /* pieces that one load or store may consist of before it goes to local memory */
+	TR_COPY_MIN = 2048, /* functions are copied for each caller while the program stays below this many instructions, */
+	TR_COPY_FACTOR = 4, /* or below this many times its length */
+};
+#else
+enum { TR_BY_VALUE = 8, TR_BY_STORE = 16, TR_MAX_ATOMS = 1, TR_COPY_MIN = 0, TR_COPY_FACTOR = 0 };
+#endif
 
 /* Register or operand text, by value so that expressions need no storage. */
 struct tr_name {
@@ -252,6 +263,8 @@ struct tr_name tr_mem_generic(struct tr *t, const struct tr_mem *m);
 bool tr_const_pointer(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint8_t reg, uint32_t *map, int64_t *offset);
 /* The bytes of a frozen map from offset on, NULL when they can change or are not there. */
 const uint8_t *tr_frozen(const struct ebpf_map *m, int64_t offset, uint32_t bytes, uint64_t *left);
+/* The bytes of a load from a frozen map whose place is known. */
+const uint8_t *tr_frozen_load(const struct tr *t, const struct tr_inst *inst, uint32_t i);
 
 /* -- hash.c, ring.c: module-scope functions -- */
 const char *tr_func_add(struct tr *t, const char *name, const struct buf *text);

@@ -13,7 +13,7 @@ static bool needs_base(const struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	const struct ebpf_fact *f = tr_fact(t, inst, i);
 	struct tr_inst *owner;
-	if (f->region == EBPF_REGION_CONTEXT)
+	if (f->region == EBPF_REGION_CONTEXT || tr_frozen_load(t, inst, i))
 		return false;
 	return !(f->region == EBPF_REGION_STACK && tr_in_slots(t, inst, i, &owner));
 }
@@ -102,6 +102,7 @@ static bool is_pure(const struct bpf_insn *in)
 {
 	switch (BPF_CLASS(in->code)) {
 	case BPF_LD:
+		return ebpf_is_imm64(in);
 	case BPF_LDX:
 	case BPF_ALU:
 	case BPF_ALU64:

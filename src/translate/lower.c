@@ -438,10 +438,8 @@ static const struct ebpf_map *map_touched(const struct tr *t, const struct ebpf_
 /* A constant of a frozen map. */
 static bool load_frozen(struct tr *t, struct tr_inst *inst, uint32_t i, struct tr_name dst, bool is_signed)
 {
-	const struct ebpf_fact *f = tr_fact(t, inst, i);
-	const struct ebpf_map *m = map_touched(t, f);
 	uint32_t bytes = ebpf_insn_bytes(tr_bpf(t, inst, i)->code);
-	const uint8_t *at = m && f->fixed ? tr_frozen(m, f->offset, bytes, NULL) : NULL;
+	const uint8_t *at = tr_frozen_load(t, inst, i);
 	if (!at)
 		return false;
 	uint64_t value = 0;

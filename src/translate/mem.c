@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-enum { CONST_MAX = 256, UNROLL_MAX = 256 };
-
 const uint8_t *tr_frozen(const struct ebpf_map *m, int64_t offset, uint32_t bytes, uint64_t *left)
 {
 	if (!m->frozen || !m->values || m->type != BPF_MAP_TYPE_ARRAY || m->max_entries != 1)
@@ -15,6 +13,16 @@ const uint8_t *tr_frozen(const struct ebpf_map *m, int64_t offset, uint32_t byte
 	if (left)
 		*left = m->value_size - (uint64_t)offset;
 	return m->values + offset;
+}
+
+const uint8_t *tr_frozen_load(const struct tr *t, const struct tr_inst *inst, uint32_t i)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	const struct ebpf_fact *f = tr_fact(t, inst, i);
+	if (BPF_CLASS(in->code) != BPF_LDX || f->region != EBPF_REGION_MAP_VALUE || !f->fixed || f->map < 0 ||
+		(uint32_t)f->map >= t->p->n_maps)
+		return NULL;
+	return tr_frozen(&t->p->maps[f->map], f->offset, ebpf_insn_bytes(in->code), NULL);
 }
 
 bool tr_const_pointer(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint8_t reg, uint32_t *map, int64_t *offset)
@@ -49,7 +57,7 @@ static const uint8_t *const_arg(const struct tr *t, const struct tr_inst *inst, 
 	int64_t offset;
 	if (tr_fact(t, inst, i)->args[a].region != EBPF_REGION_MAP_VALUE || !tr_helper_arg_bytes(t, inst, i, a, &bytes))
 		return NULL;
-	if (bytes > CONST_MAX || !tr_const_pointer(t, inst, i, (uint8_t)(a + 1), &map, &offset))
+	if (bytes > TR_BY_STORE || !tr_const_pointer(t, inst, i, (uint8_t)(a + 1), &map, &offset))
 		return NULL;
 	return tr_frozen(&t->p->maps[map], offset, bytes, n);
 }
@@ -231,7 +239,7 @@ void tr_mem_copy_call(struct tr *t, const struct tr_mem *m, const char *to, int3
 
 void tr_mem_copy(struct tr *t, const struct tr_mem *m, const char *to, int32_t displacement, uint32_t bytes)
 {
-	if (bytes > UNROLL_MAX && (m->kind == TR_MEM_LOCAL || m->kind == TR_MEM_GLOBAL)) {
+	if (bytes > TR_BY_STORE && (m->kind == TR_MEM_LOCAL || m->kind == TR_MEM_GLOBAL)) {
 		tr_mem_copy_call(t, m, to, displacement, tr_imm(bytes).s);
 		return;
 	}

@@ -281,12 +281,9 @@ static void put_field(struct buf *ptx, enum ebpf_field field)
 	buf_printf(ptx, "\t.reg .b%u %%egpu_%s;\n\tmov.u%u %%egpu_%s, %s;\n", row->bytes * 8, row->name, row->bytes * 8, row->name, source);
 }
 
-void probe_host(const struct ebpf_fragment *f, const char *version, const char *target, struct buf *ptx)
+static void put_kernel(const struct ebpf_fragment *f, uint32_t index, struct buf *ptx)
 {
-	buf_printf(ptx, ".version %s\n.target %s\n.address_size 64\n.const .align 8 .u64 __egpu_table[72];\n", version, target);
-	for (uint32_t k = 0; k < f->n_funcs; k++)
-		buf_puts(ptx, f->funcs[k].text);
-	buf_puts(ptx, ".visible .entry host(.param .u64 p0, .param .u64 p1)\n{\n");
+	buf_printf(ptx, ".visible .entry host%u(.param .u64 p0, .param .u64 p1)\n{\n", index);
 	for (uint32_t k = 0; k < EBPF_FIELD_COUNT; k++)
 		if (f->fields >> k & 1)
 			put_field(ptx, (enum ebpf_field)k);
@@ -295,4 +292,25 @@ void probe_host(const struct ebpf_fragment *f, const char *version, const char *
 			f->params[k].index, f->params[k].index);
 	buf_puts(ptx, f->body);
 	buf_puts(ptx, "\tret;\n}\n");
+}
+
+/* Functions of one name have one text. */
+static bool seen(const struct ebpf_fragment *fragments, uint32_t before, const char *name)
+{
+	for (uint32_t k = 0; k < before; k++)
+		for (uint32_t i = 0; i < fragments[k].n_funcs; i++)
+			if (!strcmp(fragments[k].funcs[i].name, name))
+				return true;
+	return false;
+}
+
+void probe_hosts(const struct ebpf_fragment *fragments, uint32_t n, const char *version, const char *target, struct buf *ptx)
+{
+	buf_printf(ptx, ".version %s\n.target %s\n.address_size 64\n.const .align 8 .u64 __egpu_table[72];\n", version, target);
+	for (uint32_t k = 0; k < n; k++)
+		for (uint32_t i = 0; i < fragments[k].n_funcs; i++)
+			if (!seen(fragments, k, fragments[k].funcs[i].name))
+				buf_puts(ptx, fragments[k].funcs[i].text);
+	for (uint32_t k = 0; k < n; k++)
+		put_kernel(&fragments[k], k, ptx);
 }

@@ -32,7 +32,7 @@ void probe_add_trace_map(struct probe_object *o, uint32_t bytes);
 /* The map of that name, or of a section (".bss"); NULL. */
 const struct ebpf_map *probe_map(const struct probe_object *o, const char *name);
 
-/* A module whose kernel `host(.param .u64 p0, .param .u32 p1 as u64)` runs the fragment in each thread; table: `__egpu_table`. */
-void probe_host(const struct ebpf_fragment *f, const char *version, const char *target, struct buf *ptx);
+/* A module whose kernels host0, host1, ... (.param .u64 p0, .param .u64 p1) run one fragment in each thread; table: `__egpu_table`. */
+void probe_hosts(const struct ebpf_fragment *fragments, uint32_t n, const char *version, const char *target, struct buf *ptx);
 
 #endif

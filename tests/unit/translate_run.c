@@ -87,7 +87,7 @@ static bool load(struct run *r)
 {
 	struct buf ptx = { 0 };
 	uint64_t table[72] = { 0 };
-	probe_host(&r->fragment, version_of(device_target(r->dev)), device_target(r->dev), &ptx);
+	probe_hosts(&r->fragment, 1, version_of(device_target(r->dev)), device_target(r->dev), &ptx);
 	r->module = device_load(r->dev, ptx.data);
 	buf_free(&ptx);
 	if (!r->module)
@@ -105,7 +105,7 @@ static bool launch(struct run *r, uint32_t blocks, uint32_t threads, uint64_t p0
 {
 	uint32_t grid[3] = { blocks, 1, 1 }, block[3] = { threads, 1, 1 };
 	uint64_t args[2] = { p0, p1 };
-	return device_launch(r->dev, r->module, "host", grid, block, args, 2) && device_wait(r->dev);
+	return device_launch(r->dev, r->module, "host0", grid, block, args, 2) && device_wait(r->dev);
 }
 
 static void finish(struct run *r)
@@ -135,7 +135,10 @@ static bool run_probe(struct run *r, const char *name, const char *cpu, uint64_t
 {
 	bool fine = prepare(r, name, cpu);
 	r->dev = device;
-	return ok(fine && place_maps(r) && load(r) && launch(r, BLOCKS, THREADS, p0, p1), "%s (%s) runs", name, cpu);
+	if (ok(fine && place_maps(r) && load(r) && launch(r, BLOCKS, THREADS, p0, p1), "%s (%s) runs", name, cpu))
+		return true;
+	finish(r);
+	return false;
 }
 
 static uint32_t count(const char *text, const char *word)
@@ -280,10 +283,7 @@ static void test_blocks(const char *cpu)
 static void test_exact_fit(const char *cpu)
 {
 	struct run r;
-	if (!ok(prepare(&r, "churn", cpu), "churn (%s) translates", cpu))
-		return;
-	r.dev = device;
-	if (!ok(place_maps(&r) && load(&r) && launch(&r, BLOCKS, THREADS, 0, 0), "churn (%s) runs", cpu))
+	if (!run_probe(&r, "churn", cpu, 0, 0))
 		return;
 	bool doubled, busy;
 	struct map_image *keys = image_of(&r, "keys"), *bss = image_of(&r, ".bss");
