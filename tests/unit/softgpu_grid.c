@@ -107,7 +107,7 @@ static void test_cooperative(void)
 	usleep(1000);
 	is_int(run_start(&r, k, fit, 512, 0, &p, true), CUDA_SUCCESS, "a second one waits for room");
 	usleep(2000);
-	ok(!r.done && ((uint32_t *)p.p)[0] == 0, "and starts nothing meanwhile");
+	ok(!r.done && __atomic_load_n((uint32_t *)p.p, __ATOMIC_RELAXED) == 0, "and starts nothing meanwhile");
 	__atomic_store_n((uint32_t *)(p.p + 36), 1, __ATOMIC_SEQ_CST);
 	ok(!run_wait(&h) && !run_wait(&r), "then both end");
 	sg_mem_free(device, p.p);
