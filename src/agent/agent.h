@@ -151,7 +151,6 @@ struct devmap {
 	size_t bytes;
 	struct map_instance *instance;
 	struct map_image *image; /* in the instance file */
-	bool pinned;
 	bool is_ring;
 	uint64_t consumed;
 };
@@ -191,7 +190,7 @@ int context_prepare(struct context *c, struct diag *d);
 void context_reserve_local(struct context *c, uint32_t bytes);
 /* Around a call of the program that may end a context: the last copy, and nobody else at it meanwhile. NULL: not one of ours. */
 struct context *context_ending(CUcontext handle);
-struct context *context_ending_primary(CUdevice device);
+struct context *context_ending_primary(CUdevice device, bool surely); /* surely: not only a reference given back */
 void context_ended(struct context *c, bool gone);
 
 /* Makes the device images of these maps. Context current, device idle. */
@@ -301,7 +300,7 @@ uint64_t stream_epoch(void);
 /* Whether nothing runs that we know of; *why says what does. The gate is closed by the caller. */
 bool stream_idle(const char **why);
 /* The same for one context, from any thread. */
-bool stream_context_idle(CUcontext handle);
+bool stream_context_idle(CUcontext handle, bool threads);
 /* Waits, at most ms milliseconds, until the streams of a context are idle. */
 bool stream_settle(CUcontext handle, int ms);
 void capture_begun(void);
@@ -340,7 +339,7 @@ struct agent {
 	_Atomic uint64_t epoch;
 	struct lock stream_lock;
 	struct {
-		atomic_int started, stop, word, done, parked;
+		atomic_int started, stop, word, parked, settled, copied, done;
 	} sync;
 	int log_fd;
 };
@@ -348,6 +347,8 @@ extern struct agent agent;
 
 /* After the first successful cuInit. */
 void agent_start(void);
+/* Registers our exit handler again, so that it runs before those the driver has registered meanwhile. */
+void agent_stay_last(void);
 static inline bool agent_on(void)
 {
 	return atomic_load_explicit(&agent.mode, memory_order_acquire) == AGENT_ON;

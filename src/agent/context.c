@@ -7,7 +7,7 @@
 
 #include "agent/agent.h"
 
-enum { SETTLE_MS = 2000, CLOCK_SAMPLES = 5 };
+enum { SETTLE_MS = 2000, RELEASE_SETTLE_MS = 200, CLOCK_SAMPLES = 5 };
 
 static int attribute(CUdevice_attribute which, CUdevice device)
 {
@@ -209,12 +209,12 @@ int context_prepare(struct context *c, struct diag *d)
 
 /* -- end ------------------------------------------------------------------------ */
 
-static struct context *begin_ending(struct context *c)
+static struct context *begin_ending(struct context *c, int ms)
 {
 	if (!c)
 		return NULL;
 	if (atomic_load(&c->launches) && !atomic_load(&agent.captures))
-		stream_settle(c->handle, SETTLE_MS);
+		stream_settle(c->handle, ms);
 	lock_take(&c->copying);
 	if (c->ready)
 		devmap_final(c);
@@ -223,15 +223,15 @@ static struct context *begin_ending(struct context *c)
 
 struct context *context_ending(CUcontext handle)
 {
-	return begin_ending(handle ? find(handle) : NULL);
+	return begin_ending(handle ? find(handle) : NULL, SETTLE_MS);
 }
 
-struct context *context_ending_primary(CUdevice device)
+struct context *context_ending_primary(CUdevice device, bool surely)
 {
 	struct context *c = atomic_load(&agent.contexts);
 	while (c && (!c->primary || c->device != device || atomic_load(&c->dead)))
 		c = c->next;
-	return begin_ending(c);
+	return begin_ending(c, surely ? SETTLE_MS : RELEASE_SETTLE_MS);
 }
 
 void context_ended(struct context *c, bool gone)
@@ -298,7 +298,7 @@ static CUresult release(CUdevice device, CUresult (*call)(CUdevice))
 {
 	unsigned int flags;
 	int active = 1;
-	struct context *c = context_ending_primary(device);
+	struct context *c = context_ending_primary(device, false);
 	CUresult r = call(device);
 	if (c && r == CUDA_SUCCESS && REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) != CUDA_SUCCESS)
 		active = 1;
@@ -308,7 +308,7 @@ static CUresult release(CUdevice device, CUresult (*call)(CUdevice))
 
 static CUresult reset(CUdevice device, CUresult (*call)(CUdevice))
 {
-	struct context *c = context_ending_primary(device);
+	struct context *c = context_ending_primary(device, true);
 	CUresult r = call(device);
 	context_ended(c, r == CUDA_SUCCESS);
 	return r;

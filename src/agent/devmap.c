@@ -43,8 +43,9 @@ static int make_map(struct context *c, uint32_t id, struct diag *d)
 		memset(m, 0, sizeof(*m));
 		return diag_set(d, ENOMEM, "no device memory for map %u", id);
 	}
-	/* A page table entry less to look up for every copy; copies from memory that is not pinned are slower, not wrong. */
-	m->pinned = REAL(cuMemHostRegister_v2) && ok(REAL(cuMemHostRegister_v2)(m->instance, (char *)m->image - (char *)m->instance + m->bytes, 0));
+	/* Copies to memory that is not pinned are slower, not wrong. */
+	if (REAL(cuMemHostRegister_v2))
+		REAL(cuMemHostRegister_v2)(m->instance, (size_t)((char *)m->image - (char *)m->instance) + m->bytes, 0);
 	if (!ok(REAL(cuMemcpyHtoDAsync_v2)(m->address, m->image, m->bytes, c->stream)) || !ok(REAL(cuStreamSynchronize)(c->stream))) {
 		REAL(cuMemFree_v2)(m->address);
 		map_instance_close(m->instance);
@@ -64,7 +65,9 @@ int devmap_make(struct context *c, uint64_t mask, struct diag *d)
 		if ((mask >> i & 1) && !c->maps[i].address)
 			err = make_map(c, i, d);
 	lock_drop(&c->copying);
-	return err ? err : devmap_start();
+	if (!err)
+		err = devmap_start();
+	return err;
 }
 
 /* -- rings ---------------------------------------------------------------------- */
@@ -185,21 +188,11 @@ static bool copy_maps(struct context *c)
 	return flows;
 }
 
+/* What is pinned stays so until the context is gone: giving it back would wait for all that runs. */
 void devmap_final(struct context *c)
 {
-	CUcontext was;
 	for (int i = 0; i < RING_ROUNDS && copy_maps(c); i++)
 		;
-	if (!ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
-		return;
-	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
-		struct devmap *m = &c->maps[i];
-		if (m->address && m->pinned) {
-			REAL(cuMemHostUnregister)(m->instance);
-			m->pinned = false;
-		}
-	}
-	REAL(cuCtxPopCurrent_v2)(&was);
 }
 
 static bool unfinished(const struct context *c)
@@ -246,7 +239,7 @@ static int serve(struct context *c)
 {
 	bool ring = false, flows = true;
 	uint64_t launches = atomic_load(&c->launches);
-	if (atomic_load(&c->finished) < launches && stream_context_idle(c->handle))
+	if (atomic_load(&c->finished) < launches && stream_context_idle(c->handle, true))
 		atomic_store(&c->finished, launches);
 	lock_take(&c->copying);
 	/* What flows is followed without a pause, up to a point: the stop word wants to be seen. */
@@ -263,26 +256,46 @@ static int serve(struct context *c)
 	return took_ms * 10 > (uint64_t)ms ? (int)(took_ms * 10 < 1000 ? took_ms * 10 : 1000) : ms;
 }
 
+static void last_copy(struct context *c)
+{
+	lock_take(&c->copying);
+	if (!atomic_load(&c->dead)) {
+		devmap_final(c);
+		for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
+			struct devmap *m = &c->maps[i];
+			if (m->instance && m->is_ring)
+				map_ring_give_up(agent.session, i, m->image, m->consumed);
+			if (m->instance)
+				__atomic_store_n(&m->instance->ended, 1, __ATOMIC_RELEASE);
+		}
+	}
+	lock_drop(&c->copying);
+}
+
+/* Once, by whoever comes first. */
 static void last_copies(void)
 {
+	if (atomic_exchange(&agent.sync.copied, 1))
+		return;
+	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next)
+		if (c->ready && !atomic_load(&c->dead))
+			last_copy(c);
+}
+
+/* Waits for all work, however long that takes: the exiting thread does not wait for us beyond a limit. */
+static void settle(void)
+{
+	CUcontext was;
 	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next) {
-		if (!c->ready || atomic_load(&c->dead))
+		if (!c->ready || atomic_load(&c->dead) || atomic_load(&agent.captures) || !atomic_load(&c->launches))
 			continue;
-		if (atomic_load(&c->launches))
-			stream_settle(c->handle, EXIT_SETTLE_MS);
-		lock_take(&c->copying);
-		if (!atomic_load(&c->dead)) {
-			devmap_final(c);
-			for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
-				struct devmap *m = &c->maps[i];
-				if (m->instance && m->is_ring)
-					map_ring_give_up(agent.session, i, m->image, m->consumed);
-				if (m->instance)
-					__atomic_store_n(&m->instance->ended, 1, __ATOMIC_RELEASE);
-			}
-		}
-		lock_drop(&c->copying);
+		if (!ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
+			continue;
+		REAL(cuCtxSynchronize)();
+		REAL(cuCtxPopCurrent_v2)(&was);
 	}
+	atomic_store(&agent.sync.settled, 1);
+	word_wake(&agent.sync.word);
 }
 
 static void *sync_thread(void *arg)
@@ -313,6 +326,7 @@ static void *sync_thread(void *arg)
 			word_wait(&agent.sync.word, seen, ms);
 		}
 	}
+	settle();
 	last_copies();
 	atomic_store(&agent.sync.done, 1);
 	word_wake(&agent.sync.word);
@@ -337,7 +351,18 @@ int devmap_start(void)
 	sigprocmask(SIG_SETMASK, &old, NULL);
 	if (err)
 		atomic_store(&agent.sync.started, 0);
+	else
+		agent_stay_last();
 	return -err;
+}
+
+static void wait_for(atomic_int *flag, int ms)
+{
+	for (uint64_t end = now_ns() + (uint64_t)ms * 1000000; !atomic_load(flag) && now_ns() < end;) {
+		int seen = atomic_load(&agent.sync.word);
+		if (!atomic_load(flag))
+			word_wait(&agent.sync.word, seen, 100);
+	}
 }
 
 void devmap_stop(void)
@@ -346,9 +371,10 @@ void devmap_stop(void)
 		return;
 	atomic_store(&agent.sync.stop, 1);
 	word_wake(&agent.sync.word);
-	for (uint64_t end = now_ns() + EXIT_WAIT_MS * 1000000ull; !atomic_load(&agent.sync.done) && now_ns() < end;) {
-		int seen = atomic_load(&agent.sync.word);
-		if (!atomic_load(&agent.sync.done))
-			word_wait(&agent.sync.word, seen, 100);
-	}
+	wait_for(&agent.sync.settled, EXIT_SETTLE_MS);
+	/* A kernel that does not end is cut off by the exit; what it has counted so far is kept. */
+	if (!atomic_load(&agent.sync.settled))
+		last_copies();
+	else
+		wait_for(&agent.sync.done, EXIT_WAIT_MS);
 }

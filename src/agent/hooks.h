@@ -2,6 +2,7 @@
  *
  *   OWN     hook_NAME, by hand, while a session is active
  *   AFTER   forwarded; a success is a moment to load pending variants (copies that wait)
+ *   READ    the same for a copy to the host, which shows that its stream is done
  *   POLL    the same for what a program may call all the time (queries)
  *   STREAM  forwarded; synchronises `stream`
  *   GATED   forwarded under the launch gate: puts work on a device that we do not look at
@@ -49,7 +50,7 @@
 #define CLASS_cuMemcpy AFTER
 #define CLASS_cuMemcpyPeer AFTER
 #define CLASS_cuMemcpyHtoD_v2 AFTER
-#define CLASS_cuMemcpyDtoH_v2 AFTER
+#define CLASS_cuMemcpyDtoH_v2 READ
 #define CLASS_cuMemcpyDtoD_v2 AFTER
 #define CLASS_cuMemcpy2D_v2 AFTER
 #define CLASS_cuMemcpy2DUnaligned_v2 AFTER

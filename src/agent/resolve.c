@@ -53,6 +53,20 @@ static const CUresult missing = CUDA_ERROR_NOT_SUPPORTED;
 		return made_result;                                                \
 	}
 
+/* Its result is there, so all that came before it in its stream is done. */
+#define MAKE_READ(sym, params, args)                                               \
+	EXPORT CUresult sym params                                                 \
+	{                                                                          \
+		if (!REAL(sym))                                                    \
+			return missing;                                            \
+		CUresult made_result = REAL(sym) args;                             \
+		if (made_result == CUDA_SUCCESS && agent_on()) {                   \
+			stream_synchronised(NULL, made_per_thread);                \
+			agent_moment(LOAD_SYNC);                                   \
+		}                                                                  \
+		return made_result;                                                \
+	}
+
 #define MAKE_STREAM(sym, params, args)                                             \
 	EXPORT CUresult sym params                                                 \
 	{                                                                          \

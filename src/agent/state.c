@@ -47,8 +47,14 @@ static void leave(void)
 	if (!agent_on() || agent.pid != getpid())
 		return;
 	devmap_stop();
+	atomic_store(&agent.mode, AGENT_OFF);
 	session_leave(agent.session, agent.pid);
 	agent_log("left");
+}
+
+void agent_stay_last(void)
+{
+	atexit(leave);
 }
 
 static bool switched_off(const char *name)

@@ -9,6 +9,8 @@
 
 #include "agent/agent.h"
 
+enum { THREADS_MS = 50 };
+
 struct stream_row {
 	struct stream_row *next;
 	CUstream stream;
@@ -295,12 +297,12 @@ bool stream_idle(const char **why)
 	return idle;
 }
 
-bool stream_context_idle(CUcontext handle)
+bool stream_context_idle(CUcontext handle, bool threads)
 {
 	CUcontext was;
 	lock_take(&agent.stream_lock);
 	bool idle = !atomic_load(&agent.captures) && !atomic_load(&agent.unknown_work) && streams_idle(handle);
-	for (struct thread_use *u = agent.thread_uses; u && idle; u = u->next)
+	for (struct thread_use *u = agent.thread_uses; threads && u && idle; u = u->next)
 		idle = !u->tid;
 	if (idle && REAL(cuCtxPushCurrent_v2)(handle) == CUDA_SUCCESS) {
 		idle = REAL(cuStreamQuery)(CU_STREAM_LEGACY) == CUDA_SUCCESS;
@@ -312,7 +314,8 @@ bool stream_context_idle(CUcontext handle)
 
 bool stream_settle(CUcontext handle, int ms)
 {
-	for (int waited = 0; !stream_context_idle(handle); waited++) {
+	/* Threads' own streams cannot be asked about: they get a moment, not all the time there is. */
+	for (int waited = 0; !stream_context_idle(handle, waited < THREADS_MS); waited++) {
 		if (waited >= ms)
 			return false;
 		atomic_int never = 0;

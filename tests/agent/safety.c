@@ -158,6 +158,22 @@ static int threads(void)
 	return 0;
 }
 
+/* A kernel that never ends: the program may leave all the same, and what was counted is kept. */
+static int endless(void)
+{
+	CUmodule mod;
+	CUfunction ping;
+	void *params[] = {&flags};
+	pair_start();
+	CU(cuModuleLoadData(&mod, PTX_PING));
+	CU(cuModuleGetFunction(&ping, mod, "ping"));
+	CU(cuMemsetD8(flags, 0, 8));
+	CU(cuLaunchKernel(ping, 1, 1, 1, 1, 1, 1, 0, streams[0], params, NULL));
+	for (uint32_t here = 0; !here;)
+		CU(cuMemcpyDtoHAsync(&here, flags, 4, streams[1]));
+	return 0;
+}
+
 /* -- forks, switches ------------------------------------------------------------------- */
 
 enum { N = 100 };
@@ -259,7 +275,7 @@ static int interactive(void)
 }
 
 static const struct role roles[] = {{"one_module", one_module}, {"two_modules", two_modules}, {"library", library}, {"threads", threads},
-	{"late_module", late_module}, {"late_destroyed", late_destroyed}, {"fill", fill_once}, {"fork_before", fork_before},
+	{"late_module", late_module}, {"late_destroyed", late_destroyed}, {"endless", endless}, {"fill", fill_once}, {"fork_before", fork_before},
 	{"fork_after", fork_after}, {"signals", signals}, {"interactive", interactive}, {0}};
 
 /* -- expectations ----------------------------------------------------------------------------- */
@@ -281,6 +297,18 @@ static void pair(const char *role, int late)
 	struct session_kernel *k = run_kernel(&r, "pong");
 	is_int(k ? k->launches : 0, 3, "%s: all launches of pong were seen", role);
 	is_int(k ? k->launches_instrumented : 0, 3 - late, "%s: and %d were instrumented", role, 3 - late);
+	run_end(&r);
+}
+
+static void never_ends(void)
+{
+	struct run r;
+	run_begin(&r);
+	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
+	run_attach(&r, &f, "ping");
+	is_int(run_wait(&r, run_start(&r, "endless"), 15), 0, "a kernel that never ends does not keep the program from leaving");
+	is_int(run_count(&r, map, 0), 1, "its entry is counted");
 	run_end(&r);
 }
 
@@ -412,6 +440,7 @@ int main(int argc, char **argv)
 	pair("threads", 0);
 	pair("late_module", 1);
 	pair("late_destroyed", 1);
+	never_ends();
 	counted("fork_before", NULL, 5, "fork before cuInit");
 	counted("fork_after", NULL, 3, "fork after it");
 	counted("signals", NULL, 2, "signals");
