@@ -451,6 +451,33 @@ static bool load_frozen(struct tr *t, struct tr_inst *inst, uint32_t i, struct t
 	return true;
 }
 
+/* A test-run's buffer may be accessed at any alignment; it is for correctness only, so that unknown counts as none. */
+static bool byte_by_byte(const struct tr *t, const struct tr_inst *inst, uint32_t i)
+{
+	const struct ebpf_fact *f = tr_fact(t, inst, i);
+	uint32_t bytes = ebpf_insn_bytes(tr_bpf(t, inst, i)->code);
+	return f->region == EBPF_REGION_MEMORY && bytes > 1 && (!f->fixed || (uint32_t)f->offset % bytes);
+}
+
+static void load_bytes(struct tr *t, struct tr_inst *inst, uint32_t i, struct tr_name dst, bool is_signed)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	uint32_t bytes = ebpf_insn_bytes(in->code);
+	struct tr_mem m = { .kind = TR_MEM_GLOBAL, .base = tr_reg(inst, in->src_reg), .displacement = in->off, .align = 1 };
+	extract(t, dst, tr_mem_word(t, &m, 0, bytes), 0, 8, bytes, is_signed);
+}
+
+static void store_bytes(struct tr *t, struct tr_inst *inst, uint32_t i, struct tr_name src)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	struct tr_name rest = tr_t64(t);
+	tr_emit(t, "mov.u64 %s, %s;", rest.s, src.s);
+	for (int32_t k = 0; k < (int32_t)ebpf_insn_bytes(in->code); k++) {
+		tr_emit(t, "st.global.u8 [%s+%d], %s;", tr_reg(inst, in->dst_reg).s, in->off + k, rest.s);
+		tr_emit(t, "shr.u64 %s, %s, 8;", rest.s, rest.s);
+	}
+}
+
 static int lower_load(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
@@ -469,6 +496,10 @@ static int lower_load(struct tr *t, struct tr_inst *inst, uint32_t i)
 	}
 	if (load_frozen(t, inst, i, dst, is_signed))
 		return 0;
+	if (byte_by_byte(t, inst, i)) {
+		load_bytes(t, inst, i, dst, is_signed);
+		return 0;
+	}
 	struct place at;
 	int err = find_place(t, inst, i, &at);
 	if (err)
@@ -497,6 +528,10 @@ static int lower_store(struct tr *t, struct tr_inst *inst, uint32_t i)
 		return tr_unsupported(t, inst->at[i].pc, "unknown kind of store");
 	if (tr_fact(t, inst, i)->region == EBPF_REGION_STACK && tr_in_slots(t, inst, i, &owner)) {
 		store_slots(t, &owner->frame, tr_stack_offset(t, inst, i), bytes, src);
+		return 0;
+	}
+	if (byte_by_byte(t, inst, i)) {
+		store_bytes(t, inst, i, src);
 		return 0;
 	}
 	struct place at;

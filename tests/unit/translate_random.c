@@ -99,6 +99,8 @@ static void put_access(struct program *p)
 	uint8_t reg = scalar();
 	if (base == 10)
 		off -= FRAME;
+	if (base == 6 && !next(3)) /* the buffer at any alignment */
+		off = (int16_t)next(MEMORY - (1u << size) + 1);
 	switch (next(3)) {
 	case 0:
 		put(p, BPF_LDX | (size < 3 && next(3) == 0 ? 0x80 : BPF_MEM) | sizes[size], reg, base, off, 0);
