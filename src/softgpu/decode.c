@@ -56,8 +56,8 @@ static bool take(struct init *p, char ch)
 
 static bool is_word(char ch)
 {
-	return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') || ch == '_' ||
-		ch == '$' || ch == '%' || ch == '.';
+	return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') ||
+	       ch == '_' || ch == '$' || ch == '%' || ch == '.';
 }
 
 static bool word(struct init *p, char *out, size_t size)
@@ -65,8 +65,9 @@ static bool word(struct init *p, char *out, size_t size)
 	size_t n = 0;
 	skip_space(p);
 	while (p->s < p->end && is_word(*p->s)) {
-		bool exponent = n && (p->s[0] == 'e' || p->s[0] == 'E') && out[0] >= '0' && out[0] <= '9' &&
-			!memchr(out, 'x', n) && p->end - p->s > 1 && (p->s[1] == '-' || p->s[1] == '+');
+		bool exponent = n && (p->s[0] == 'e' || p->s[0] == 'E') && out[0] >= '0' &&
+				out[0] <= '9' && !memchr(out, 'x', n) && p->end - p->s > 1 &&
+				(p->s[1] == '-' || p->s[1] == '+');
 		if (n + 2 >= size)
 			return false;
 		out[n++] = *p->s++;
@@ -131,7 +132,8 @@ static bool symbol(struct init *p, const char *name, uint64_t *v)
 	else if (f)
 		*v = SG_WIN_FUNC << 32 | (uint64_t)(f->index + 1) * 16;
 	else
-		return sg_dec_invalid(p->c, "'%s' in the initialiser of '%s' is not a variable or function", name,
+		return sg_dec_invalid(p->c,
+			"'%s' in the initialiser of '%s' is not a variable or function", name,
 			p->var->name);
 	return true;
 }
@@ -151,7 +153,8 @@ static bool primary(struct init *p, uint64_t *v, int depth)
 {
 	char text[1024];
 	if (depth > 64)
-		return sg_dec_invalid(p->c, "the initialiser of '%s' is nested too deep", p->var->name);
+		return sg_dec_invalid(
+			p->c, "the initialiser of '%s' is nested too deep", p->var->name);
 	if (take(p, '-')) {
 		if (!primary(p, v, depth + 1))
 			return false;
@@ -169,21 +172,27 @@ static bool primary(struct init *p, uint64_t *v, int depth)
 	if (take(p, '+'))
 		return primary(p, v, depth + 1);
 	if (take(p, '('))
-		return expression(p, v, depth + 1) && take(p, ')') ? true :
-			       sg_dec_invalid(p->c, "a ')' is missing in the initialiser of '%s'", p->var->name);
+		return expression(p, v, depth + 1) && take(p, ')')
+			       ? true
+			       : sg_dec_invalid(p->c, "a ')' is missing in the initialiser of '%s'",
+					 p->var->name);
 	if (!word(p, text, sizeof(text)))
 		return sg_dec_invalid(p->c, "the initialiser of '%s' is malformed", p->var->name);
 	if (text[0] >= '0' && text[0] <= '9') {
 		if (!number(p, text, v))
-			return sg_dec_invalid(p->c, "'%s' in the initialiser of '%s' is not a number", text,
+			return sg_dec_invalid(p->c,
+				"'%s' in the initialiser of '%s' is not a number", text,
 				p->var->name);
 		return take(p, '(') ? masked(p, *v, v, depth) : true;
 	}
 	if (!strcmp(text, "generic") && take(p, '('))
-		return expression(p, v, depth + 1) && take(p, ')') ? true :
-			       sg_dec_invalid(p->c, "generic() in '%s' is malformed", p->var->name);
+		return expression(p, v, depth + 1) && take(p, ')')
+			       ? true
+			       : sg_dec_invalid(
+					 p->c, "generic() in '%s' is malformed", p->var->name);
 	if (text[0] == '.')
-		return primary(p, v, depth + 1); /* a cast: (.u64) x; its ')' was read as the group's */
+		return primary(
+			p, v, depth + 1); /* a cast: (.u64) x; its ')' was read as the group's */
 	return symbol(p, text, v);
 }
 
@@ -212,14 +221,16 @@ static bool element(struct init *p, int depth)
 	uint64_t v = 0;
 	if (take(p, '{')) {
 		if (depth > 16)
-			return sg_dec_invalid(p->c, "the initialiser of '%s' is nested too deep", p->var->name);
+			return sg_dec_invalid(
+				p->c, "the initialiser of '%s' is nested too deep", p->var->name);
 		while (!take(p, '}')) {
 			if (!element(p, depth + 1))
 				return false;
 			if (!take(p, ',')) {
 				if (take(p, '}'))
 					break;
-				return sg_dec_invalid(p->c, "the initialiser of '%s' is malformed", p->var->name);
+				return sg_dec_invalid(
+					p->c, "the initialiser of '%s' is malformed", p->var->name);
 			}
 		}
 		return true;
@@ -227,7 +238,8 @@ static bool element(struct init *p, int depth)
 	if (!expression(p, &v, 0))
 		return false;
 	if (p->at + p->element > p->room)
-		return sg_dec_invalid(p->c, "the initialiser of '%s' is longer than the variable", p->var->name);
+		return sg_dec_invalid(
+			p->c, "the initialiser of '%s' is longer than the variable", p->var->name);
 	memcpy(p->out + p->at, &v, p->element);
 	p->at += p->element;
 	return true;
@@ -236,8 +248,13 @@ static bool element(struct init *p, int depth)
 static bool initialise(struct sg_dec *c, const struct ptx_var *v, uint64_t addr)
 {
 	const char *text = c->m->ptx->text;
-	struct init p = { .c = c, .s = text + v->init.begin, .end = text + v->init.end, .var = v,
-		.out = (uint8_t *)(uintptr_t)addr, .room = v->size_bytes, .element = v->type.bits / 8 };
+	struct init p = { .c = c,
+		.s = text + v->init.begin,
+		.end = text + v->init.end,
+		.var = v,
+		.out = (uint8_t *)(uintptr_t)addr,
+		.room = v->size_bytes,
+		.element = v->type.bits / 8 };
 	memset(p.out, 0, v->size_bytes);
 	if (v->init.end <= v->init.begin)
 		return true;
@@ -321,8 +338,8 @@ static uint8_t builtin_of(const char *name)
 	static const struct {
 		const char *name;
 		uint8_t builtin;
-	} known[] = { { "vprintf", SG_VPRINTF }, { "__assertfail", SG_ASSERTFAIL }, { "malloc", SG_MALLOC },
-		{ "free", SG_FREE } };
+	} known[] = { { "vprintf", SG_VPRINTF }, { "__assertfail", SG_ASSERTFAIL },
+		{ "malloc", SG_MALLOC }, { "free", SG_FREE } };
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (!strcmp(known[i].name, name))
 			return known[i].builtin;
@@ -356,7 +373,9 @@ static bool add_alias(struct sg_dec *c, const struct ptx_item *it)
 	/* A declared alias keeps its index; the list then holds the aliased function there. */
 	if (old && old != f)
 		c->m->func_list[old->index] = f;
-	return table_puts(c->m->funcs, it->file_name, f) ? (fail(c, CUDA_ERROR_OUT_OF_MEMORY), false) : true;
+	return table_puts(c->m->funcs, it->file_name, f)
+		       ? (fail(c, CUDA_ERROR_OUT_OF_MEMORY), false)
+		       : true;
 }
 
 static bool declare_all(struct sg_dec *c)
@@ -374,9 +393,9 @@ static bool declare_all(struct sg_dec *c)
 	if (!m->func_list)
 		return fail(c, CUDA_ERROR_OUT_OF_MEMORY), false;
 	for (uint32_t i = 0; i < p->n_items; i++) {
-		struct sg_func *f = p->items[i].kind == PTX_ITEM_FUNC ?
-			table_gets(m->funcs, p->items[i].func->name) :
-			NULL;
+		struct sg_func *f = p->items[i].kind == PTX_ITEM_FUNC
+					    ? table_gets(m->funcs, p->items[i].func->name)
+					    : NULL;
 		if (f)
 			m->func_list[f->index] = f;
 	}
@@ -468,7 +487,8 @@ static bool layout_shared(struct sg_dec *c, struct sg_kernel *k, const uint8_t *
 		at += v->size_bytes;
 		if (at > 1u << 23) {
 			c->line = v->line;
-			return sg_dec_invalid(c, "kernel '%s' uses too much shared memory", k->func->name);
+			return sg_dec_invalid(
+				c, "kernel '%s' uses too much shared memory", k->func->name);
 		}
 	}
 	k->info.static_shared_bytes = (uint32_t)at;
@@ -497,7 +517,8 @@ static bool layout_params(struct sg_dec *c, struct sg_kernel *k)
 	return true;
 }
 
-static uint32_t estimate_registers(const struct sg_kernel *k, const struct ptx_attr *maxnreg, uint32_t live)
+static uint32_t estimate_registers(
+	const struct sg_kernel *k, const struct ptx_attr *maxnreg, uint32_t live)
 {
 	/* The driver never gives a kernel so many that a block of max_threads does not fit. */
 	uint32_t most = 65536 / k->info.max_threads, n = (live + 8 + 7) / 8 * 8;
@@ -511,11 +532,15 @@ static bool make_kernel(struct sg_dec *c, struct sg_func *f)
 {
 	struct sg_module *m = c->m;
 	struct sg_kernel *k = arena_alloc(c->arena, sizeof(*k));
-	const struct ptx_attr *maxntid = attr(f->ptx, "maxntid"), *reqntid = attr(f->ptx, "reqntid");
-	struct reach r = { .m = m, .seen = calloc(1, m->n_funcs + 1), .shared = calloc(1, m->n_shared_vars + 1) };
+	const struct ptx_attr *maxntid = attr(f->ptx, "maxntid"),
+			      *reqntid = attr(f->ptx, "reqntid");
+	struct reach r = {
+		.m = m, .seen = calloc(1, m->n_funcs + 1), .shared = calloc(1, m->n_shared_vars + 1)
+	};
 	bool ok = k && r.seen && r.shared;
 	if (ok)
-		k->shared_offset = arena_array(c->arena, m->n_shared_vars + 1, sizeof(*k->shared_offset));
+		k->shared_offset =
+			arena_array(c->arena, m->n_shared_vars + 1, sizeof(*k->shared_offset));
 	if (ok && k->shared_offset) {
 		visit(&r, f, 0, 0);
 		k->module = m;
@@ -523,7 +548,9 @@ static bool make_kernel(struct sg_dec *c, struct sg_func *f)
 		k->info.name = f->name;
 		k->info.local_bytes = r.local;
 		k->info.const_bytes = m->const_bytes;
-		k->info.max_threads = reqntid ? product(reqntid) : maxntid ? product(maxntid) : 1024;
+		k->info.max_threads = reqntid   ? product(reqntid)
+				      : maxntid ? product(maxntid)
+						: 1024;
 		k->info.n_regs = estimate_registers(k, attr(f->ptx, "maxnreg"), r.live);
 		k->info.ptx_version = m->ptx->sm;
 		three(reqntid, k->info.reqntid);
@@ -552,7 +579,8 @@ static bool add_rows(struct sg_dec *c, const struct sg_row *rows, uint32_t n)
 static bool decode_all(struct sg_dec *c)
 {
 	struct sg_module *m = c->m;
-	if (!add_rows(c, sg_int_rows, sg_n_int_rows) || !add_rows(c, sg_float_rows, sg_n_float_rows))
+	if (!add_rows(c, sg_int_rows, sg_n_int_rows) ||
+		!add_rows(c, sg_float_rows, sg_n_float_rows))
 		return false;
 	if (!declare_all(c) || !initialise_all(c))
 		return false;
@@ -560,7 +588,8 @@ static bool decode_all(struct sg_dec *c)
 	if (!m->kernels)
 		return fail(c, CUDA_ERROR_OUT_OF_MEMORY), false;
 	for (uint32_t i = 0; i < m->n_funcs; i++)
-		if (!m->func_list[i]->ptx->is_decl && !m->func_list[i]->n_code && !sg_dec_function(c, m->func_list[i]))
+		if (!m->func_list[i]->ptx->is_decl && !m->func_list[i]->n_code &&
+			!sg_dec_function(c, m->func_list[i]))
 			return false;
 	for (uint32_t i = 0; i < m->n_funcs; i++) {
 		struct sg_func *f = m->func_list[i];
@@ -577,7 +606,11 @@ static bool decode_all(struct sg_dec *c)
 
 CUresult sg_decode_module(struct sg_module *m, struct diag *d)
 {
-	struct sg_dec c = { .m = m, .d = d, .arena = m->arena, .rows = table_new(), .consts = table_new(),
+	struct sg_dec c = { .m = m,
+		.d = d,
+		.arena = m->arena,
+		.rows = table_new(),
+		.consts = table_new(),
 		.placed = table_new() };
 	if (!c.rows || !c.consts || !c.placed)
 		c.error = CUDA_ERROR_OUT_OF_MEMORY;
@@ -592,14 +625,16 @@ CUresult sg_decode_module(struct sg_module *m, struct diag *d)
 	return c.error;
 }
 
-CUresult sg_module_load(struct sg_device *dev, const char *ptx, size_t size, struct sg_module **out, struct diag *d)
+CUresult sg_module_load(
+	struct sg_device *dev, const char *ptx, size_t size, struct sg_module **out, struct diag *d)
 {
 	struct ptx_module *p;
 	int err = ptx_parse(ptx, size, &p, d);
 	if (err)
 		return err == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
 	if (p->sm > dev->config.sm || (p->target_suffix == 'a' && p->sm != dev->config.sm)) {
-		diag_set(d, EINVAL, "the module is for .target %s, the device is sm_%u", p->target, dev->config.sm);
+		diag_set(d, EINVAL, "the module is for .target %s, the device is sm_%u", p->target,
+			dev->config.sm);
 		ptx_module_free(p);
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
 	}
@@ -613,7 +648,8 @@ CUresult sg_module_load(struct sg_device *dev, const char *ptx, size_t size, str
 	m->arena = arena_new();
 	m->vars = table_new();
 	m->funcs = table_new();
-	CUresult r = m->arena && m->vars && m->funcs ? sg_decode_module(m, d) : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r =
+		m->arena && m->vars && m->funcs ? sg_decode_module(m, d) : CUDA_ERROR_OUT_OF_MEMORY;
 	if (r == CUDA_SUCCESS && p->address_size != 64) {
 		diag_set(d, EINVAL, "modules with 32-bit addresses cannot be loaded");
 		r = CUDA_ERROR_INVALID_PTX;

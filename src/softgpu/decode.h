@@ -15,25 +15,26 @@ struct sg_sym {
 	enum sg_sym_kind kind;
 	const char *name;
 	struct sg_sym *shadowed; /* of an outer scope */
-	struct sg_sym *next;	 /* of the same scope */
+	struct sg_sym *next;     /* of the same scope */
 	struct sg_scope *scope;
 	struct ptx_type type;
-	uint32_t count;		 /* FAMILY */
-	uint8_t vector;		 /* registers of a vector register: 2, 4, else 1 */
-	uint32_t op;		 /* REG: operand */
+	uint32_t count; /* FAMILY */
+	uint8_t vector; /* registers of a vector register: 2, 4, else 1 */
+	uint32_t op;    /* REG: operand */
 	uint32_t life;
-	uint32_t first, last;	 /* REG: pcs of its first and last use */
-	bool own;		 /* PARAM: of the function itself, not of a call */
-	uint64_t at;		 /* offset or address; SHARED: index */
+	uint32_t first, last; /* REG: pcs of its first and last use */
+	bool own;             /* PARAM: of the function itself, not of a call */
+	uint64_t at;          /* offset or address; SHARED: index */
 	uint64_t bytes;
-	struct sg_sym *all;	 /* every REG of the function */
+	struct sg_sym *all; /* every REG of the function */
 };
 
 /* How a register is used, by order of first use; found in a first pass over the function. */
 struct sg_life {
 	uint32_t first, last; /* pcs */
-	uint32_t block;	      /* the only basic block that uses it, or SG_NO_PC */
-	bool starts_written;  /* its first use writes it in every lane that comes by, and does not read it */
+	uint32_t block;       /* the only basic block that uses it, or SG_NO_PC */
+	bool starts_written;  /* its first use writes it in every lane that comes by, and does not
+				 read it */
 };
 
 struct sg_scope {
@@ -48,8 +49,8 @@ enum sg_decoded { DEC_OK, DEC_UNSUPPORTED, DEC_INVALID };
 struct sg_dec {
 	struct sg_module *m;
 	struct diag *d;
-	struct arena *arena; /* the module's */
-	struct table *rows;  /* opcode -> struct sg_row */
+	struct arena *arena;  /* the module's */
+	struct table *rows;   /* opcode -> struct sg_row */
 	struct table *consts; /* bits and width -> offset + 1 */
 	struct buf pool;
 	size_t cap_code, cap_shared, cap_allocs;
@@ -64,13 +65,13 @@ struct sg_dec {
 	 * gives it back after the last use. */
 	struct sg_life *lives;
 	size_t n_lives, cap_lives;
-	uint32_t *expire;     /* by pc: first of the lives that end there + 1 */
+	uint32_t *expire;      /* by pc: first of the lives that end there + 1 */
 	uint32_t *expire_next; /* by life */
 	struct sg_free {
 		uint32_t *op;
 		size_t n, cap;
-	} free[4];	      /* storage that is free, by kind */
-	uint32_t *storage;    /* by life */
+	} free[4];         /* storage that is free, by kind */
+	uint32_t *storage; /* by life */
 	bool second_pass, writing, guarded;
 	uint32_t block;
 	uint32_t pred_at, pred_left; /* room in the current group of predicates */
@@ -83,9 +84,9 @@ struct sg_dec {
 /* A resolved operand. */
 struct sg_opnd {
 	uint32_t op;
-	uint8_t width;	  /* bytes a lane: 4, 8, 16; 1: predicate */
-	uint8_t bits;	  /* declared */
-	char kind;	  /* of its type */
+	uint8_t width; /* bytes a lane: 4, 8, 16; 1: predicate */
+	uint8_t bits;  /* declared */
+	char kind;     /* of its type */
 };
 
 /* decode.c */
@@ -105,22 +106,25 @@ uint32_t sg_dec_const(struct sg_dec *c, uint64_t bits, uint8_t width);
 /* A register or special register. INVALID: undeclared. */
 enum sg_decoded sg_dec_reg(struct sg_dec *c, const struct ptx_operand *o, struct sg_opnd *out);
 /* The same for a register that is written. */
-enum sg_decoded sg_dec_reg_written(struct sg_dec *c, const struct ptx_operand *o, struct sg_opnd *out);
-/* A source of class cls (see sg_row); '4' and '8' take float literals as bits, 'f' and 'd' as values. */
+enum sg_decoded sg_dec_reg_written(
+	struct sg_dec *c, const struct ptx_operand *o, struct sg_opnd *out);
+/* A source of class cls (see sg_row); '4' and '8' take float literals as bits, 'f' and 'd' as
+ * values. */
 enum sg_decoded sg_dec_src(struct sg_dec *c, const struct ptx_operand *o, char cls, uint32_t *op);
 enum sg_decoded sg_dec_dst(struct sg_dec *c, const struct ptx_operand *o, char cls, uint32_t *op);
 /* A predicate source; sets `flag` in in->flags when it is negated. */
-enum sg_decoded sg_dec_pred(struct sg_dec *c, const struct ptx_operand *o, struct sg_insn *in, uint32_t flag,
-	uint32_t *op);
+enum sg_decoded sg_dec_pred(struct sg_dec *c, const struct ptx_operand *o, struct sg_insn *in,
+	uint32_t flag, uint32_t *op);
 /* An address operand into a, imm, addr, target, flags and perhaps space. */
 enum sg_decoded sg_dec_address(struct sg_dec *c, const struct ptx_operand *o, struct sg_insn *in);
 /* A source of any register width: width of its lanes in *width. Literals take `bits`. */
-enum sg_decoded sg_dec_any(struct sg_dec *c, const struct ptx_operand *o, uint8_t bits, uint32_t *op,
-	uint8_t *width);
+enum sg_decoded sg_dec_any(
+	struct sg_dec *c, const struct ptx_operand *o, uint8_t bits, uint32_t *op, uint8_t *width);
 /* decode_ops.c */
 enum sg_decoded sg_dec_insn(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in);
 /* decode_mem.c, decode_float.c, decode_sync.c: decoders by base opcode */
-typedef enum sg_decoded (*sg_decoder)(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in);
+typedef enum sg_decoded (*sg_decoder)(
+	struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in);
 struct sg_decoder_row {
 	const char *base;
 	sg_decoder fn;
@@ -136,11 +140,11 @@ uint8_t sg_dec_types(const struct ptx_insn *p, uint8_t *before);
 /* Its class of lanes. */
 char sg_type_class(uint8_t type);
 
-#define TRY(x)                                         \
-	do {                                           \
-		enum sg_decoded try_ = (x);            \
-		if (try_ != DEC_OK)                    \
-			return try_;                   \
+#define TRY(x)                                                                                     \
+	do {                                                                                       \
+		enum sg_decoded try_ = (x);                                                        \
+		if (try_ != DEC_OK)                                                                \
+			return try_;                                                               \
 	} while (0)
 
 #endif

@@ -1,4 +1,5 @@
-/* decode_float.c - float instructions that have no row: every rounding, flush, saturation, 16-bit form. */
+/* decode_float.c - float instructions that have no row: every rounding, flush, saturation, 16-bit
+ * form. */
 #include "softgpu/decode.h"
 
 #include <stdlib.h>
@@ -8,11 +9,24 @@ static const struct {
 	const char *base;
 	uint8_t op, sources;
 } ops[] = {
-	{ "add", SG_F_ADD, 2 }, { "sub", SG_F_SUB, 2 }, { "mul", SG_F_MUL, 2 }, { "fma", SG_F_FMA, 3 },
-	{ "mad", SG_F_FMA, 3 }, { "div", SG_F_DIV, 2 }, { "rcp", SG_F_RCP, 1 }, { "sqrt", SG_F_SQRT, 1 },
-	{ "rsqrt", SG_F_RSQRT, 1 }, { "sin", SG_F_SIN, 1 }, { "cos", SG_F_COS, 1 }, { "ex2", SG_F_EX2, 1 },
-	{ "lg2", SG_F_LG2, 1 }, { "tanh", SG_F_TANH, 1 }, { "abs", SG_F_ABS, 1 }, { "neg", SG_F_NEG, 1 },
-	{ "min", SG_F_MIN, 2 }, { "max", SG_F_MAX, 2 },
+	{ "add", SG_F_ADD, 2 },
+	{ "sub", SG_F_SUB, 2 },
+	{ "mul", SG_F_MUL, 2 },
+	{ "fma", SG_F_FMA, 3 },
+	{ "mad", SG_F_FMA, 3 },
+	{ "div", SG_F_DIV, 2 },
+	{ "rcp", SG_F_RCP, 1 },
+	{ "sqrt", SG_F_SQRT, 1 },
+	{ "rsqrt", SG_F_RSQRT, 1 },
+	{ "sin", SG_F_SIN, 1 },
+	{ "cos", SG_F_COS, 1 },
+	{ "ex2", SG_F_EX2, 1 },
+	{ "lg2", SG_F_LG2, 1 },
+	{ "tanh", SG_F_TANH, 1 },
+	{ "abs", SG_F_ABS, 1 },
+	{ "neg", SG_F_NEG, 1 },
+	{ "min", SG_F_MIN, 2 },
+	{ "max", SG_F_MAX, 2 },
 };
 
 static const struct {
@@ -20,9 +34,19 @@ static const struct {
 	uint8_t rnd;
 	uint32_t flag;
 } mods[] = {
-	{ "rn", SG_RN, 0 }, { "rz", SG_RZ, 0 }, { "rm", SG_RM, 0 }, { "rp", SG_RP, 0 }, { "ftz", 0, SG_FTZ },
-	{ "sat", 0, SG_SAT }, { "approx", 0, SG_APPROX }, { "full", 0, SG_APPROX }, { "NaN", 0, SG_NAN },
-	{ "xorsign", 0, SG_XORSIGN }, { "abs", 0, SG_XORSIGN }, { "relu", 0, SG_RELU }, { "noftz", 0, 0 },
+	{ "rn", SG_RN, 0 },
+	{ "rz", SG_RZ, 0 },
+	{ "rm", SG_RM, 0 },
+	{ "rp", SG_RP, 0 },
+	{ "ftz", 0, SG_FTZ },
+	{ "sat", 0, SG_SAT },
+	{ "approx", 0, SG_APPROX },
+	{ "full", 0, SG_APPROX },
+	{ "NaN", 0, SG_NAN },
+	{ "xorsign", 0, SG_XORSIGN },
+	{ "abs", 0, SG_XORSIGN },
+	{ "relu", 0, SG_RELU },
+	{ "noftz", 0, 0 },
 };
 
 static bool float_mods(const struct ptx_insn *p, struct sg_insn *in)
@@ -81,7 +105,8 @@ static enum sg_decoded dec_float(struct sg_dec *c, const struct ptx_insn *p, str
 	if (!float_mods(p, in) || !(in->fn = handler(in)))
 		return DEC_UNSUPPORTED;
 	/* min and max of three. */
-	if (p->n_operands == 4 && sources == 2 && (in->op == SG_F_MIN || in->op == SG_F_MAX) && in->type == T_F32) {
+	if (p->n_operands == 4 && sources == 2 && (in->op == SG_F_MIN || in->op == SG_F_MAX) &&
+		in->type == T_F32) {
 		in->op = in->op == SG_F_MIN ? SG_F_MIN3 : SG_F_MAX3;
 		sources = 3;
 	}
@@ -100,7 +125,8 @@ static enum sg_decoded dec_float(struct sg_dec *c, const struct ptx_insn *p, str
 
 static enum sg_decoded dec_testp(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
 {
-	static const char *const names[] = { "finite", "infinite", "number", "notanumber", "normal", "subnormal" };
+	static const char *const names[] = { "finite", "infinite", "number", "notanumber", "normal",
+		"subnormal" };
 	uint8_t type = sg_dec_types(p, NULL);
 	in->sub = 255;
 	for (uint8_t i = 0; i < 6; i++)
@@ -114,9 +140,24 @@ static enum sg_decoded dec_testp(struct sg_dec *c, const struct ptx_insn *p, str
 }
 
 const struct sg_decoder_row sg_float_decoders[] = {
-	{ "add", dec_float }, { "sub", dec_float }, { "mul", dec_float }, { "fma", dec_float },
-	{ "mad", dec_float }, { "div", dec_float }, { "rcp", dec_float }, { "sqrt", dec_float },
-	{ "rsqrt", dec_float }, { "sin", dec_float }, { "cos", dec_float }, { "ex2", dec_float },
-	{ "lg2", dec_float }, { "tanh", dec_float }, { "abs", dec_float }, { "neg", dec_float },
-	{ "min", dec_float }, { "max", dec_float }, { "testp", dec_testp }, { NULL, NULL },
+	{ "add", dec_float },
+	{ "sub", dec_float },
+	{ "mul", dec_float },
+	{ "fma", dec_float },
+	{ "mad", dec_float },
+	{ "div", dec_float },
+	{ "rcp", dec_float },
+	{ "sqrt", dec_float },
+	{ "rsqrt", dec_float },
+	{ "sin", dec_float },
+	{ "cos", dec_float },
+	{ "ex2", dec_float },
+	{ "lg2", dec_float },
+	{ "tanh", dec_float },
+	{ "abs", dec_float },
+	{ "neg", dec_float },
+	{ "min", dec_float },
+	{ "max", dec_float },
+	{ "testp", dec_testp },
+	{ NULL, NULL },
 };

@@ -17,7 +17,8 @@ bool sg_dec_invalid(struct sg_dec *c, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	diag_set_at(c->d, EINVAL, c->line, 0, "%s%s%s", text, c->f ? " in function " : "", c->f ? c->f->name : "");
+	diag_set_at(c->d, EINVAL, c->line, 0, "%s%s%s", text, c->f ? " in function " : "",
+		c->f ? c->f->name : "");
 	if (!c->error)
 		c->error = CUDA_ERROR_INVALID_PTX;
 	return false;
@@ -160,8 +161,8 @@ static bool take_register(struct sg_dec *c, struct sg_sym *s)
 	if (c->f->reg_bytes > MAX_REG_BYTES)
 		return sg_dec_invalid(c, "too many registers");
 	if (!bits || bits > 128)
-		return sg_dec_invalid(c, "register '%s' has type '.%s', which no register has", s->name,
-			s->type.name ? s->type.name : "?");
+		return sg_dec_invalid(c, "register '%s' has type '.%s', which no register has",
+			s->name, s->type.name ? s->type.name : "?");
 	s->first = s->last = c->pc;
 	s->all = c->all_regs;
 	c->all_regs = s;
@@ -276,7 +277,8 @@ static uint64_t align_to(uint64_t v, uint64_t to)
 }
 
 /* Takes room in the parameter area or the local memory of a frame. */
-static bool take_room(struct sg_dec *c, uint32_t *used, const struct ptx_var *v, uint32_t limit, uint64_t *at)
+static bool take_room(
+	struct sg_dec *c, uint32_t *used, const struct ptx_var *v, uint32_t limit, uint64_t *at)
 {
 	*at = align_to(*used, v->align_bytes);
 	if (*at + v->size_bytes > limit || v->size_bytes > limit)
@@ -297,7 +299,8 @@ static bool place_once(struct sg_dec *c, const struct ptx_var *v, uint64_t *at)
 		*at = sg_dec_shared(c, v);
 	else if (sg_dec_alloc(c, v, at) != CUDA_SUCCESS)
 		return false;
-	return table_put(c->placed, &v, sizeof(v), (void *)(uintptr_t)(*at + 1)) ? no_memory(c) : true;
+	return table_put(c->placed, &v, sizeof(v), (void *)(uintptr_t)(*at + 1)) ? no_memory(c)
+										 : true;
 }
 
 static bool declare_var(struct sg_dec *c, const struct ptx_var *v, bool own_param)
@@ -337,7 +340,8 @@ static bool declare_var(struct sg_dec *c, const struct ptx_var *v, bool own_para
 }
 
 /* Parameters and results: in the frame's area, or registers. */
-static bool declare_args(struct sg_dec *c, const struct ptx_var *vars, uint32_t n, struct sg_arg **out)
+static bool declare_args(
+	struct sg_dec *c, const struct ptx_var *vars, uint32_t n, struct sg_arg **out)
 {
 	struct sg_arg *args = arena_array(c->arena, n ? n : 1, sizeof(*args));
 	if (!args)
@@ -359,7 +363,8 @@ static bool declare_args(struct sg_dec *c, const struct ptx_var *vars, uint32_t 
 			return false;
 		const struct sg_sym *s = sg_dec_find(c, vars[i].name);
 		if (!s || s->kind != SYM_PARAM)
-			return sg_dec_invalid(c, "parameter '%s' is in no space that parameters have", vars[i].name);
+			return sg_dec_invalid(c,
+				"parameter '%s' is in no space that parameters have", vars[i].name);
 		args[i].offset = (uint32_t)s->at;
 		args[i].bytes = (uint32_t)vars[i].size_bytes;
 	}
@@ -461,7 +466,8 @@ static bool instruction(struct sg_dec *c, const struct ptx_stmt *s)
 	}
 	if (!guard(c, s->insn, in) || (c->second_pass && !give_back(c)))
 		return false;
-	if (in->fn == sg_bra || in->fn == sg_brx || in->fn == sg_call || in->fn == sg_ret || in->fn == sg_exit)
+	if (in->fn == sg_bra || in->fn == sg_brx || in->fn == sg_call || in->fn == sg_ret ||
+		in->fn == sg_exit)
 		c->block++;
 	c->pc++;
 	return true;
@@ -497,7 +503,8 @@ static bool statement(struct sg_dec *c, const struct ptx_stmt *s, uint32_t index
 	}
 }
 
-/* Most 32-bit registers between first and last use at once: an estimate, loops are not looked at. */
+/* Most 32-bit registers between first and last use at once: an estimate, loops are not looked at.
+ */
 static void count_live(struct sg_dec *c)
 {
 	uint32_t n = c->f->n_code + 2, most = 0;

@@ -8,8 +8,12 @@ static const struct {
 	const char *name;
 	uint8_t space;
 } spaces[] = {
-	{ "global", SP_GLOBAL }, { "const", SP_GLOBAL }, { "shared", SP_SHARED }, { "shared::cta", SP_SHARED },
-	{ "shared::cluster", SP_SHARED }, { "local", SP_LOCAL },
+	{ "global", SP_GLOBAL },
+	{ "const", SP_GLOBAL },
+	{ "shared", SP_SHARED },
+	{ "shared::cta", SP_SHARED },
+	{ "shared::cluster", SP_SHARED },
+	{ "local", SP_LOCAL },
 };
 
 /* Modifiers of an access: space, vector, ordering. What only hints at caching is passed over. */
@@ -41,7 +45,8 @@ static void access_mods(struct sg_dec *c, const struct ptx_insn *p, struct sg_in
 }
 
 /* The data operand of a load or store as a list of n registers with lanes of one width. */
-static enum sg_decoded data_list(struct sg_dec *c, const struct ptx_operand *o, struct sg_insn *in, bool store)
+static enum sg_decoded data_list(
+	struct sg_dec *c, const struct ptx_operand *o, struct sg_insn *in, bool store)
 {
 	const struct ptx_operand *sub = o->kind == PTX_OPERAND_VECTOR ? o->sub : o;
 	uint32_t n = o->kind == PTX_OPERAND_VECTOR ? o->n_sub : 1;
@@ -89,7 +94,10 @@ static enum sg_decoded data_list(struct sg_dec *c, const struct ptx_operand *o, 
 		if (!store)
 			return DEC_UNSUPPORTED;
 		/* Literals take the lanes that the registers have. */
-		char cls = in->type == T_F32 ? 'f' : in->type == T_F64 ? 'd' : in->width == 8 ? '8' : '4';
+		char cls = in->type == T_F32   ? 'f'
+			   : in->type == T_F64 ? 'd'
+			   : in->width == 8    ? '8'
+					       : '4';
 		TRY(sg_dec_src(c, &sub[i], cls, &list[i]));
 	}
 	return in->width * 8u >= in->bytes * 8u ? DEC_OK : DEC_UNSUPPORTED;
@@ -97,8 +105,9 @@ static enum sg_decoded data_list(struct sg_dec *c, const struct ptx_operand *o, 
 
 static sg_handler fast_load(const struct sg_insn *in, bool store)
 {
-	bool plain = in->n == 1 && in->addr == SG_ADDR_REG && in->width == in->bytes && in->space == SP_GLOBAL &&
-		!(in->flags & (SG_BASE32 | SG_SPIN | SG_ACQUIRE | SG_RELEASE));
+	bool plain = in->n == 1 && in->addr == SG_ADDR_REG && in->width == in->bytes &&
+		     in->space == SP_GLOBAL &&
+		     !(in->flags & (SG_BASE32 | SG_SPIN | SG_ACQUIRE | SG_RELEASE));
 	if (!plain || (in->bytes != 4 && in->bytes != 8))
 		return NULL;
 	if (store)
@@ -123,10 +132,12 @@ static enum sg_decoded dec_ld(struct sg_dec *c, const struct ptx_insn *p, struct
 	TRY(data_list(c, &p->operands[0], in, false));
 	in->d = in->list[0];
 	TRY(sg_dec_address(c, &p->operands[1], in));
-	bool constant = in->addr == SG_ADDR_REG && in->a >> 30 == 1 && p->operands[1].kind == PTX_OPERAND_ADDRESS;
+	bool constant = in->addr == SG_ADDR_REG && in->a >> 30 == 1 &&
+			p->operands[1].kind == PTX_OPERAND_ADDRESS;
 	in->fn = sg_load;
 	if (in->space == SP_KERNEL_PARAM && constant && in->n == 1 && in->bytes <= 8) {
-		const struct sg_sym *s = p->operands[1].name ? sg_dec_find(c, p->operands[1].name) : NULL;
+		const struct sg_sym *s =
+			p->operands[1].name ? sg_dec_find(c, p->operands[1].name) : NULL;
 		if (s && s->kind == SYM_PARAM) {
 			in->imm += (int64_t)s->at;
 			in->fn = sg_load_param;
@@ -162,8 +173,16 @@ static const struct {
 	const char *name;
 	uint8_t op;
 } atoms[] = {
-	{ "add", SG_A_ADD }, { "min", SG_A_MIN }, { "max", SG_A_MAX }, { "inc", SG_A_INC }, { "dec", SG_A_DEC },
-	{ "and", SG_A_AND }, { "or", SG_A_OR }, { "xor", SG_A_XOR }, { "exch", SG_A_EXCH }, { "cas", SG_A_CAS },
+	{ "add", SG_A_ADD },
+	{ "min", SG_A_MIN },
+	{ "max", SG_A_MAX },
+	{ "inc", SG_A_INC },
+	{ "dec", SG_A_DEC },
+	{ "and", SG_A_AND },
+	{ "or", SG_A_OR },
+	{ "xor", SG_A_XOR },
+	{ "exch", SG_A_EXCH },
+	{ "cas", SG_A_CAS },
 };
 
 static bool atom_op(const struct ptx_insn *p, uint8_t *op)
@@ -190,7 +209,8 @@ static bool atom_type_ok(const struct sg_insn *in)
 	return true;
 }
 
-static enum sg_decoded atom_vector(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in, bool red)
+static enum sg_decoded atom_vector(
+	struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in, bool red)
 {
 	uint32_t *list = arena_array(c->arena, in->n * 2u, sizeof(*list));
 	char cls = sg_type_class(in->type);
@@ -213,7 +233,8 @@ static enum sg_decoded dec_atom(struct sg_dec *c, const struct ptx_insn *p, stru
 	uint32_t at = red ? 0 : 1;
 	access_mods(c, p, in);
 	in->flags &= ~(uint32_t)(SG_SPIN | SG_ACQUIRE | SG_RELEASE);
-	if (ptx_insn_has_mod(p, "async") || !atom_op(p, &in->op) || !atom_type_ok(in) || !vector_fits(in))
+	if (ptx_insn_has_mod(p, "async") || !atom_op(p, &in->op) || !atom_type_ok(in) ||
+		!vector_fits(in))
 		return DEC_UNSUPPORTED;
 	if (p->n_operands < at + 2)
 		return DEC_UNSUPPORTED;
@@ -248,7 +269,8 @@ static enum sg_decoded dec_fence(struct sg_dec *c, const struct ptx_insn *p, str
 }
 
 /* An address that is used as a plain value: base in *op, offset in *imm. */
-static enum sg_decoded address_value(struct sg_dec *c, const struct ptx_operand *o, uint32_t *op, uint32_t *imm)
+static enum sg_decoded address_value(
+	struct sg_dec *c, const struct ptx_operand *o, uint32_t *op, uint32_t *imm)
 {
 	struct sg_insn t = { .space = SP_GLOBAL };
 	TRY(sg_dec_address(c, o, &t));
@@ -270,11 +292,13 @@ static enum sg_decoded dec_cp(struct sg_dec *c, const struct ptx_insn *p, struct
 		return DEC_OK;
 	}
 	if (!strcmp(p->mods[1], "mbarrier")) {
-		/* The copies are done already: the arrival adds one and takes it away again, but for .noinc. */
+		/* The copies are done already: the arrival adds one and takes it away again, but
+		 * for .noinc. */
 		in->fn = ptx_insn_has_mod(p, "noinc") ? sg_mbarrier : sg_nop;
 		in->op = 2;
 		access_mods(c, p, in);
-		return p->n_operands == 1 ? sg_dec_address(c, &p->operands[0], in) : DEC_UNSUPPORTED;
+		return p->n_operands == 1 ? sg_dec_address(c, &p->operands[0], in)
+					  : DEC_UNSUPPORTED;
 	}
 	if ((strcmp(p->mods[1], "ca") && strcmp(p->mods[1], "cg")) || p->n_operands < 3 ||
 		p->operands[2].kind != PTX_OPERAND_INT)
@@ -331,8 +355,8 @@ static enum sg_decoded dec_ctarank(struct sg_dec *c, const struct ptx_insn *p, s
 static const struct {
 	const char *name;
 	uint8_t op;
-} mbarriers[] = { { "init", 0 }, { "inval", 1 }, { "arrive", 2 }, { "arrive_drop", 3 }, { "test_wait", 4 },
-	{ "try_wait", 4 }, { "expect_tx", 6 }, { "complete_tx", 7 } };
+} mbarriers[] = { { "init", 0 }, { "inval", 1 }, { "arrive", 2 }, { "arrive_drop", 3 },
+	{ "test_wait", 4 }, { "try_wait", 4 }, { "expect_tx", 6 }, { "complete_tx", 7 } };
 
 static enum sg_decoded dec_mbarrier(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
 {
@@ -365,7 +389,8 @@ static enum sg_decoded dec_mbarrier(struct sg_dec *c, const struct ptx_insn *p, 
 	TRY(sg_dec_address(c, &p->operands[at++], in));
 	if (in->op == 9) {
 		in->has &= ~2;
-		return at < p->n_operands ? sg_dec_src(c, &p->operands[at], '4', &in->c) : DEC_UNSUPPORTED;
+		return at < p->n_operands ? sg_dec_src(c, &p->operands[at], '4', &in->c)
+					  : DEC_UNSUPPORTED;
 	}
 	if (at < p->n_operands) {
 		in->has |= 2;
@@ -375,7 +400,16 @@ static enum sg_decoded dec_mbarrier(struct sg_dec *c, const struct ptx_insn *p, 
 }
 
 const struct sg_decoder_row sg_mem_decoders[] = {
-	{ "ld", dec_ld }, { "ldu", dec_ld }, { "st", dec_st }, { "atom", dec_atom }, { "red", dec_atom },
-	{ "membar", dec_fence }, { "fence", dec_fence }, { "cp", dec_cp }, { "mapa", dec_mapa },
-	{ "getctarank", dec_ctarank }, { "mbarrier", dec_mbarrier }, { NULL, NULL },
+	{ "ld", dec_ld },
+	{ "ldu", dec_ld },
+	{ "st", dec_st },
+	{ "atom", dec_atom },
+	{ "red", dec_atom },
+	{ "membar", dec_fence },
+	{ "fence", dec_fence },
+	{ "cp", dec_cp },
+	{ "mapa", dec_mapa },
+	{ "getctarank", dec_ctarank },
+	{ "mbarrier", dec_mbarrier },
+	{ NULL, NULL },
 };

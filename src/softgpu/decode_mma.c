@@ -9,9 +9,14 @@ static const struct {
 	const char *shape;
 	uint8_t bits, n_a, n_b, k;
 } shapes[] = {
-	{ "m16n8k8", 16, 2, 1, 8 }, { "m16n8k16", 16, 4, 2, 16 }, { "m16n8k4", 32, 2, 1, 4 },
-	{ "m16n8k8", 32, 4, 2, 8 }, { "m16n8k16", 8, 2, 1, 16 }, { "m16n8k32", 8, 4, 2, 32 },
-	{ "m16n8k32", 4, 2, 1, 32 }, { "m16n8k64", 4, 4, 2, 64 },
+	{ "m16n8k8", 16, 2, 1, 8 },
+	{ "m16n8k16", 16, 4, 2, 16 },
+	{ "m16n8k4", 32, 2, 1, 4 },
+	{ "m16n8k8", 32, 4, 2, 8 },
+	{ "m16n8k16", 8, 2, 1, 16 },
+	{ "m16n8k32", 8, 4, 2, 32 },
+	{ "m16n8k32", 4, 2, 1, 32 },
+	{ "m16n8k64", 4, 4, 2, 64 },
 };
 
 static uint8_t matrix_type(const char *name)
@@ -40,8 +45,8 @@ static bool mma_types(const struct ptx_insn *p, struct sg_mma *m, struct sg_insn
 			t[n++] = type;
 		else if (!strcmp(mod, "satfinite"))
 			in->flags |= SG_SAT;
-		else if (strcmp(mod, "sync") && strcmp(mod, "aligned") && strcmp(mod, "row") && strcmp(mod, "col") &&
-			mod[0] != 'm')
+		else if (strcmp(mod, "sync") && strcmp(mod, "aligned") && strcmp(mod, "row") &&
+			 strcmp(mod, "col") && mod[0] != 'm')
 			return false;
 	}
 	m->type_d = t[0];
@@ -60,8 +65,8 @@ static bool mma_shape(const struct ptx_insn *p, struct sg_mma *m)
 		m->n_d = m->n_c = 2;
 		return ptx_insn_has_mod(p, "m8n8k4") && m->type_a == T_F64;
 	}
-	if ((acc != T_F32 && acc != T_F16 && acc != T_S32) || (acc == T_S32) != (m->type_c == T_S32) ||
-		(acc == T_S32) != (m->bits < 16))
+	if ((acc != T_F32 && acc != T_F16 && acc != T_S32) ||
+		(acc == T_S32) != (m->type_c == T_S32) || (acc == T_S32) != (m->bits < 16))
 		return false;
 	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
 		if (shapes[i].bits != m->bits || !ptx_insn_has_mod(p, shapes[i].shape))
@@ -76,14 +81,15 @@ static bool mma_shape(const struct ptx_insn *p, struct sg_mma *m)
 	return false;
 }
 
-static enum sg_decoded registers(struct sg_dec *c, const struct ptx_operand *o, uint32_t n, char cls, bool written,
-	uint32_t *list)
+static enum sg_decoded registers(struct sg_dec *c, const struct ptx_operand *o, uint32_t n,
+	char cls, bool written, uint32_t *list)
 {
 	const struct ptx_operand *sub = o->kind == PTX_OPERAND_VECTOR ? o->sub : o;
 	if ((o->kind == PTX_OPERAND_VECTOR ? o->n_sub : 1) != n)
 		return DEC_UNSUPPORTED;
 	for (uint32_t i = 0; i < n; i++)
-		TRY(written ? sg_dec_dst(c, &sub[i], cls, &list[i]) : sg_dec_src(c, &sub[i], cls, &list[i]));
+		TRY(written ? sg_dec_dst(c, &sub[i], cls, &list[i])
+			    : sg_dec_src(c, &sub[i], cls, &list[i]));
 	return DEC_OK;
 }
 
@@ -96,7 +102,10 @@ static enum sg_decoded dec_mma(struct sg_dec *c, const struct ptx_insn *p, struc
 	if (p->n_operands != 4 || !mma_types(p, m, in) || !mma_shape(p, m))
 		return DEC_UNSUPPORTED;
 	char ab = m->type_d == T_F64 ? 'd' : '4';
-	char d = m->type_d == T_F64 ? 'd' : m->type_d == T_F32 ? 'f' : '4', cc = m->type_c == T_F32 ? 'f' : d;
+	char d = m->type_d == T_F64   ? 'd'
+		 : m->type_d == T_F32 ? 'f'
+				      : '4',
+	     cc = m->type_c == T_F32 ? 'f' : d;
 	in->fn = sg_mma;
 	in->mma = m;
 	in->list = list;
@@ -107,7 +116,8 @@ static enum sg_decoded dec_mma(struct sg_dec *c, const struct ptx_insn *p, struc
 	return registers(c, &p->operands[3], m->n_c, cc, false, list + m->n_d + m->n_a + m->n_b);
 }
 
-static enum sg_decoded matrix_copy(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in, bool load)
+static enum sg_decoded matrix_copy(
+	struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in, bool load)
 {
 	uint32_t *list = arena_array(c->arena, 4, sizeof(*list));
 	if (!list)
@@ -136,5 +146,8 @@ static enum sg_decoded dec_stmatrix(struct sg_dec *c, const struct ptx_insn *p, 
 }
 
 const struct sg_decoder_row sg_mma_decoders[] = {
-	{ "mma", dec_mma }, { "ldmatrix", dec_ldmatrix }, { "stmatrix", dec_stmatrix }, { NULL, NULL },
+	{ "mma", dec_mma },
+	{ "ldmatrix", dec_ldmatrix },
+	{ "stmatrix", dec_stmatrix },
+	{ NULL, NULL },
 };

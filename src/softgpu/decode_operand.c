@@ -9,31 +9,64 @@ struct special {
 	uint8_t base, slot, width, bits;
 };
 
-#define W(name, slot) { name, 2, slot, 4, 32 }
-#define B(name, slot) { name, 3, slot, 4, 32 }
+#define W(name, slot)                                                                              \
+	{                                                                                          \
+		name, 2, slot, 4, 32                                                               \
+	}
+#define B(name, slot)                                                                              \
+	{                                                                                          \
+		name, 3, slot, 4, 32                                                               \
+	}
 static const struct special specials[] = {
-	W("%tid.x", SG_S_TIDX), W("%tid.y", SG_S_TIDY), W("%tid.z", SG_S_TIDZ), W("%warpid", SG_S_WARPID),
-	B("%ntid.x", SG_B_NTIDX), B("%ntid.y", SG_B_NTIDY), B("%ntid.z", SG_B_NTIDZ),
-	B("%ctaid.x", SG_B_CTAIDX), B("%ctaid.y", SG_B_CTAIDY), B("%ctaid.z", SG_B_CTAIDZ),
-	B("%nctaid.x", SG_B_NCTAIDX), B("%nctaid.y", SG_B_NCTAIDY), B("%nctaid.z", SG_B_NCTAIDZ),
-	B("%laneid", SG_B_LANEID), B("%nwarpid", SG_B_NWARPID), B("%smid", SG_B_SMID), B("%nsmid", SG_B_NSMID),
+	W("%tid.x", SG_S_TIDX),
+	W("%tid.y", SG_S_TIDY),
+	W("%tid.z", SG_S_TIDZ),
+	W("%warpid", SG_S_WARPID),
+	B("%ntid.x", SG_B_NTIDX),
+	B("%ntid.y", SG_B_NTIDY),
+	B("%ntid.z", SG_B_NTIDZ),
+	B("%ctaid.x", SG_B_CTAIDX),
+	B("%ctaid.y", SG_B_CTAIDY),
+	B("%ctaid.z", SG_B_CTAIDZ),
+	B("%nctaid.x", SG_B_NCTAIDX),
+	B("%nctaid.y", SG_B_NCTAIDY),
+	B("%nctaid.z", SG_B_NCTAIDZ),
+	B("%laneid", SG_B_LANEID),
+	B("%nwarpid", SG_B_NWARPID),
+	B("%smid", SG_B_SMID),
+	B("%nsmid", SG_B_NSMID),
 	{ "%gridid", 3, SG_B_GRIDID, 8, 64 },
-	B("%lanemask_eq", SG_B_LM_EQ), B("%lanemask_le", SG_B_LM_LE), B("%lanemask_lt", SG_B_LM_LT),
-	B("%lanemask_ge", SG_B_LM_GE), B("%lanemask_gt", SG_B_LM_GT),
-	B("%dynamic_smem_size", SG_B_DYN_SMEM), B("%total_smem_size", SG_B_TOTAL_SMEM),
+	B("%lanemask_eq", SG_B_LM_EQ),
+	B("%lanemask_le", SG_B_LM_LE),
+	B("%lanemask_lt", SG_B_LM_LT),
+	B("%lanemask_ge", SG_B_LM_GE),
+	B("%lanemask_gt", SG_B_LM_GT),
+	B("%dynamic_smem_size", SG_B_DYN_SMEM),
+	B("%total_smem_size", SG_B_TOTAL_SMEM),
 	B("%aggr_smem_size", SG_B_TOTAL_SMEM),
-	B("%clusterid.x", SG_B_CLUSTERX), B("%clusterid.y", SG_B_CLUSTERY), B("%clusterid.z", SG_B_CLUSTERZ),
-	B("%nclusterid.x", SG_B_NCLUSTERX), B("%nclusterid.y", SG_B_NCLUSTERY),
+	B("%clusterid.x", SG_B_CLUSTERX),
+	B("%clusterid.y", SG_B_CLUSTERY),
+	B("%clusterid.z", SG_B_CLUSTERZ),
+	B("%nclusterid.x", SG_B_NCLUSTERX),
+	B("%nclusterid.y", SG_B_NCLUSTERY),
 	B("%nclusterid.z", SG_B_NCLUSTERZ),
-	B("%cluster_ctaid.x", SG_B_CCTAIDX), B("%cluster_ctaid.y", SG_B_CCTAIDY),
+	B("%cluster_ctaid.x", SG_B_CCTAIDX),
+	B("%cluster_ctaid.y", SG_B_CCTAIDY),
 	B("%cluster_ctaid.z", SG_B_CCTAIDZ),
-	B("%cluster_nctaid.x", SG_B_CNCTAIDX), B("%cluster_nctaid.y", SG_B_CNCTAIDY),
+	B("%cluster_nctaid.x", SG_B_CNCTAIDX),
+	B("%cluster_nctaid.y", SG_B_CNCTAIDY),
 	B("%cluster_nctaid.z", SG_B_CNCTAIDZ),
-	B("%cluster_ctarank", SG_B_CRANK), B("%cluster_nctarank", SG_B_CNRANK),
+	B("%cluster_ctarank", SG_B_CRANK),
+	B("%cluster_nctarank", SG_B_CNRANK),
 	{ "%is_explicit_cluster", 3, SG_B_EXPLICIT_CLUSTER, 1, 1 },
-	B("%envreg1", SG_B_ENVREG1), B("%envreg2", SG_B_ENVREG2),
-	B("%tid.w", SG_B_ZERO), B("%ntid.w", SG_B_ZERO), B("%ctaid.w", SG_B_ZERO), B("%nctaid.w", SG_B_ZERO),
-	B("%reserved_smem_offset_begin", SG_B_ZERO), B("%reserved_smem_offset_end", SG_B_ZERO),
+	B("%envreg1", SG_B_ENVREG1),
+	B("%envreg2", SG_B_ENVREG2),
+	B("%tid.w", SG_B_ZERO),
+	B("%ntid.w", SG_B_ZERO),
+	B("%ctaid.w", SG_B_ZERO),
+	B("%nctaid.w", SG_B_ZERO),
+	B("%reserved_smem_offset_begin", SG_B_ZERO),
+	B("%reserved_smem_offset_end", SG_B_ZERO),
 	B("%reserved_smem_offset_cap", SG_B_ZERO),
 };
 
@@ -43,7 +76,8 @@ static bool find_special(const char *name, struct sg_opnd *out)
 		const struct special *s = &specials[i];
 		if (strcmp(s->name, name))
 			continue;
-		*out = (struct sg_opnd){ (uint32_t)s->base << 30 | (uint32_t)s->slot * 128, s->width, s->bits, 'u' };
+		*out = (struct sg_opnd){ (uint32_t)s->base << 30 | (uint32_t)s->slot * 128,
+			s->width, s->bits, 'u' };
 		return true;
 	}
 	if (strncmp(name, "%envreg", 7) && strncmp(name, "%pm", 3))
@@ -63,7 +97,8 @@ uint32_t sg_dec_const(struct sg_dec *c, uint64_t bits, uint8_t width)
 	size_t at = c->pool.len;
 	for (int i = 0; i < 32; i++)
 		buf_add(&c->pool, &key.bits, width);
-	if (c->pool.failed || c->pool.len >= 1u << 29 || table_put(c->consts, &key, sizeof(key), (void *)(at + 1)))
+	if (c->pool.failed || c->pool.len >= 1u << 29 ||
+		table_put(c->consts, &key, sizeof(key), (void *)(at + 1)))
 		c->error = CUDA_ERROR_OUT_OF_MEMORY;
 	return 1u << 30 | (uint32_t)at;
 }
@@ -85,7 +120,8 @@ enum sg_decoded sg_dec_reg(struct sg_dec *c, const struct ptx_operand *o, struct
 	if (!s) {
 		if (o->name[0] == '%' && find_special(o->name, out))
 			return DEC_OK;
-		if (o->name[0] == '%' && (!strncmp(o->name, "%clock", 6) || !strncmp(o->name, "%globaltimer", 12)))
+		if (o->name[0] == '%' &&
+			(!strncmp(o->name, "%clock", 6) || !strncmp(o->name, "%globaltimer", 12)))
 			return DEC_UNSUPPORTED;
 		if (o->kind == PTX_OPERAND_SYMBOL)
 			return DEC_UNSUPPORTED;
@@ -105,7 +141,8 @@ enum sg_decoded sg_dec_reg(struct sg_dec *c, const struct ptx_operand *o, struct
 	return DEC_OK;
 }
 
-enum sg_decoded sg_dec_reg_written(struct sg_dec *c, const struct ptx_operand *o, struct sg_opnd *out)
+enum sg_decoded sg_dec_reg_written(
+	struct sg_dec *c, const struct ptx_operand *o, struct sg_opnd *out)
 {
 	c->writing = true;
 	enum sg_decoded r = sg_dec_reg(c, o, out);
@@ -242,8 +279,8 @@ enum sg_decoded sg_dec_dst(struct sg_dec *c, const struct ptx_operand *o, char c
 	return DEC_OK;
 }
 
-enum sg_decoded sg_dec_pred(struct sg_dec *c, const struct ptx_operand *o, struct sg_insn *in, uint32_t flag,
-	uint32_t *op)
+enum sg_decoded sg_dec_pred(struct sg_dec *c, const struct ptx_operand *o, struct sg_insn *in,
+	uint32_t flag, uint32_t *op)
 {
 	TRY(sg_dec_src(c, o, 'p', op));
 	if (o->kind == PTX_OPERAND_REG && o->negated)
@@ -251,8 +288,8 @@ enum sg_decoded sg_dec_pred(struct sg_dec *c, const struct ptx_operand *o, struc
 	return DEC_OK;
 }
 
-enum sg_decoded sg_dec_any(struct sg_dec *c, const struct ptx_operand *o, uint8_t bits, uint32_t *op,
-	uint8_t *width)
+enum sg_decoded sg_dec_any(
+	struct sg_dec *c, const struct ptx_operand *o, uint8_t bits, uint32_t *op, uint8_t *width)
 {
 	struct sg_opnd r;
 	if (o->kind != PTX_OPERAND_REG || !strcmp(o->name, "_")) {
@@ -277,7 +314,8 @@ static enum sg_decoded address_param(struct sg_dec *c, const struct sg_sym *s, s
 	return DEC_OK;
 }
 
-static enum sg_decoded address_symbol(struct sg_dec *c, const struct ptx_operand *o, struct sg_insn *in)
+static enum sg_decoded address_symbol(
+	struct sg_dec *c, const struct ptx_operand *o, struct sg_insn *in)
 {
 	struct sg_sym *s = sg_dec_find(c, o->name);
 	const struct sg_var *var = s ? NULL : table_gets(c->m->vars, o->name);
@@ -294,7 +332,9 @@ static enum sg_decoded address_symbol(struct sg_dec *c, const struct ptx_operand
 		in->space = SP_SHARED;
 		in->addr = SG_ADDR_SHARED;
 		in->target = s ? (uint32_t)s->at : var->shared;
-		return sg_dec_note(c, &c->f->shared_vars, &c->f->n_shared_vars, in->target) ? DEC_OK : DEC_INVALID;
+		return sg_dec_note(c, &c->f->shared_vars, &c->f->n_shared_vars, in->target)
+			       ? DEC_OK
+			       : DEC_INVALID;
 	}
 	if (constant_address(c, o->name, &v)) {
 		in->addr = SG_ADDR_REG;

@@ -1,4 +1,5 @@
-/* decode_ops.c - from opcode and operands to a handler: tables first, then one function an opcode. */
+/* decode_ops.c - from opcode and operands to a handler: tables first, then one function an opcode.
+ */
 #include "softgpu/decode.h"
 
 #include <stdlib.h>
@@ -11,13 +12,28 @@ static const struct {
 	uint8_t type, bits;
 	char cls;
 } types[] = {
-	{ "u8", T_U8, 8, '4' }, { "s8", T_S8, 8, '4' }, { "b8", T_B8, 8, '4' }, { "u16", T_U16, 16, '2' },
-	{ "s16", T_S16, 16, '2' }, { "b16", T_B16, 16, '2' }, { "u32", T_U32, 32, '4' },
-	{ "s32", T_S32, 32, '4' }, { "b32", T_B32, 32, '4' }, { "u64", T_U64, 64, '8' },
-	{ "s64", T_S64, 64, '8' }, { "b64", T_B64, 64, '8' }, { "b128", T_B128, 128, 'x' },
-	{ "f16", T_F16, 16, '2' }, { "f16x2", T_F16X2, 32, '4' }, { "bf16", T_BF16, 16, '2' },
-	{ "bf16x2", T_BF16X2, 32, '4' }, { "f32", T_F32, 32, 'f' }, { "f64", T_F64, 64, 'd' },
-	{ "tf32", T_TF32, 32, '4' }, { "u16x2", T_U16X2, 32, '4' }, { "s16x2", T_S16X2, 32, '4' },
+	{ "u8", T_U8, 8, '4' },
+	{ "s8", T_S8, 8, '4' },
+	{ "b8", T_B8, 8, '4' },
+	{ "u16", T_U16, 16, '2' },
+	{ "s16", T_S16, 16, '2' },
+	{ "b16", T_B16, 16, '2' },
+	{ "u32", T_U32, 32, '4' },
+	{ "s32", T_S32, 32, '4' },
+	{ "b32", T_B32, 32, '4' },
+	{ "u64", T_U64, 64, '8' },
+	{ "s64", T_S64, 64, '8' },
+	{ "b64", T_B64, 64, '8' },
+	{ "b128", T_B128, 128, 'x' },
+	{ "f16", T_F16, 16, '2' },
+	{ "f16x2", T_F16X2, 32, '4' },
+	{ "bf16", T_BF16, 16, '2' },
+	{ "bf16x2", T_BF16X2, 32, '4' },
+	{ "f32", T_F32, 32, 'f' },
+	{ "f64", T_F64, 64, 'd' },
+	{ "tf32", T_TF32, 32, '4' },
+	{ "u16x2", T_U16X2, 32, '4' },
+	{ "s16x2", T_S16X2, 32, '4' },
 	{ "pred", T_PRED, 1, 'p' },
 };
 
@@ -77,8 +93,8 @@ static char sig_class(const struct sg_row *row, uint32_t i)
 	return row->sig[i] == '*' ? row->sig[i - 1] : row->sig[i];
 }
 
-static enum sg_decoded by_row(struct sg_dec *c, const struct sg_row *row, const struct ptx_insn *p,
-	struct sg_insn *in)
+static enum sg_decoded by_row(
+	struct sg_dec *c, const struct sg_row *row, const struct ptx_insn *p, struct sg_insn *in)
 {
 	uint32_t n = (uint32_t)strlen(row->sig);
 	uint32_t *const slot[5] = { &in->d, &in->a, &in->b, &in->c, &in->e };
@@ -127,7 +143,8 @@ static uint32_t *vector_ops(struct sg_dec *c, const struct ptx_operand *o)
 }
 
 /* d = {a, b, ...} or {a, b, ...} = d, of `bits` bits in all. */
-static enum sg_decoded mov_vector(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in, uint32_t bits)
+static enum sg_decoded mov_vector(
+	struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in, uint32_t bits)
 {
 	bool pack = p->operands[1].kind == PTX_OPERAND_VECTOR;
 	const struct ptx_operand *v = &p->operands[pack ? 1 : 0], *r = &p->operands[pack ? 0 : 1];
@@ -141,7 +158,8 @@ static enum sg_decoded mov_vector(struct sg_dec *c, const struct ptx_insn *p, st
 	if (in->bytes > 8)
 		return DEC_UNSUPPORTED;
 	for (uint32_t i = 0; i < v->n_sub; i++)
-		TRY(pack ? sg_dec_src(c, &v->sub[i], part, &list[i]) : sg_dec_dst(c, &v->sub[i], part, &list[i]));
+		TRY(pack ? sg_dec_src(c, &v->sub[i], part, &list[i])
+			 : sg_dec_dst(c, &v->sub[i], part, &list[i]));
 	in->list = list;
 	in->fn = pack ? sg_mov_pack : sg_mov_unpack;
 	return pack ? sg_dec_dst(c, r, whole, &in->d) : sg_dec_src(c, r, whole, &in->a);
@@ -151,8 +169,9 @@ static enum sg_decoded mov_vector(struct sg_dec *c, const struct ptx_insn *p, st
 static enum sg_decoded variable_address(struct sg_dec *c, const struct ptx_operand *dst,
 	const struct ptx_operand *src, struct sg_insn *in, uint32_t bits)
 {
-	struct ptx_operand o = { .kind = PTX_OPERAND_ADDRESS, .name = src->name, .value = src->value,
-		.component = -1 };
+	struct ptx_operand o = {
+		.kind = PTX_OPERAND_ADDRESS, .name = src->name, .value = src->value, .component = -1
+	};
 	TRY(sg_dec_address(c, &o, in));
 	if (in->addr == SG_ADDR_REG)
 		return DEC_UNSUPPORTED;
@@ -167,7 +186,8 @@ static bool is_variable(struct sg_dec *c, const struct ptx_operand *o)
 		return false;
 	const struct sg_sym *s = sg_dec_find(c, o->name);
 	const struct sg_var *v = s ? NULL : table_gets(c->m->vars, o->name);
-	return s ? s->kind == SYM_LOCAL || s->kind == SYM_SHARED : v && v->ptx->space == PTX_SPACE_SHARED;
+	return s ? s->kind == SYM_LOCAL || s->kind == SYM_SHARED
+		 : v && v->ptx->space == PTX_SPACE_SHARED;
 }
 
 static enum sg_decoded dec_mov(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
@@ -191,7 +211,8 @@ static enum sg_decoded dec_mov(struct sg_dec *c, const struct ptx_insn *p, struc
 		mov_clock(c, p, in) == DEC_OK)
 		return DEC_OK;
 	if (p->operands[1].kind == PTX_OPERAND_SYMBOL && sg_dec_func(c, p->operands[1].name) &&
-		!sg_dec_note(c, &c->f->callees, &c->f->n_callees, sg_dec_func(c, p->operands[1].name)->index))
+		!sg_dec_note(c, &c->f->callees, &c->f->n_callees,
+			sg_dec_func(c, p->operands[1].name)->index))
 		return DEC_INVALID;
 	if (bits == 128) {
 		/* Two planes: as a pair of 64-bit moves packed into one. */
@@ -203,21 +224,30 @@ static enum sg_decoded dec_mov(struct sg_dec *c, const struct ptx_insn *p, struc
 			return DEC_UNSUPPORTED;
 		list[0] = a.op;
 		list[1] = a.op + 256;
-		*in = (struct sg_insn){ .fn = sg_mov_pack, .d = d.op, .list = list, .n = 2, .bytes = 8,
-			.width = 16, .line = in->line, .opcode = in->opcode };
+		*in = (struct sg_insn){ .fn = sg_mov_pack,
+			.d = d.op,
+			.list = list,
+			.n = 2,
+			.bytes = 8,
+			.width = 16,
+			.line = in->line,
+			.opcode = in->opcode };
 		return DEC_OK;
 	}
 	char cls = sg_type_class(type);
 	struct sg_opnd special;
-	/* A 32-bit special register may be moved to a 64-bit one (%gridid, %clusterid in old code). */
-	if (bits == 64 && p->operands[1].kind == PTX_OPERAND_REG && sg_dec_reg(c, &p->operands[1], &special) == DEC_OK &&
-		special.op >> 30 && special.width == 4) {
+	/* A 32-bit special register may be moved to a 64-bit one (%gridid, %clusterid in old code).
+	 */
+	if (bits == 64 && p->operands[1].kind == PTX_OPERAND_REG &&
+		sg_dec_reg(c, &p->operands[1], &special) == DEC_OK && special.op >> 30 &&
+		special.width == 4) {
 		TRY(sg_dec_dst(c, &p->operands[0], '8', &in->d));
 		in->a = special.op;
 		in->fn = sg_cvt_fast(T_U64, T_U32, 8, 4);
 		return DEC_OK;
 	}
-	if (bits == 32 && p->operands[1].kind == PTX_OPERAND_REG && !strcmp(p->operands[1].name, "%gridid")) {
+	if (bits == 32 && p->operands[1].kind == PTX_OPERAND_REG &&
+		!strcmp(p->operands[1].name, "%gridid")) {
 		TRY(sg_dec_dst(c, &p->operands[0], '4', &in->d));
 		TRY(sg_dec_reg(c, &p->operands[1], &special));
 		in->a = special.op;
@@ -292,9 +322,19 @@ static bool cvt_mods(const struct ptx_insn *p, struct sg_insn *in)
 		uint8_t rnd;
 		uint32_t flag;
 	} known[] = {
-		{ "rn", SG_RN, 0 }, { "rz", SG_RZ, 0 }, { "rm", SG_RM, 0 }, { "rp", SG_RP, 0 }, { "rna", SG_RNA, 0 },
-		{ "rni", SG_RNI, 0 }, { "rzi", SG_RZI, 0 }, { "rmi", SG_RMI, 0 }, { "rpi", SG_RPI, 0 },
-		{ "ftz", 0, SG_FTZ }, { "sat", 0, SG_SAT }, { "relu", 0, SG_RELU }, { "satfinite", 0, SG_SATFINITE },
+		{ "rn", SG_RN, 0 },
+		{ "rz", SG_RZ, 0 },
+		{ "rm", SG_RM, 0 },
+		{ "rp", SG_RP, 0 },
+		{ "rna", SG_RNA, 0 },
+		{ "rni", SG_RNI, 0 },
+		{ "rzi", SG_RZI, 0 },
+		{ "rmi", SG_RMI, 0 },
+		{ "rpi", SG_RPI, 0 },
+		{ "ftz", 0, SG_FTZ },
+		{ "sat", 0, SG_SAT },
+		{ "relu", 0, SG_RELU },
+		{ "satfinite", 0, SG_SATFINITE },
 	};
 	for (uint32_t i = 0; i < p->n_mods; i++) {
 		bool found = sg_dec_type(p->mods[i]) != T_NONE;
@@ -332,8 +372,8 @@ static enum sg_decoded dec_cvt(struct sg_dec *c, const struct ptx_insn *p, struc
 		return DEC_UNSUPPORTED;
 	if (p->n_operands == 3)
 		return cvt_pair(c, p, in);
-	if (p->n_operands != 2 || in->type >= T_U16X2 || in->type2 >= T_U16X2 || in->type == T_F16X2 ||
-		in->type == T_BF16X2 || in->type == T_B128)
+	if (p->n_operands != 2 || in->type >= T_U16X2 || in->type2 >= T_U16X2 ||
+		in->type == T_F16X2 || in->type == T_BF16X2 || in->type == T_B128)
 		return DEC_UNSUPPORTED;
 	TRY(sg_dec_reg_written(c, &p->operands[0], &d));
 	if (!d.width)
@@ -344,7 +384,8 @@ static enum sg_decoded dec_cvt(struct sg_dec *c, const struct ptx_insn *p, struc
 	in->width = d.width;
 	in->imm = d.bits;
 	if (p->operands[1].kind == PTX_OPERAND_REG)
-		TRY(sg_dec_any(c, &p->operands[1], (uint8_t)sg_type_bits(in->type2), &in->a, &src_width));
+		TRY(sg_dec_any(
+			c, &p->operands[1], (uint8_t)sg_type_bits(in->type2), &in->a, &src_width));
 	else
 		TRY(sg_dec_src(c, &p->operands[1], sg_type_class(in->type2), &in->a));
 	if (p->operands[1].kind != PTX_OPERAND_REG)
@@ -354,7 +395,9 @@ static enum sg_decoded dec_cvt(struct sg_dec *c, const struct ptx_insn *p, struc
 	in->n = src_width;
 	sg_handler fast = NULL;
 	bool exact = d.bits == sg_type_bits(in->type);
-	if (!in->flags && (in->rnd == SG_RN || (!sg_type_float(in->type) && !sg_type_float(in->type2))) && exact)
+	if (!in->flags &&
+		(in->rnd == SG_RN || (!sg_type_float(in->type) && !sg_type_float(in->type2))) &&
+		exact)
 		fast = sg_cvt_fast(in->type, in->type2, d.width, src_width);
 	in->fn = fast ? fast : sg_cvt;
 	return DEC_OK;
@@ -364,8 +407,8 @@ static enum sg_decoded dec_cvt(struct sg_dec *c, const struct ptx_insn *p, struc
 
 static int cmp_of(const char *name)
 {
-	static const char *const names[] = { "eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu",
-		"gtu", "geu", "num", "nan" };
+	static const char *const names[] = { "eq", "ne", "lt", "le", "gt", "ge", "equ", "neu",
+		"ltu", "leu", "gtu", "geu", "num", "nan" };
 	static const char *const unsigned_names[] = { "lo", "ls", "hi", "hs" };
 	static const uint8_t unsigned_cmp[] = { SG_LT, SG_LE, SG_GT, SG_GE };
 	for (int i = 0; i < SG_CMP_COUNT; i++)
@@ -401,7 +444,8 @@ static bool compare_mods(const struct ptx_insn *p, struct sg_insn *in, uint8_t t
 	return in->compare != NULL;
 }
 
-static enum sg_decoded compare_sources(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
+static enum sg_decoded compare_sources(
+	struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
 {
 	char cls = sg_type_class(in->type);
 	TRY(sg_dec_src(c, &p->operands[1], cls, &in->a));
@@ -439,8 +483,9 @@ static enum sg_decoded dec_set(struct sg_dec *c, const struct ptx_insn *p, struc
 	static const struct {
 		uint8_t type;
 		uint32_t value;
-	} yes[] = { { T_F32, 0x3f800000 }, { T_F16, 0x3c00 }, { T_F16X2, 0x3c00 }, { T_BF16, 0x3f80 },
-		{ T_BF16X2, 0x3f80 }, { T_U32, SG_FULL }, { T_S32, SG_FULL }, { T_U16, 0xffff }, { T_S16, 0xffff } };
+	} yes[] = { { T_F32, 0x3f800000 }, { T_F16, 0x3c00 }, { T_F16X2, 0x3c00 },
+		{ T_BF16, 0x3f80 }, { T_BF16X2, 0x3f80 }, { T_U32, SG_FULL }, { T_S32, SG_FULL },
+		{ T_U16, 0xffff }, { T_S16, 0xffff } };
 	in->imm = -1;
 	for (size_t i = 0; i < sizeof(yes) / sizeof(yes[0]); i++)
 		if (yes[i].type == dst)
@@ -553,7 +598,8 @@ static const struct ptx_stmt *find_table(const struct sg_dec *c, const char *nam
 {
 	const struct ptx_func *f = c->f->ptx;
 	for (uint32_t i = 0; i < f->n_stmts; i++)
-		if (f->stmts[i].kind == PTX_STMT_TABLE && f->stmts[i].name && !strcmp(f->stmts[i].name, name))
+		if (f->stmts[i].kind == PTX_STMT_TABLE && f->stmts[i].name &&
+			!strcmp(f->stmts[i].name, name))
 			return &f->stmts[i];
 	return NULL;
 }
@@ -600,8 +646,8 @@ static enum sg_decoded call_arg(struct sg_dec *c, const struct ptx_operand *o, s
 	return DEC_OK;
 }
 
-static enum sg_decoded call_args(struct sg_dec *c, const struct ptx_operand *g, const struct sg_arg **out,
-	uint32_t *n)
+static enum sg_decoded call_args(
+	struct sg_dec *c, const struct ptx_operand *g, const struct sg_arg **out, uint32_t *n)
 {
 	struct sg_arg *args = arena_array(c->arena, g->n_sub + 1, sizeof(*args));
 	if (!args)
@@ -628,10 +674,12 @@ static enum sg_decoded dec_call(struct sg_dec *c, const struct ptx_insn *p, stru
 		TRY(call_args(c, &p->operands[i++], &call->args, &call->n_args));
 	in->fn = sg_call;
 	in->list = (const uint32_t *)(const void *)call;
-	const struct sg_func *f = callee->kind == PTX_OPERAND_SYMBOL ? sg_dec_func(c, callee->name) : NULL;
+	const struct sg_func *f =
+		callee->kind == PTX_OPERAND_SYMBOL ? sg_dec_func(c, callee->name) : NULL;
 	if (f) {
 		in->target = f->index;
-		return sg_dec_note(c, &c->f->callees, &c->f->n_callees, f->index) ? DEC_OK : DEC_INVALID;
+		return sg_dec_note(c, &c->f->callees, &c->f->n_callees, f->index) ? DEC_OK
+										  : DEC_INVALID;
 	}
 	if (callee->kind == PTX_OPERAND_SYMBOL && !sg_dec_register(c, callee->name)) {
 		sg_dec_invalid(c, "function '%s' is not declared", callee->name);
@@ -673,19 +721,45 @@ static enum sg_decoded dec_yield(struct sg_dec *c, const struct ptx_insn *p, str
 }
 
 static const struct sg_decoder_row decoders[] = {
-	{ "mov", dec_mov }, { "cvta", dec_cvta }, { "isspacep", dec_isspacep }, { "cvt", dec_cvt },
-	{ "setp", dec_setp }, { "set", dec_set }, { "selp", dec_selp }, { "slct", dec_slct },
-	{ "and", dec_logic }, { "or", dec_logic }, { "xor", dec_logic }, { "not", dec_logic },
-	{ "bra", dec_bra }, { "brx", dec_brx }, { "call", dec_call }, { "ret", dec_ret }, { "exit", dec_exit },
-	{ "trap", dec_trap }, { "brkpt", dec_nop }, { "nanosleep", dec_yield }, { "prefetch", dec_nop },
-	{ "prefetchu", dec_nop }, { "discard", dec_nop }, { "applypriority", dec_nop }, { "pmevent", dec_nop },
-	{ "vadd2", dec_video }, { "vadd4", dec_video },
-	{ "vsub2", dec_video }, { "vsub4", dec_video },
-	{ "vavrg2", dec_video }, { "vavrg4", dec_video },
-	{ "vabsdiff2", dec_video }, { "vabsdiff4", dec_video },
-	{ "vmin2", dec_video }, { "vmin4", dec_video },
-	{ "vmax2", dec_video }, { "vmax4", dec_video },
-	{ "griddepcontrol", dec_nop }, { "setmaxnreg", dec_nop },
+	{ "mov", dec_mov },
+	{ "cvta", dec_cvta },
+	{ "isspacep", dec_isspacep },
+	{ "cvt", dec_cvt },
+	{ "setp", dec_setp },
+	{ "set", dec_set },
+	{ "selp", dec_selp },
+	{ "slct", dec_slct },
+	{ "and", dec_logic },
+	{ "or", dec_logic },
+	{ "xor", dec_logic },
+	{ "not", dec_logic },
+	{ "bra", dec_bra },
+	{ "brx", dec_brx },
+	{ "call", dec_call },
+	{ "ret", dec_ret },
+	{ "exit", dec_exit },
+	{ "trap", dec_trap },
+	{ "brkpt", dec_nop },
+	{ "nanosleep", dec_yield },
+	{ "prefetch", dec_nop },
+	{ "prefetchu", dec_nop },
+	{ "discard", dec_nop },
+	{ "applypriority", dec_nop },
+	{ "pmevent", dec_nop },
+	{ "vadd2", dec_video },
+	{ "vadd4", dec_video },
+	{ "vsub2", dec_video },
+	{ "vsub4", dec_video },
+	{ "vavrg2", dec_video },
+	{ "vavrg4", dec_video },
+	{ "vabsdiff2", dec_video },
+	{ "vabsdiff4", dec_video },
+	{ "vmin2", dec_video },
+	{ "vmin4", dec_video },
+	{ "vmax2", dec_video },
+	{ "vmax4", dec_video },
+	{ "griddepcontrol", dec_nop },
+	{ "setmaxnreg", dec_nop },
 };
 
 static sg_decoder find_decoder(const struct sg_decoder_row *rows, size_t n, const char *base)

@@ -22,12 +22,14 @@ static bool find_mode(const struct ptx_insn *p, const struct mode *modes, size_t
 #define FIND_MODE(p, modes, op) find_mode(p, modes, sizeof(modes) / sizeof(modes[0]), op)
 
 /* The member mask, operand number i of a .sync form. */
-static enum sg_decoded member_mask(struct sg_dec *c, const struct ptx_insn *p, uint32_t i, struct sg_insn *in)
+static enum sg_decoded member_mask(
+	struct sg_dec *c, const struct ptx_insn *p, uint32_t i, struct sg_insn *in)
 {
 	if (!ptx_insn_has_mod(p, "sync"))
 		return p->n_operands == i ? DEC_OK : DEC_UNSUPPORTED;
 	in->flags |= SG_SYNC;
-	return p->n_operands == i + 1 ? sg_dec_src(c, &p->operands[i], '4', &in->e) : DEC_UNSUPPORTED;
+	return p->n_operands == i + 1 ? sg_dec_src(c, &p->operands[i], '4', &in->e)
+				      : DEC_UNSUPPORTED;
 }
 
 /* d or d|p */
@@ -42,8 +44,8 @@ static enum sg_decoded dst_pair(struct sg_dec *c, const struct ptx_operand *o, s
 
 static enum sg_decoded dec_vote(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
 {
-	static const struct mode modes[] = { { "all", SG_W_ALL }, { "any", SG_W_ANY }, { "uni", SG_W_UNI },
-		{ "ballot", SG_W_BALLOT } };
+	static const struct mode modes[] = { { "all", SG_W_ALL }, { "any", SG_W_ANY },
+		{ "uni", SG_W_UNI }, { "ballot", SG_W_BALLOT } };
 	if (!FIND_MODE(p, modes, &in->op) || p->n_operands < 2)
 		return DEC_UNSUPPORTED;
 	in->fn = sg_warp_op;
@@ -83,8 +85,8 @@ static enum sg_decoded dec_match(struct sg_dec *c, const struct ptx_insn *p, str
 
 static enum sg_decoded dec_redux(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
 {
-	static const struct mode modes[] = { { "add", SG_A_ADD }, { "min", SG_A_MIN }, { "max", SG_A_MAX },
-		{ "and", SG_A_AND }, { "or", SG_A_OR }, { "xor", SG_A_XOR } };
+	static const struct mode modes[] = { { "add", SG_A_ADD }, { "min", SG_A_MIN },
+		{ "max", SG_A_MAX }, { "and", SG_A_AND }, { "or", SG_A_OR }, { "xor", SG_A_XOR } };
 	in->type = sg_dec_types(p, NULL);
 	if (!FIND_MODE(p, modes, &in->sub) || p->n_operands != 3 || sg_type_float(in->type))
 		return DEC_UNSUPPORTED;
@@ -106,7 +108,8 @@ static enum sg_decoded dec_elect(struct sg_dec *c, const struct ptx_insn *p, str
 	return member_mask(c, p, 1, in);
 }
 
-static enum sg_decoded dec_activemask(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
+static enum sg_decoded dec_activemask(
+	struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
 {
 	in->fn = sg_activemask;
 	return p->n_operands == 1 ? sg_dec_dst(c, &p->operands[0], '4', &in->d) : DEC_UNSUPPORTED;
@@ -116,7 +119,8 @@ static enum sg_decoded dec_activemask(struct sg_dec *c, const struct ptx_insn *p
 
 static enum sg_decoded bar_red(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
 {
-	static const struct mode modes[] = { { "popc", SG_BAR_POPC }, { "and", SG_BAR_AND }, { "or", SG_BAR_OR } };
+	static const struct mode modes[] = { { "popc", SG_BAR_POPC }, { "and", SG_BAR_AND },
+		{ "or", SG_BAR_OR } };
 	uint32_t n = p->n_operands;
 	if (!FIND_MODE(p, modes, &in->op) || n < 3 || n > 4)
 		return DEC_UNSUPPORTED;
@@ -160,7 +164,13 @@ static enum sg_decoded dec_bar(struct sg_dec *c, const struct ptx_insn *p, struc
 }
 
 const struct sg_decoder_row sg_sync_decoders[] = {
-	{ "vote", dec_vote }, { "shfl", dec_shfl }, { "match", dec_match }, { "redux", dec_redux },
-	{ "elect", dec_elect }, { "activemask", dec_activemask }, { "bar", dec_bar }, { "barrier", dec_bar },
+	{ "vote", dec_vote },
+	{ "shfl", dec_shfl },
+	{ "match", dec_match },
+	{ "redux", dec_redux },
+	{ "elect", dec_elect },
+	{ "activemask", dec_activemask },
+	{ "bar", dec_bar },
+	{ "barrier", dec_bar },
 	{ NULL, NULL },
 };

@@ -12,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLICE 4096	    /* fuel of a warp before the next warp of its block runs */
+#define SLICE 4096          /* fuel of a warp before the next warp of its block runs */
 #define PATIENCE (1u << 18) /* fuel of a path while others are ready */
 #define ROTATE_SLICE 128    /* fuel of a path that runs out of turn */
-#define SPIN_LIMIT 256	    /* weight of likely spins of a path before others get their turn */
+#define SPIN_LIMIT 256      /* weight of likely spins of a path before others get their turn */
 #define BLOCK_BUDGET (1 << 20)
-#define SPIN_COST 512	    /* of a block's budget: blocks that spin yield their worker sooner */
+#define SPIN_COST 512 /* of a block's budget: blocks that spin yield their worker sooner */
 
 uint64_t sg_random(uint64_t *state)
 {
@@ -35,17 +35,19 @@ static size_t align64(size_t n)
 	return (n + 63) & ~(size_t)63;
 }
 
-struct sg_frame *sg_frame_new(struct sg_warp *w, const struct sg_func *f, struct sg_frame *parent,
-	uint32_t mask)
+struct sg_frame *sg_frame_new(
+	struct sg_warp *w, const struct sg_func *f, struct sg_frame *parent, uint32_t mask)
 {
 	size_t head = align64(sizeof(struct sg_frame));
-	size_t local = align64((size_t)f->local_bytes * 32), param = align64((size_t)f->param_bytes * 32);
+	size_t local = align64((size_t)f->local_bytes * 32),
+	       param = align64((size_t)f->param_bytes * 32);
 	size_t bytes = head + f->reg_bytes + local + param;
 	struct sg_device *dev = w->block->grid->dev;
 	struct sg_frame *fr = w->spare;
 	uint32_t base = parent ? parent->local_base + parent->func->local_bytes : 0;
 
-	if ((parent && parent->depth + 1 >= SG_MAX_DEPTH) || (uint64_t)base + f->local_bytes > SG_MAX_LOCAL)
+	if ((parent && parent->depth + 1 >= SG_MAX_DEPTH) ||
+		(uint64_t)base + f->local_bytes > SG_MAX_LOCAL)
 		return NULL;
 	base = (base + 15) & ~15u;
 	if (fr && fr->bytes >= bytes) {
@@ -184,7 +186,10 @@ static void select_path(struct sg_warp *w)
 struct sg_path *sg_split(struct sg_warp *w, uint32_t mask, uint32_t pc)
 {
 	struct sg_path *p = &w->paths[w->n_paths++];
-	*p = (struct sg_path){ .pc = pc, .mask = mask, .frame = w->frame, .state = SG_READY,
+	*p = (struct sg_path){ .pc = pc,
+		.mask = mask,
+		.frame = w->frame,
+		.state = SG_READY,
 		.stamp = w->paths[w->cur].stamp };
 	w->mask &= ~mask;
 	sg_resched(w);
@@ -327,7 +332,8 @@ static void report_deadlock(struct sg_block *b)
 {
 	struct buf out = { 0 };
 	const char *name = b->grid->name;
-	buf_printf(&out, "softgpu: kernel %s: deadlock in block (%u,%u,%u):", name, b->id[0], b->id[1], b->id[2]);
+	buf_printf(&out, "softgpu: kernel %s: deadlock in block (%u,%u,%u):", name, b->id[0],
+		b->id[1], b->id[2]);
 	for (uint32_t i = 0; i < b->n_warps && out.len < 2000; i++) {
 		struct sg_warp *w = &b->warps[i];
 		for (uint32_t j = 0; j < w->n_paths; j++) {
@@ -335,8 +341,8 @@ static void report_deadlock(struct sg_block *b)
 			if (!p->mask)
 				continue;
 			const struct sg_insn *in = &w->code[p->pc];
-			buf_printf(&out, " warp %u lanes 0x%08x wait at PTX line %u (%s);", i, p->mask,
-				in->line, in->opcode);
+			buf_printf(&out, " warp %u lanes 0x%08x wait at PTX line %u (%s);", i,
+				p->mask, in->line, in->opcode);
 		}
 	}
 	if (!out.failed)
@@ -358,7 +364,8 @@ enum sg_ran sg_block_run(struct sg_block *b)
 			i = (uint32_t)(sg_random(&b->random) % b->n_warps);
 		struct sg_warp *w = &b->warps[i];
 		if (!warp_ready(w)) {
-			/* In shuffled order a round does not visit every warp: look again in order. */
+			/* In shuffled order a round does not visit every warp: look again in order.
+			 */
 			if (++idle < b->n_warps)
 				continue;
 			idle = 0;
@@ -467,8 +474,8 @@ static bool init_warp(struct sg_block *b, uint32_t index)
 	return true;
 }
 
-struct sg_block *sg_block_new(struct sg_grid *g, uint64_t linear, uint32_t sm,
-	struct sg_cluster *cluster, uint32_t rank)
+struct sg_block *sg_block_new(
+	struct sg_grid *g, uint64_t linear, uint32_t sm, struct sg_cluster *cluster, uint32_t rank)
 {
 	uint32_t n_warps = (g->threads + 31) / 32;
 	struct sg_block *b = aligned_alloc(64, align64(sizeof(*b)));
@@ -544,7 +551,8 @@ void sg_grid_fail(struct sg_grid *g, CUresult error, const char *line)
 		fprintf(stderr, "%s\n", line);
 }
 
-void sg_fault(struct sg_warp *w, const struct sg_insn *in, CUresult error, int lane, const char *fmt, ...)
+void sg_fault(
+	struct sg_warp *w, const struct sg_insn *in, CUresult error, int lane, const char *fmt, ...)
 {
 	struct sg_block *b = w->block;
 	char what[256], line[1024], where[96] = "";
@@ -555,9 +563,11 @@ void sg_fault(struct sg_warp *w, const struct sg_insn *in, CUresult error, int l
 	if (lane >= 0)
 		snprintf(where, sizeof(where), " by thread (%u,%u,%u)", w->special[SG_S_TIDX][lane],
 			w->special[SG_S_TIDY][lane], w->special[SG_S_TIDZ][lane]);
-	snprintf(line, sizeof(line), "softgpu: kernel %s: PTX line %u: %s: %s%s %s block (%u,%u,%u)%s%s",
-		b->grid->name, in->line, in->opcode, what, where, lane >= 0 ? "of" : "in", b->id[0], b->id[1], b->id[2],
-		w->frame->parent ? " in function " : "", w->frame->parent ? w->frame->func->name : "");
+	snprintf(line, sizeof(line),
+		"softgpu: kernel %s: PTX line %u: %s: %s%s %s block (%u,%u,%u)%s%s", b->grid->name,
+		in->line, in->opcode, what, where, lane >= 0 ? "of" : "in", b->id[0], b->id[1],
+		b->id[2], w->frame->parent ? " in function " : "",
+		w->frame->parent ? w->frame->func->name : "");
 	sg_grid_fail(b->grid, error, line);
 	w->failed = true;
 	sg_resched(w);

@@ -1,7 +1,8 @@
 /* exec_atom.c - atomics and mbarrier objects.
  *
  * Host atomics throughout: blocks run on several threads, and the host reads device memory while
- * kernels run. Everything is sequentially consistent, which satisfies every ordering PTX can ask for.
+ * kernels run. Everything is sequentially consistent, which satisfies every ordering PTX can ask
+ * for.
  */
 #include "softgpu/internal.h"
 
@@ -37,11 +38,11 @@ static uint16_t half_add(uint16_t a, uint16_t b, bool bf, uint8_t op)
 {
 	double x = bf ? sg_bf16_to_float(a) : sg_half_to_float(a);
 	double y = bf ? sg_bf16_to_float(b) : sg_half_to_float(b);
-	double r = op == SG_A_ADD ? sg_round_odd_fma(x, 1, y) :
-		   x != x	  ? y :
-		   y != y	  ? x :
-		   op == SG_A_MIN ? (x < y ? x : y) :
-				    (x > y ? x : y);
+	double r = op == SG_A_ADD   ? sg_round_odd_fma(x, 1, y)
+		   : x != x         ? y
+		   : y != y         ? x
+		   : op == SG_A_MIN ? (x < y ? x : y)
+				    : (x > y ? x : y);
 	return (uint16_t)sg_pack_double(r, bf ? 8 : 5, bf ? 7 : 10, SG_RN);
 }
 
@@ -50,7 +51,8 @@ static uint64_t add_half(const struct sg_insn *in, uint64_t old, uint64_t v)
 	bool bf = in->type == T_BF16 || in->type == T_BF16X2;
 	uint32_t r = half_add((uint16_t)old, (uint16_t)v, bf, in->op);
 	if (in->type == T_F16X2 || in->type == T_BF16X2)
-		r |= (uint32_t)half_add((uint16_t)(old >> 16), (uint16_t)(v >> 16), bf, in->op) << 16;
+		r |= (uint32_t)half_add((uint16_t)(old >> 16), (uint16_t)(v >> 16), bf, in->op)
+		     << 16;
 	return r;
 }
 
@@ -104,14 +106,14 @@ static uint64_t apply(const struct sg_insn *in, uint64_t old, uint64_t b, uint64
 	}
 }
 
-#define MODIFY(T)                                                                         \
-	static uint64_t modify_##T(const struct sg_insn *in, T *p, uint64_t b, uint64_t c) \
-	{                                                                                 \
-		T old = __atomic_load_n(p, __ATOMIC_RELAXED), want;                       \
-		do                                                                        \
-			want = (T)apply(in, old, (T)b, (T)c);                             \
-		while (!__atomic_compare_exchange_n(p, &old, want, false, ORDER, ORDER)); \
-		return old;                                                               \
+#define MODIFY(T)                                                                                  \
+	static uint64_t modify_##T(const struct sg_insn *in, T *p, uint64_t b, uint64_t c)         \
+	{                                                                                          \
+		T old = __atomic_load_n(p, __ATOMIC_RELAXED), want;                                \
+		do                                                                                 \
+			want = (T)apply(in, old, (T)b, (T)c);                                      \
+		while (!__atomic_compare_exchange_n(p, &old, want, false, ORDER, ORDER));          \
+		return old;                                                                        \
 	}
 MODIFY(uint16_t)
 MODIFY(uint32_t)
@@ -153,7 +155,8 @@ SG_HANDLER(sg_atom)
 	sg_addresses(w, in, mask, addr);
 	for (uint32_t m = mask; m; m &= m - 1) {
 		int i = __builtin_ctz(m);
-		uint8_t *p = sg_resolve_or_fault(w, in, (uint32_t)i, in->space, addr[i], (uint32_t)in->bytes * in->n);
+		uint8_t *p = sg_resolve_or_fault(
+			w, in, (uint32_t)i, in->space, addr[i], (uint32_t)in->bytes * in->n);
 		if (!p)
 			return;
 		if (in->n == 1) {
@@ -165,7 +168,8 @@ SG_HANDLER(sg_atom)
 		}
 		const uint32_t *operands = in->list + (result ? in->n : 0);
 		for (uint32_t k = 0; k < in->n; k++) {
-			uint64_t old = atom_lane(in, p + k * in->bytes, get(w, operands[k], in->width, i), 0);
+			uint64_t old = atom_lane(
+				in, p + k * in->bytes, get(w, operands[k], in->width, i), 0);
 			if (result)
 				put(w, in->list[k], in->width, i, old);
 		}
@@ -178,8 +182,18 @@ SG_HANDLER(sg_atom)
  * bits 0..19 arrivals still pending, 20..39 arrivals of a phase, 40..61 bytes of transactions still
  * pending (two's complement), 63 phase.
  */
-enum { MB_INIT, MB_INVAL, MB_ARRIVE, MB_DROP, MB_TEST, MB_TEST_PARITY, MB_EXPECT_TX, MB_COMPLETE_TX,
-	MB_PENDING, MB_ARRIVE_TX };
+enum {
+	MB_INIT,
+	MB_INVAL,
+	MB_ARRIVE,
+	MB_DROP,
+	MB_TEST,
+	MB_TEST_PARITY,
+	MB_EXPECT_TX,
+	MB_COMPLETE_TX,
+	MB_PENDING,
+	MB_ARRIVE_TX
+};
 
 #define COUNT_MASK 0xfffffull
 #define TX_SHIFT 40
@@ -237,7 +251,8 @@ SG_HANDLER(sg_mbarrier)
 		uint64_t old = __atomic_load_n(p, ORDER), want;
 		do
 			want = mb_apply(in->op, old, b, tx);
-		while (want != old && !__atomic_compare_exchange_n(p, &old, want, false, ORDER, ORDER));
+		while (want != old &&
+			!__atomic_compare_exchange_n(p, &old, want, false, ORDER, ORDER));
 		if (in->op == MB_TEST)
 			done |= (uint32_t)((old ^ b) >> 63) << i;
 		else if (in->op == MB_TEST_PARITY)

@@ -54,7 +54,8 @@ static uint64_t next_arg(struct printf_args *a, uint32_t bytes)
 }
 
 /* One conversion: flags and numbers in spec ("%-08.3"), then length and letter. */
-static void convert(struct printf_args *a, struct buf *out, const char *spec, bool wide, char letter)
+static void convert(
+	struct printf_args *a, struct buf *out, const char *spec, bool wide, char letter)
 {
 	char fmt[64];
 	struct buf text = { 0 };
@@ -111,7 +112,8 @@ static const char *conversion(struct printf_args *a, struct buf *out, const char
 	bool wide = false;
 	for (; *s && strchr("-+ #0123456789.*", *s); s++) {
 		if (*s == '*')
-			n += (size_t)snprintf(spec + n, sizeof(spec) - n, "%d", (int)next_arg(a, 4));
+			n += (size_t)snprintf(
+				spec + n, sizeof(spec) - n, "%d", (int)next_arg(a, 4));
 		else
 			spec[n++] = *s;
 		if (n > sizeof(spec) - 14)
@@ -181,9 +183,10 @@ static void assert_fail(struct sg_warp *w, const struct sg_insn *in, int lane)
 	buf_printf(&line, "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.",
 		text[1].data ? text[1].data : "", (uint32_t)sg_call_arg(w, in, 2, lane),
 		text[2].data ? text[2].data : "", b->id[0], b->id[1], b->id[2],
-		w->special[SG_S_TIDX][lane], w->special[SG_S_TIDY][lane], w->special[SG_S_TIDZ][lane],
-		text[0].data ? text[0].data : "");
-	sg_grid_fail(w->block->grid, CUDA_ERROR_ASSERT, line.failed ? "softgpu: assertion failed" : line.data);
+		w->special[SG_S_TIDX][lane], w->special[SG_S_TIDY][lane],
+		w->special[SG_S_TIDZ][lane], text[0].data ? text[0].data : "");
+	sg_grid_fail(w->block->grid, CUDA_ERROR_ASSERT,
+		line.failed ? "softgpu: assertion failed" : line.data);
 	for (int k = 0; k < 3; k++)
 		buf_free(&text[k]);
 	buf_free(&line);
@@ -197,19 +200,22 @@ static uint64_t device_malloc(struct sg_warp *w, uint64_t bytes)
 	return sg_mem_alloc(w->block->grid->dev, bytes, &addr) == CUDA_SUCCESS ? addr : 0;
 }
 
-static bool builtin_lane(struct sg_warp *w, const struct sg_insn *in, const struct sg_func *f, int lane)
+static bool builtin_lane(
+	struct sg_warp *w, const struct sg_insn *in, const struct sg_func *f, int lane)
 {
 	uint64_t first = sg_call_arg(w, in, 0, lane);
 	switch (f->builtin) {
 	case SG_VPRINTF:
-		sg_call_result(w, in, lane, (uint32_t)print(w, lane, first, sg_call_arg(w, in, 1, lane)));
+		sg_call_result(
+			w, in, lane, (uint32_t)print(w, lane, first, sg_call_arg(w, in, 1, lane)));
 		return true;
 	case SG_MALLOC:
 		sg_call_result(w, in, lane, device_malloc(w, first));
 		return true;
 	case SG_FREE:
 		if (first && sg_mem_free(w->block->grid->dev, first) != CUDA_SUCCESS) {
-			sg_fault(w, in, CUDA_ERROR_ILLEGAL_ADDRESS, lane, "free of 0x%llx, which is no allocation",
+			sg_fault(w, in, CUDA_ERROR_ILLEGAL_ADDRESS, lane,
+				"free of 0x%llx, which is no allocation",
 				(unsigned long long)first);
 			return false;
 		}
@@ -218,8 +224,8 @@ static bool builtin_lane(struct sg_warp *w, const struct sg_insn *in, const stru
 		assert_fail(w, in, lane);
 		return false;
 	default:
-		sg_fault(w, in, CUDA_ERROR_NOT_SUPPORTED, lane, "call of '%s', which softgpu does not provide",
-			f->name);
+		sg_fault(w, in, CUDA_ERROR_NOT_SUPPORTED, lane,
+			"call of '%s', which softgpu does not provide", f->name);
 		return false;
 	}
 }

@@ -4,23 +4,23 @@
 #include <math.h>
 #include <string.h>
 
-#define CMP(name, L, T, EXPR)                                                    \
-	static uint32_t name(const void *va, const void *vb)                     \
-	{                                                                        \
-		const L *pa = va, *pb = vb;                                      \
-		uint32_t r = 0;                                                  \
-		for (int i = 0; i < 32; i++) {                                   \
-			T a = (T)pa[i], b = (T)pb[i];                            \
-			r |= (uint32_t)(EXPR) << i;                              \
-		}                                                                \
-		return r;                                                        \
+#define CMP(name, L, T, EXPR)                                                                      \
+	static uint32_t name(const void *va, const void *vb)                                       \
+	{                                                                                          \
+		const L *pa = va, *pb = vb;                                                        \
+		uint32_t r = 0;                                                                    \
+		for (int i = 0; i < 32; i++) {                                                     \
+			T a = (T)pa[i], b = (T)pb[i];                                              \
+			r |= (uint32_t)(EXPR) << i;                                                \
+		}                                                                                  \
+		return r;                                                                          \
 	}
-#define CMP6(suffix, L, T)                   \
-	CMP(eq_##suffix, L, T, a == b)       \
-	CMP(ne_##suffix, L, T, a != b)       \
-	CMP(lt_##suffix, L, T, a < b)        \
-	CMP(le_##suffix, L, T, a <= b)       \
-	CMP(gt_##suffix, L, T, a > b)        \
+#define CMP6(suffix, L, T)                                                                         \
+	CMP(eq_##suffix, L, T, a == b)                                                             \
+	CMP(ne_##suffix, L, T, a != b)                                                             \
+	CMP(lt_##suffix, L, T, a < b)                                                              \
+	CMP(le_##suffix, L, T, a <= b)                                                             \
+	CMP(gt_##suffix, L, T, a > b)                                                              \
 	CMP(ge_##suffix, L, T, a >= b)
 CMP6(u16, uint32_t, uint16_t)
 CMP6(s16, uint32_t, int16_t)
@@ -30,36 +30,50 @@ CMP6(u64, uint64_t, uint64_t)
 CMP6(s64, uint64_t, int64_t)
 
 /* Ordered comparisons are false and unordered ones true when an operand is NaN. */
-#define CMP14(suffix, L, T)                                          \
-	CMP(eq_##suffix, L, T, a == b)                               \
-	CMP(ne_##suffix, L, T, a < b || a > b)                       \
-	CMP(lt_##suffix, L, T, a < b)                                \
-	CMP(le_##suffix, L, T, a <= b)                               \
-	CMP(gt_##suffix, L, T, a > b)                                \
-	CMP(ge_##suffix, L, T, a >= b)                               \
-	CMP(equ_##suffix, L, T, !(a < b || a > b))                   \
-	CMP(neu_##suffix, L, T, a != b)                              \
-	CMP(ltu_##suffix, L, T, !(a >= b))                           \
-	CMP(leu_##suffix, L, T, !(a > b))                            \
-	CMP(gtu_##suffix, L, T, !(a <= b))                           \
-	CMP(geu_##suffix, L, T, !(a < b))                            \
-	CMP(num_##suffix, L, T, a == a && b == b)                    \
+#define CMP14(suffix, L, T)                                                                        \
+	CMP(eq_##suffix, L, T, a == b)                                                             \
+	CMP(ne_##suffix, L, T, a<b || a> b)                                                        \
+	CMP(lt_##suffix, L, T, a < b)                                                              \
+	CMP(le_##suffix, L, T, a <= b)                                                             \
+	CMP(gt_##suffix, L, T, a > b)                                                              \
+	CMP(ge_##suffix, L, T, a >= b)                                                             \
+	CMP(equ_##suffix, L, T, !(a < b || a > b))                                                 \
+	CMP(neu_##suffix, L, T, a != b)                                                            \
+	CMP(ltu_##suffix, L, T, !(a >= b))                                                         \
+	CMP(leu_##suffix, L, T, !(a > b))                                                          \
+	CMP(gtu_##suffix, L, T, !(a <= b))                                                         \
+	CMP(geu_##suffix, L, T, !(a < b))                                                          \
+	CMP(num_##suffix, L, T, a == a && b == b)                                                  \
 	CMP(nan_##suffix, L, T, a != a || b != b)
 CMP14(f32, float, float)
 CMP14(f64, double, double)
 
-#define ROW6(s) { eq_##s, ne_##s, lt_##s, le_##s, gt_##s, ge_##s }
-#define ROW14(s)                                                                              \
-	{                                                                                     \
-		eq_##s, ne_##s, lt_##s, le_##s, gt_##s, ge_##s, equ_##s, neu_##s, ltu_##s,    \
-			leu_##s, gtu_##s, geu_##s, num_##s, nan_##s                           \
+#define ROW6(s)                                                                                    \
+	{                                                                                          \
+		eq_##s, ne_##s, lt_##s, le_##s, gt_##s, ge_##s                                     \
+	}
+#define ROW14(s)                                                                                   \
+	{                                                                                          \
+		eq_##s, ne_##s, lt_##s, le_##s, gt_##s, ge_##s, equ_##s, neu_##s, ltu_##s,         \
+			leu_##s, gtu_##s, geu_##s, num_##s, nan_##s                                \
 	}
 static const sg_compare table[T_COUNT][SG_CMP_COUNT] = {
-	[T_U16] = ROW6(u16), [T_S16] = ROW6(s16), [T_B16] = ROW6(u16), [T_U32] = ROW6(u32),
-	[T_S32] = ROW6(s32), [T_B32] = ROW6(u32), [T_U64] = ROW6(u64), [T_S64] = ROW6(s64),
-	[T_B64] = ROW6(u64), [T_F32] = ROW14(f32), [T_F64] = ROW14(f64),
+	[T_U16] = ROW6(u16),
+	[T_S16] = ROW6(s16),
+	[T_B16] = ROW6(u16),
+	[T_U32] = ROW6(u32),
+	[T_S32] = ROW6(s32),
+	[T_B32] = ROW6(u32),
+	[T_U64] = ROW6(u64),
+	[T_S64] = ROW6(s64),
+	[T_B64] = ROW6(u64),
+	[T_F32] = ROW14(f32),
+	[T_F64] = ROW14(f64),
 	/* 16-bit floats are widened first. */
-	[T_F16] = ROW14(f32), [T_BF16] = ROW14(f32), [T_F16X2] = ROW14(f32), [T_BF16X2] = ROW14(f32),
+	[T_F16] = ROW14(f32),
+	[T_BF16] = ROW14(f32),
+	[T_F16X2] = ROW14(f32),
+	[T_BF16X2] = ROW14(f32),
 };
 
 sg_compare sg_compare_fn(uint8_t type, uint8_t cmp)
@@ -78,7 +92,8 @@ static float flush(float v)
 }
 
 /* Half number `part` (0 low, 1 high) of each lane as a float. */
-static void widen(const struct sg_insn *in, uint32_t op, const struct sg_warp *w, int part, float *out)
+static void widen(
+	const struct sg_insn *in, uint32_t op, const struct sg_warp *w, int part, float *out)
 {
 	const uint32_t *p = sg_op(w, op);
 	bool bf = in->type == T_BF16 || in->type == T_BF16X2;
@@ -138,12 +153,14 @@ SG_HANDLER(sg_setp)
 /* Pairs of halves: one destination for each. */
 SG_HANDLER(sg_setp_x2)
 {
-	uint32_t lo = combine(w, in, compare_part(w, in, 0)), hi = combine(w, in, compare_part(w, in, 1));
+	uint32_t lo = combine(w, in, compare_part(w, in, 0)),
+		 hi = combine(w, in, compare_part(w, in, 1));
 	put(w, in->d, mask, lo);
 	put(w, in->d2, mask, hi);
 }
 
-/* set: imm is the value for true (all ones, 1.0 of a type), width the bytes of a destination lane. */
+/* set: imm is the value for true (all ones, 1.0 of a type), width the bytes of a destination lane.
+ */
 SG_HANDLER(sg_set)
 {
 	uint32_t r = combine(w, in, compare_part(w, in, 0)), hi = 0;
@@ -182,8 +199,8 @@ SG_HANDLER(sg_slct)
 	for (int i = 0; i < 32; i++) {
 		float f;
 		memcpy(&f, &c[i], 4);
-		bool yes = in->type2 == T_F32 ? f >= 0 || (in->flags & SG_FTZ && flush(f) == 0) :
-						(int32_t)c[i] >= 0;
+		bool yes = in->type2 == T_F32 ? f >= 0 || (in->flags & SG_FTZ && flush(f) == 0)
+					      : (int32_t)c[i] >= 0;
 		p |= (uint32_t)yes << i;
 	}
 	if (in->width == 8) {

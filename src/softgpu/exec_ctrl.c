@@ -140,7 +140,8 @@ void sg_call_result(struct sg_warp *w, const struct sg_insn *in, int lane, uint6
 			least(call->rets[0].bytes, 8));
 }
 
-static void enter(struct sg_warp *w, const struct sg_insn *in, const struct sg_func *f, uint32_t mask)
+static void enter(
+	struct sg_warp *w, const struct sg_insn *in, const struct sg_func *f, uint32_t mask)
 {
 	const struct sg_call *call = call_of(in);
 	if (f->builtin) {
@@ -185,7 +186,8 @@ SG_HANDLER(sg_call)
 	const struct sg_call *call = call_of(in);
 	if (!f || f->is_entry || f->n_params != call->n_args || f->n_results != call->n_rets) {
 		sg_fault(w, in, CUDA_ERROR_INVALID_PC, (int)first,
-			"0x%llx is not a function with these parameters", (unsigned long long)a[first]);
+			"0x%llx is not a function with these parameters",
+			(unsigned long long)a[first]);
 		return;
 	}
 	/* The other targets come back to this instruction. */
@@ -202,7 +204,8 @@ SG_HANDLER(sg_ret)
 		return;
 	}
 	const struct sg_call *call = call_of(f->call);
-	copy_args(w, f, f->func->results, f->parent, call->rets, least(call->n_rets, f->func->n_results), mask);
+	copy_args(w, f, f->func->results, f->parent, call->rets,
+		least(call->n_rets, f->func->n_results), mask);
 	if (mask != w->mask)
 		sg_split(w, w->mask & ~mask, w->pc);
 	w->pc = (uint32_t)(f->call - w->code) + 1;
@@ -230,5 +233,6 @@ SG_HANDLER(sg_yield)
 
 SG_HANDLER(sg_unsupported)
 {
-	sg_fault(w, in, CUDA_ERROR_NOT_SUPPORTED, -1, "this instruction is not executed by softgpu");
+	sg_fault(
+		w, in, CUDA_ERROR_NOT_SUPPORTED, -1, "this instruction is not executed by softgpu");
 }

@@ -151,7 +151,8 @@ static double int_to_double(uint64_t magnitude, bool negative, uint8_t rnd)
 	int shift = magnitude ? 64 - __builtin_clzll(magnitude) - 53 : 0;
 	if (shift <= 0)
 		return negative ? -(double)magnitude : (double)magnitude;
-	uint64_t kept = magnitude >> shift, rest = magnitude & ((1ull << shift) - 1), half = 1ull << (shift - 1);
+	uint64_t kept = magnitude >> shift, rest = magnitude & ((1ull << shift) - 1),
+		 half = 1ull << (shift - 1);
 	bool up = false;
 	if ((rnd & 7) == SG_RN)
 		up = rest > half || (rest == half && kept & 1);
@@ -206,7 +207,10 @@ static uint64_t float_to_float(const struct sg_insn *in, double v)
 		v = 0;
 	uint64_t r = write_float(in, in->type, v);
 	if (in->flags & SG_SATFINITE && isinf(v) == 0 && v == v) {
-		int m = in->type == T_F16 ? 10 : in->type == T_BF16 ? 7 : 23, e = in->type == T_F16 ? 5 : 8;
+		int m = in->type == T_F16    ? 10
+			: in->type == T_BF16 ? 7
+					     : 23,
+		    e = in->type == T_F16 ? 5 : 8;
 		uint64_t inf = (uint64_t)((1 << e) - 1) << m, sign = 1ull << (e + m);
 		if ((r & ~sign) == inf)
 			r = (r & sign) | (inf - 1);
@@ -229,10 +233,12 @@ static uint64_t convert(const struct sg_insn *in, uint64_t raw)
 
 static uint64_t lane_read(const uint8_t *p, uint8_t width, int i)
 {
-	return width == 8 ? ((const uint64_t *)(const void *)p)[i] : ((const uint32_t *)(const void *)p)[i];
+	return width == 8 ? ((const uint64_t *)(const void *)p)[i]
+			  : ((const uint32_t *)(const void *)p)[i];
 }
 
-/* n: bytes a source lane; width: bytes a destination lane; imm: bits of the destination register. */
+/* n: bytes a source lane; width: bytes a destination lane; imm: bits of the destination register.
+ */
 SG_HANDLER(sg_cvt)
 {
 	uint8_t *d = sg_op(w, in->d);
@@ -264,12 +270,12 @@ SG_HANDLER(sg_cvt_pack)
 
 /* -- common conversions in loops of their own -------------------------------- */
 
-#define FAST(name, TD, TA, EXPR)                               \
-	static SG_HANDLER(name)                                \
-	{                                                      \
-		TD *d = sg_op(w, in->d);                       \
-		const TA *pa = sg_op(w, in->a);                \
-		SG_LANES(mask, TA a = pa[i]; d[i] = (EXPR);); \
+#define FAST(name, TD, TA, EXPR)                                                                   \
+	static SG_HANDLER(name)                                                                    \
+	{                                                                                          \
+		TD *d = sg_op(w, in->d);                                                           \
+		const TA *pa = sg_op(w, in->a);                                                    \
+		SG_LANES(mask, TA a = pa[i]; d[i] = (EXPR););                                      \
 	}
 FAST(s64_s32, uint64_t, uint32_t, (uint64_t)(int64_t)(int32_t)a)
 FAST(u64_u32, uint64_t, uint32_t, a)

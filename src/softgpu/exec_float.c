@@ -18,36 +18,40 @@ static inline float canon(float v)
 	return v != v ? nan.f : v;
 }
 
-#define FLOAT2(name, T, EXPR)                                                     \
-	static SG_HANDLER(name)                                                   \
-	{                                                                         \
-		T *d = sg_op(w, in->d);                                           \
-		const T *pa = sg_op(w, in->a), *pb = sg_op(w, in->b);             \
-		SG_LANES(mask, T a = pa[i]; T b = pb[i]; d[i] = EXPR;);           \
+#define FLOAT2(name, T, EXPR)                                                                      \
+	static SG_HANDLER(name)                                                                    \
+	{                                                                                          \
+		T *d = sg_op(w, in->d);                                                            \
+		const T *pa = sg_op(w, in->a), *pb = sg_op(w, in->b);                              \
+		SG_LANES(mask, T a = pa[i]; T b = pb[i]; d[i] = EXPR;);                            \
 	}
 FLOAT2(add_f32, float, canon(a + b))
 FLOAT2(sub_f32, float, canon(a - b))
-FLOAT2(mul_f32, float, canon(a * b))
+FLOAT2(mul_f32, float, canon(a *b))
 FLOAT2(div_f32, float, canon(a / b))
 FLOAT2(add_f64, double, a + b)
 FLOAT2(sub_f64, double, a - b)
-FLOAT2(mul_f64, double, a * b)
+FLOAT2(mul_f64, double, a *b)
 FLOAT2(div_f64, double, a / b)
 
-#define FLOAT3(attr, name, T, EXPR)                                               \
-	attr static SG_HANDLER(name)                                              \
-	{                                                                         \
-		T *d = sg_op(w, in->d);                                           \
-		const T *pa = sg_op(w, in->a), *pb = sg_op(w, in->b);             \
-		const T *pc = sg_op(w, in->c);                                    \
-		SG_LANES(mask, T a = pa[i]; T b = pb[i]; T c = pc[i]; d[i] = EXPR;); \
+#define FLOAT3(attr, name, T, EXPR)                                                                \
+	attr static SG_HANDLER(name)                                                               \
+	{                                                                                          \
+		T *d = sg_op(w, in->d);                                                            \
+		const T *pa = sg_op(w, in->a), *pb = sg_op(w, in->b);                              \
+		const T *pc = sg_op(w, in->c);                                                     \
+		SG_LANES(mask, T a = pa[i]; T b = pb[i]; T c = pc[i]; d[i] = EXPR;);               \
 	}
 FLOAT3(, fma_f32_plain, float, canon(fmaf(a, b, c)))
 FLOAT3(, fma_f64_plain, double, fma(a, b, c))
 
 #ifdef __x86_64__
 /* The same loops with the instruction in line. */
-#define CANON3(v) ({ float r_ = (v); r_ != r_ ? nan_ : r_; })
+#define CANON3(v)                                                                                  \
+	({                                                                                         \
+		float r_ = (v);                                                                    \
+		r_ != r_ ? nan_ : r_;                                                              \
+	})
 #define FMA_TARGET __attribute__((target("fma,avx2")))
 FMA_TARGET static SG_HANDLER(fma_f32_avx2)
 {
@@ -83,12 +87,12 @@ static SG_HANDLER(fma_f64)
 	(has_fma() ? fma_f64_avx2 : fma_f64_plain)(w, in, mask);
 }
 
-#define BITS1(name, T, EXPR)                                           \
-	static SG_HANDLER(name)                                        \
-	{                                                              \
-		T *d = sg_op(w, in->d);                                \
-		const T *pa = sg_op(w, in->a);                         \
-		SG_LANES(mask, T a = pa[i]; d[i] = EXPR;);             \
+#define BITS1(name, T, EXPR)                                                                       \
+	static SG_HANDLER(name)                                                                    \
+	{                                                                                          \
+		T *d = sg_op(w, in->d);                                                            \
+		const T *pa = sg_op(w, in->a);                                                     \
+		SG_LANES(mask, T a = pa[i]; d[i] = EXPR;);                                         \
 	}
 BITS1(abs_f32, uint32_t, a & 0x7fffffff)
 BITS1(neg_f32, uint32_t, a ^ 0x80000000)
@@ -103,33 +107,57 @@ BITS1(rcp_f32, float, canon(1.0f / a))
 BITS1(sqrt_f64, double, sqrt(a))
 BITS1(rcp_f64, double, 1.0 / a)
 
-#define COPYSIGN(name, T, TOP)                                                  \
-	static SG_HANDLER(name)                                                 \
-	{                                                                       \
-		T *d = sg_op(w, in->d);                                         \
-		const T *pa = sg_op(w, in->a), *pb = sg_op(w, in->b);           \
-		SG_LANES(mask, d[i] = (pb[i] & ~(TOP)) | (pa[i] & (TOP)););     \
+#define COPYSIGN(name, T, TOP)                                                                     \
+	static SG_HANDLER(name)                                                                    \
+	{                                                                                          \
+		T *d = sg_op(w, in->d);                                                            \
+		const T *pa = sg_op(w, in->a), *pb = sg_op(w, in->b);                              \
+		SG_LANES(mask, d[i] = (pb[i] & ~(TOP)) | (pa[i] & (TOP)););                        \
 	}
 COPYSIGN(copysign_f32, uint32_t, 0x80000000u)
 COPYSIGN(copysign_f64, uint64_t, 1ull << 63)
 
-#define R(opcode, fn, sig) { opcode, fn, sig, 0 }
+#define R(opcode, fn, sig)                                                                         \
+	{                                                                                          \
+		opcode, fn, sig, 0                                                                 \
+	}
 #define R_RN(op, suffix, fn, sig) R(op "." suffix, fn, sig), R(op ".rn." suffix, fn, sig)
 const struct sg_row sg_float_rows[] = {
-	R_RN("add", "f32", add_f32, "444"), R_RN("sub", "f32", sub_f32, "444"),
-	R_RN("mul", "f32", mul_f32, "444"), R_RN("add", "f64", add_f64, "888"),
-	R_RN("sub", "f64", sub_f64, "888"), R_RN("mul", "f64", mul_f64, "888"),
-	R("div.rn.f32", div_f32, "444"), R("div.full.f32", div_f32, "444"), R("div.approx.f32", div_f32, "444"),
+	R_RN("add", "f32", add_f32, "444"),
+	R_RN("sub", "f32", sub_f32, "444"),
+	R_RN("mul", "f32", mul_f32, "444"),
+	R_RN("add", "f64", add_f64, "888"),
+	R_RN("sub", "f64", sub_f64, "888"),
+	R_RN("mul", "f64", mul_f64, "888"),
+	R("div.rn.f32", div_f32, "444"),
+	R("div.full.f32", div_f32, "444"),
+	R("div.approx.f32", div_f32, "444"),
 	R("div.rn.f64", div_f64, "888"),
-	R("fma.rn.f32", fma_f32, "4444"), R("mad.rn.f32", fma_f32, "4444"), R("mad.f32", fma_f32, "4444"),
-	R("fma.rn.f64", fma_f64, "8888"), R("mad.rn.f64", fma_f64, "8888"),
-	R("abs.f32", abs_f32, "44"), R("neg.f32", neg_f32, "44"), R("abs.f64", abs_f64, "88"),
-	R("neg.f64", neg_f64, "88"), R("abs.f16", abs_h, "22"), R("neg.f16", neg_h, "22"),
-	R("abs.bf16", abs_h, "22"), R("neg.bf16", neg_h, "22"), R("abs.f16x2", abs_h2, "44"),
-	R("neg.f16x2", neg_h2, "44"), R("abs.bf16x2", abs_h2, "44"), R("neg.bf16x2", neg_h2, "44"),
-	R("sqrt.rn.f32", sqrt_f32, "44"), R("sqrt.approx.f32", sqrt_f32, "44"), R("sqrt.rn.f64", sqrt_f64, "88"),
-	R("rcp.rn.f32", rcp_f32, "44"), R("rcp.approx.f32", rcp_f32, "44"), R("rcp.rn.f64", rcp_f64, "88"),
-	R("copysign.f32", copysign_f32, "444"), R("copysign.f64", copysign_f64, "888"),
+	R("fma.rn.f32", fma_f32, "4444"),
+	R("mad.rn.f32", fma_f32, "4444"),
+	R("mad.f32", fma_f32, "4444"),
+	R("fma.rn.f64", fma_f64, "8888"),
+	R("mad.rn.f64", fma_f64, "8888"),
+	R("abs.f32", abs_f32, "44"),
+	R("neg.f32", neg_f32, "44"),
+	R("abs.f64", abs_f64, "88"),
+	R("neg.f64", neg_f64, "88"),
+	R("abs.f16", abs_h, "22"),
+	R("neg.f16", neg_h, "22"),
+	R("abs.bf16", abs_h, "22"),
+	R("neg.bf16", neg_h, "22"),
+	R("abs.f16x2", abs_h2, "44"),
+	R("neg.f16x2", neg_h2, "44"),
+	R("abs.bf16x2", abs_h2, "44"),
+	R("neg.bf16x2", neg_h2, "44"),
+	R("sqrt.rn.f32", sqrt_f32, "44"),
+	R("sqrt.approx.f32", sqrt_f32, "44"),
+	R("sqrt.rn.f64", sqrt_f64, "88"),
+	R("rcp.rn.f32", rcp_f32, "44"),
+	R("rcp.approx.f32", rcp_f32, "44"),
+	R("rcp.rn.f64", rcp_f64, "88"),
+	R("copysign.f32", copysign_f32, "444"),
+	R("copysign.f64", copysign_f64, "888"),
 };
 const uint32_t sg_n_float_rows = sizeof(sg_float_rows) / sizeof(sg_float_rows[0]);
 
@@ -201,13 +229,15 @@ uint64_t sg_pack_double(double v, int ebits, int mbits, int rnd)
 		mant = mant != 0;
 		shift = 62;
 	}
-	uint64_t kept = shift ? mant >> shift : mant, rest = shift ? mant & ((1ull << shift) - 1) : 0;
+	uint64_t kept = shift ? mant >> shift : mant,
+		 rest = shift ? mant & ((1ull << shift) - 1) : 0;
 	if (shift && rounds_up(kept, rest, shift, negative, rnd))
 		kept++;
 	/* A carry into the exponent, or from subnormal to normal, is what adding does. */
 	uint64_t r = ((uint64_t)(e - 1) << mbits) + kept;
 	if (r >= inf) {
-		bool away = (rnd & 7) == SG_RN || (rnd & 7) == SG_RNA || (rnd & 7) == (negative ? SG_RM : SG_RP);
+		bool away = (rnd & 7) == SG_RN || (rnd & 7) == SG_RNA ||
+			    (rnd & 7) == (negative ? SG_RM : SG_RP);
 		r = away ? inf : inf - 1;
 	}
 	return sign | r;
@@ -286,7 +316,8 @@ static uint16_t half_lane(const struct sg_insn *in, uint16_t ha, uint16_t hb, ui
 {
 	bool bf = is_bf16(in->type);
 	float (*get)(uint16_t) = bf ? sg_bf16_to_float : sg_half_to_float;
-	double r = half_op(in, half_flush(in, get(ha)), half_flush(in, get(hb)), half_flush(in, get(hc)));
+	double r = half_op(
+		in, half_flush(in, get(ha)), half_flush(in, get(hb)), half_flush(in, get(hc)));
 	if (in->flags & SG_SAT)
 		r = r != r || r < 0 ? 0 : r > 1 ? 1 : r;
 	if (in->flags & SG_RELU && r < 0)

@@ -16,44 +16,62 @@ typedef unsigned __int128 u128;
 typedef __int128 s128;
 
 /* Lane types L* are those in the register file (u32 or u64). */
-#define OP1(name, LD, LA, EXPR)                                 \
-	static SG_HANDLER(name)                                 \
-	{                                                       \
-		LD *d = sg_op(w, in->d);                        \
-		const LA *pa = sg_op(w, in->a);                 \
-		SG_LANES(mask, LA a = pa[i]; d[i] = (LD)(EXPR);); \
+#define OP1(name, LD, LA, EXPR)                                                                    \
+	static SG_HANDLER(name)                                                                    \
+	{                                                                                          \
+		LD *d = sg_op(w, in->d);                                                           \
+		const LA *pa = sg_op(w, in->a);                                                    \
+		SG_LANES(mask, LA a = pa[i]; d[i] = (LD)(EXPR););                                  \
 	}
-#define OP2(name, LD, LA, LB, EXPR)                                          \
-	static SG_HANDLER(name)                                              \
-	{                                                                    \
-		LD *d = sg_op(w, in->d);                                     \
-		const LA *pa = sg_op(w, in->a);                              \
-		const LB *pb = sg_op(w, in->b);                              \
-		SG_LANES(mask, LA a = pa[i]; LB b = pb[i]; d[i] = (LD)(EXPR);); \
+#define OP2(name, LD, LA, LB, EXPR)                                                                \
+	static SG_HANDLER(name)                                                                    \
+	{                                                                                          \
+		LD *d = sg_op(w, in->d);                                                           \
+		const LA *pa = sg_op(w, in->a);                                                    \
+		const LB *pb = sg_op(w, in->b);                                                    \
+		SG_LANES(mask, LA a = pa[i]; LB b = pb[i]; d[i] = (LD)(EXPR););                    \
 	}
-#define OP3(name, LD, LA, LB, LC, EXPR)                                                  \
-	static SG_HANDLER(name)                                                          \
-	{                                                                                \
-		LD *d = sg_op(w, in->d);                                                 \
-		const LA *pa = sg_op(w, in->a);                                          \
-		const LB *pb = sg_op(w, in->b);                                          \
-		const LC *pc = sg_op(w, in->c);                                          \
-		SG_LANES(mask, LA a = pa[i]; LB b = pb[i]; LC c = pc[i]; d[i] = (LD)(EXPR);); \
+#define OP3(name, LD, LA, LB, LC, EXPR)                                                            \
+	static SG_HANDLER(name)                                                                    \
+	{                                                                                          \
+		LD *d = sg_op(w, in->d);                                                           \
+		const LA *pa = sg_op(w, in->a);                                                    \
+		const LB *pb = sg_op(w, in->b);                                                    \
+		const LC *pc = sg_op(w, in->c);                                                    \
+		SG_LANES(mask, LA a = pa[i]; LB b = pb[i]; LC c = pc[i]; d[i] = (LD)(EXPR););      \
 	}
 
 /* The operation for 16, 32 and 64 bits; T is the computation type letter (u or s). */
-#define ALL2(op, T, EXPR)                                                                         \
-	OP2(op##_##T##16, u32, u32, u32, (u16)({ T##16 x = (T##16)a, y = (T##16)b; EXPR; }))       \
-	OP2(op##_##T##32, u32, u32, u32, ({ T##32 x = (T##32)a, y = (T##32)b; EXPR; }))            \
-	OP2(op##_##T##64, u64, u64, u64, ({ T##64 x = (T##64)a, y = (T##64)b; EXPR; }))
-#define ALL1(op, T, EXPR)                                                    \
-	OP1(op##_##T##16, u32, u32, (u16)({ T##16 x = (T##16)a; EXPR; }))     \
-	OP1(op##_##T##32, u32, u32, ({ T##32 x = (T##32)a; EXPR; }))          \
-	OP1(op##_##T##64, u64, u64, ({ T##64 x = (T##64)a; EXPR; }))
+#define ALL2(op, T, EXPR)                                                                          \
+	OP2(op##_##T##16, u32, u32, u32, (u16)({                                                   \
+		T##16 x = (T##16)a, y = (T##16)b;                                                  \
+		EXPR;                                                                              \
+	}))                                                                                        \
+	OP2(op##_##T##32, u32, u32, u32, ({                                                        \
+		T##32 x = (T##32)a, y = (T##32)b;                                                  \
+		EXPR;                                                                              \
+	}))                                                                                        \
+	OP2(op##_##T##64, u64, u64, u64, ({                                                        \
+		T##64 x = (T##64)a, y = (T##64)b;                                                  \
+		EXPR;                                                                              \
+	}))
+#define ALL1(op, T, EXPR)                                                                          \
+	OP1(op##_##T##16, u32, u32, (u16)({                                                        \
+		T##16 x = (T##16)a;                                                                \
+		EXPR;                                                                              \
+	}))                                                                                        \
+	OP1(op##_##T##32, u32, u32, ({                                                             \
+		T##32 x = (T##32)a;                                                                \
+		EXPR;                                                                              \
+	}))                                                                                        \
+	OP1(op##_##T##64, u64, u64, ({                                                             \
+		T##64 x = (T##64)a;                                                                \
+		EXPR;                                                                              \
+	}))
 
 ALL2(add, u, x + y)
 ALL2(sub, u, x - y)
-ALL2(and, u, x & y)
+ALL2(and, u, x &y)
 ALL2(or, u, x | y)
 ALL2(xor, u, x ^ y)
 ALL2(min, u, x < y ? x : y)
@@ -69,32 +87,32 @@ ALL1(neg, u, -x)
 ALL1(cnot, u, x == 0)
 ALL1(abs, s, x < 0 ? -x : x)
 
-OP2(mul_lo_16, u32, u32, u32, (u16)(a * b))
-OP2(mul_lo_32, u32, u32, u32, a * b)
-OP2(mul_lo_64, u64, u64, u64, a * b)
+OP2(mul_lo_16, u32, u32, u32, (u16)(a *b))
+OP2(mul_lo_32, u32, u32, u32, a *b)
+OP2(mul_lo_64, u64, u64, u64, a *b)
 OP2(mul_hi_u16, u32, u32, u32, (u16)((a & 0xffff) * (b & 0xffff) >> 16))
-OP2(mul_hi_s16, u32, u32, u32, (u16)((s32)(s16)a * (s16)b >> 16))
-OP2(mul_hi_u32, u32, u32, u32, (u64)a * b >> 32)
-OP2(mul_hi_s32, u32, u32, u32, (s64)(s32)a * (s32)b >> 32)
-OP2(mul_hi_u64, u64, u64, u64, (u128)a * b >> 64)
-OP2(mul_hi_s64, u64, u64, u64, (s128)(s64)a * (s64)b >> 64)
+OP2(mul_hi_s16, u32, u32, u32, (u16)((s32)(s16)a *(s16)b >> 16))
+OP2(mul_hi_u32, u32, u32, u32, (u64)a *b >> 32)
+OP2(mul_hi_s32, u32, u32, u32, (s64)(s32)a *(s32)b >> 32)
+OP2(mul_hi_u64, u64, u64, u64, (u128)a *b >> 64)
+OP2(mul_hi_s64, u64, u64, u64, (s128)(s64)a *(s64)b >> 64)
 OP2(mul_wide_u16, u32, u32, u32, (a & 0xffff) * (b & 0xffff))
-OP2(mul_wide_s16, u32, u32, u32, (s32)(s16)a * (s16)b)
-OP2(mul_wide_u32, u64, u32, u32, (u64)a * b)
-OP2(mul_wide_s32, u64, u32, u32, (s64)(s32)a * (s32)b)
-OP3(mad_lo_16, u32, u32, u32, u32, (u16)(a * b + c))
-OP3(mad_lo_32, u32, u32, u32, u32, a * b + c)
-OP3(mad_lo_64, u64, u64, u64, u64, a * b + c)
+OP2(mul_wide_s16, u32, u32, u32, (s32)(s16)a *(s16)b)
+OP2(mul_wide_u32, u64, u32, u32, (u64)a *b)
+OP2(mul_wide_s32, u64, u32, u32, (s64)(s32)a *(s32)b)
+OP3(mad_lo_16, u32, u32, u32, u32, (u16)(a *b + c))
+OP3(mad_lo_32, u32, u32, u32, u32, a *b + c)
+OP3(mad_lo_64, u64, u64, u64, u64, a *b + c)
 OP3(mad_hi_u16, u32, u32, u32, u32, (u16)(((a & 0xffff) * (b & 0xffff) >> 16) + c))
 OP3(mad_hi_s16, u32, u32, u32, u32, (u16)(((s32)(s16)a * (s16)b >> 16) + (s32)c))
-OP3(mad_hi_u32, u32, u32, u32, u32, (u32)((u64)a * b >> 32) + c)
-OP3(mad_hi_s32, u32, u32, u32, u32, (u32)((s64)(s32)a * (s32)b >> 32) + c)
-OP3(mad_hi_u64, u64, u64, u64, u64, (u64)((u128)a * b >> 64) + c)
-OP3(mad_hi_s64, u64, u64, u64, u64, (u64)((s128)(s64)a * (s64)b >> 64) + c)
+OP3(mad_hi_u32, u32, u32, u32, u32, (u32)((u64)a *b >> 32) + c)
+OP3(mad_hi_s32, u32, u32, u32, u32, (u32)((s64)(s32)a *(s32)b >> 32) + c)
+OP3(mad_hi_u64, u64, u64, u64, u64, (u64)((u128)a *b >> 64) + c)
+OP3(mad_hi_s64, u64, u64, u64, u64, (u64)((s128)(s64)a *(s64)b >> 64) + c)
 OP3(mad_wide_u16, u32, u32, u32, u32, (a & 0xffff) * (b & 0xffff) + c)
-OP3(mad_wide_s16, u32, u32, u32, u32, (s32)(s16)a * (s16)b + (s32)c)
-OP3(mad_wide_u32, u64, u32, u32, u64, (u64)a * b + c)
-OP3(mad_wide_s32, u64, u32, u32, u64, (u64)((s64)(s32)a * (s32)b) + c)
+OP3(mad_wide_s16, u32, u32, u32, u32, (s32)(s16)a *(s16)b + (s32)c)
+OP3(mad_wide_u32, u64, u32, u32, u64, (u64)a *b + c)
+OP3(mad_wide_s32, u64, u32, u32, u64, (u64)((s64)(s32)a *(s32)b) + c)
 
 static s32 clamp32(s64 v)
 {
@@ -125,10 +143,10 @@ OP3(mad24_lo_s, u32, u32, u32, u32, (u32)(s24(a) * s24(b)) + c)
 OP3(mad24_hi_u, u32, u32, u32, u32, (u32)(u24(a) * u24(b) >> 16) + c)
 OP3(mad24_hi_s, u32, u32, u32, u32, (u32)(s24(a) * s24(b) >> 16) + c)
 
-#define SAD(T, L)                                                            \
-	OP3(sad_##T, L, L, L, L, ({                                          \
-		T x = (T)a, y = (T)b;                                        \
-		c + (L)(x < y ? (L)y - (L)x : (L)x - (L)y);                  \
+#define SAD(T, L)                                                                                  \
+	OP3(sad_##T, L, L, L, L, ({                                                                \
+		T x = (T)a, y = (T)b;                                                              \
+		c + (L)(x < y ? (L)y - (L)x : (L)x - (L)y);                                        \
 	}))
 SAD(u32, u32)
 SAD(s32, u32)
@@ -380,32 +398,32 @@ static SG_HANDLER(lop3)
 		t[k] = in->imm >> k & 1 ? SG_FULL : 0;
 	SG_LANES(mask, u32 a = pa[i]; u32 b = pb[i]; u32 c = pc[i];
 		 d[i] = (t[0] & ~a & ~b & ~c) | (t[1] & ~a & ~b & c) | (t[2] & ~a & b & ~c) |
-		 (t[3] & ~a & b & c) | (t[4] & a & ~b & ~c) | (t[5] & a & ~b & c) |
-		 (t[6] & a & b & ~c) | (t[7] & a & b & c););
+			(t[3] & ~a & b & c) | (t[4] & a & ~b & ~c) | (t[5] & a & ~b & c) |
+			(t[6] & a & b & ~c) | (t[7] & a & b & c););
 }
 
 /* Pairs of 16-bit integers. */
-#define X2(op, EXPR_S, EXPR_U)                                                                       \
-	OP2(op##_s16x2, u32, u32, u32, ({                                                            \
-		s16 x = (s16)a, y = (s16)b;                                                          \
-		u32 lo = (u16)(EXPR_S);                                                              \
-		x = (s16)(a >> 16);                                                                  \
-		y = (s16)(b >> 16);                                                                  \
-		(u32)(u16)(EXPR_S) << 16 | lo;                                                       \
-	}))                                                                                          \
-	OP2(op##_u16x2, u32, u32, u32, ({                                                            \
-		u16 x = (u16)a, y = (u16)b;                                                          \
-		u32 lo = (u16)(EXPR_U);                                                              \
-		x = (u16)(a >> 16);                                                                  \
-		y = (u16)(b >> 16);                                                                  \
-		(u32)(u16)(EXPR_U) << 16 | lo;                                                       \
+#define X2(op, EXPR_S, EXPR_U)                                                                     \
+	OP2(op##_s16x2, u32, u32, u32, ({                                                          \
+		s16 x = (s16)a, y = (s16)b;                                                        \
+		u32 lo = (u16)(EXPR_S);                                                            \
+		x = (s16)(a >> 16);                                                                \
+		y = (s16)(b >> 16);                                                                \
+		(u32)(u16)(EXPR_S) << 16 | lo;                                                     \
+	}))                                                                                        \
+	OP2(op##_u16x2, u32, u32, u32, ({                                                          \
+		u16 x = (u16)a, y = (u16)b;                                                        \
+		u32 lo = (u16)(EXPR_U);                                                            \
+		x = (u16)(a >> 16);                                                                \
+		y = (u16)(b >> 16);                                                                \
+		(u32)(u16)(EXPR_U) << 16 | lo;                                                     \
 	}))
 X2(addx2, x + y, x + y)
 X2(minx2, x < y ? x : y, x < y ? x : y)
 X2(maxx2, x > y ? x : y, x > y ? x : y)
 
-/* SIMD video instructions without masks: n parts, each of a type; the sum of all results and c (.add),
- * or the results side by side. */
+/* SIMD video instructions without masks: n parts, each of a type; the sum of all results and c
+ * (.add), or the results side by side. */
 enum { V_ADD, V_SUB, V_AVRG, V_ABSDIFF, V_MIN, V_MAX };
 
 static s32 video_part(uint8_t op, s32 a, s32 b)
@@ -428,7 +446,8 @@ static s32 video_part(uint8_t op, s32 a, s32 b)
 
 static s32 video_clamp(s32 v, u32 bits, bool is_signed)
 {
-	s32 max = is_signed ? (1 << (bits - 1)) - 1 : (1 << bits) - 1, min = is_signed ? -max - 1 : 0;
+	s32 max = is_signed ? (1 << (bits - 1)) - 1 : (1 << bits) - 1,
+	    min = is_signed ? -max - 1 : 0;
 	return v > max ? max : v < min ? min : v;
 }
 
@@ -442,7 +461,8 @@ SG_HANDLER(sg_video)
 	SG_LANES(mask, {
 		u32 packed = 0, sum = pc[i];
 		for (u32 k = 0; k < in->n; k++) {
-			u32 ua = pa[i] << (32 - bits * (k + 1)), ub = pb[i] << (32 - bits * (k + 1));
+			u32 ua = pa[i] << (32 - bits * (k + 1)),
+			    ub = pb[i] << (32 - bits * (k + 1));
 			s32 a = sa ? (s32)ua >> (32 - bits) : (s32)(ua >> (32 - bits));
 			s32 b = sb ? (s32)ub >> (32 - bits) : (s32)(ub >> (32 - bits));
 			s32 v = video_part(in->op, a, b);
@@ -462,25 +482,35 @@ static u32 *carry(const struct sg_warp *w)
 	return (u32 *)(void *)w->base[0];
 }
 
-#define CARRY_OP(name, L, EXPR)                                                 \
-	static SG_HANDLER(name)                                                 \
-	{                                                                       \
-		L *d = sg_op(w, in->d);                                         \
-		const L *pa = sg_op(w, in->a), *pb = sg_op(w, in->b);           \
-		u32 cf = *carry(w), out = cf;                                   \
-		for (u32 m = mask; m; m &= m - 1) {                             \
-			int i = __builtin_ctz(m);                               \
-			L a = pa[i], b = pb[i], r;                              \
-			u32 ci = cf >> i & 1, co = 0;                           \
-			EXPR;                                                   \
-			d[i] = r;                                               \
-			out = (out & ~(1u << i)) | co << i;                     \
-		}                                                               \
-		*carry(w) = out;                                                \
+#define CARRY_OP(name, L, EXPR)                                                                    \
+	static SG_HANDLER(name)                                                                    \
+	{                                                                                          \
+		L *d = sg_op(w, in->d);                                                            \
+		const L *pa = sg_op(w, in->a), *pb = sg_op(w, in->b);                              \
+		u32 cf = *carry(w), out = cf;                                                      \
+		for (u32 m = mask; m; m &= m - 1) {                                                \
+			int i = __builtin_ctz(m);                                                  \
+			L a = pa[i], b = pb[i], r;                                                 \
+			u32 ci = cf >> i & 1, co = 0;                                              \
+			EXPR;                                                                      \
+			d[i] = r;                                                                  \
+			out = (out & ~(1u << i)) | co << i;                                        \
+		}                                                                                  \
+		*carry(w) = out;                                                                   \
 	}
 #define KEEP co = ci
-#define ADD(c) ({ L2 s = (L2)a + b + (c); r = (typeof(r))s; co = (u32)(s >> (8 * sizeof(r))) & 1; })
-#define SUB(c) ({ L2 s = (L2)a - b - (c); r = (typeof(r))s; co = (u32)(s >> (8 * sizeof(r))) & 1; })
+#define ADD(c)                                                                                     \
+	({                                                                                         \
+		L2 s = (L2)a + b + (c);                                                            \
+		r = (typeof(r))s;                                                                  \
+		co = (u32)(s >> (8 * sizeof(r))) & 1;                                              \
+	})
+#define SUB(c)                                                                                     \
+	({                                                                                         \
+		L2 s = (L2)a - b - (c);                                                            \
+		r = (typeof(r))s;                                                                  \
+		co = (u32)(s >> (8 * sizeof(r))) & 1;                                              \
+	})
 #define L2 u64
 CARRY_OP(add_cc_32, u32, (void)ci; ADD(0))
 CARRY_OP(addc_cc_32, u32, ADD(ci))
@@ -499,109 +529,184 @@ CARRY_OP(subc_64, u64, SUB(ci); KEEP)
 #undef L2
 
 /* mad with carry: the product part is added to c. */
-#define CARRY_MAD(name, L, L2, PRODUCT, IN, OUT)                                \
-	static SG_HANDLER(name)                                                 \
-	{                                                                       \
-		L *d = sg_op(w, in->d);                                         \
-		const L *pa = sg_op(w, in->a), *pb = sg_op(w, in->b);           \
-		const L *pc = sg_op(w, in->c);                                  \
-		u32 cf = *carry(w), out = cf;                                   \
-		for (u32 m = mask; m; m &= m - 1) {                             \
-			int i = __builtin_ctz(m);                               \
-			L a = pa[i], b = pb[i], p = (L)(PRODUCT);               \
-			L2 s = (L2)p + pc[i] + (IN ? cf >> i & 1 : 0);          \
-			d[i] = (L)s;                                            \
-			if (OUT)                                                \
-				out = (out & ~(1u << i)) |                      \
-				      ((u32)(s >> 8 * sizeof(L)) & 1) << i;     \
-		}                                                               \
-		*carry(w) = out;                                                \
+#define CARRY_MAD(name, L, L2, PRODUCT, IN, OUT)                                                   \
+	static SG_HANDLER(name)                                                                    \
+	{                                                                                          \
+		L *d = sg_op(w, in->d);                                                            \
+		const L *pa = sg_op(w, in->a), *pb = sg_op(w, in->b);                              \
+		const L *pc = sg_op(w, in->c);                                                     \
+		u32 cf = *carry(w), out = cf;                                                      \
+		for (u32 m = mask; m; m &= m - 1) {                                                \
+			int i = __builtin_ctz(m);                                                  \
+			L a = pa[i], b = pb[i], p = (L)(PRODUCT);                                  \
+			L2 s = (L2)p + pc[i] + (IN ? cf >> i & 1 : 0);                             \
+			d[i] = (L)s;                                                               \
+			if (OUT)                                                                   \
+				out = (out & ~(1u << i)) | ((u32)(s >> 8 * sizeof(L)) & 1) << i;   \
+		}                                                                                  \
+		*carry(w) = out;                                                                   \
 	}
-#define CARRY_MADS(suffix, IN, OUT)                                                           \
-	CARRY_MAD(mad_lo_32##suffix, u32, u64, a * b, IN, OUT)                                \
-	CARRY_MAD(mad_hi_u32##suffix, u32, u64, (u64)a * b >> 32, IN, OUT)                    \
-	CARRY_MAD(mad_hi_s32##suffix, u32, u64, (s64)(s32)a * (s32)b >> 32, IN, OUT)          \
-	CARRY_MAD(mad_lo_64##suffix, u64, u128, a * b, IN, OUT)                               \
-	CARRY_MAD(mad_hi_u64##suffix, u64, u128, (u128)a * b >> 64, IN, OUT)                  \
-	CARRY_MAD(mad_hi_s64##suffix, u64, u128, (s128)(s64)a * (s64)b >> 64, IN, OUT)
+#define CARRY_MADS(suffix, IN, OUT)                                                                \
+	CARRY_MAD(mad_lo_32##suffix, u32, u64, a *b, IN, OUT)                                      \
+	CARRY_MAD(mad_hi_u32##suffix, u32, u64, (u64)a *b >> 32, IN, OUT)                          \
+	CARRY_MAD(mad_hi_s32##suffix, u32, u64, (s64)(s32)a *(s32)b >> 32, IN, OUT)                \
+	CARRY_MAD(mad_lo_64##suffix, u64, u128, a *b, IN, OUT)                                     \
+	CARRY_MAD(mad_hi_u64##suffix, u64, u128, (u128)a *b >> 64, IN, OUT)                        \
+	CARRY_MAD(mad_hi_s64##suffix, u64, u128, (s128)(s64)a *(s64)b >> 64, IN, OUT)
 CARRY_MADS(_cc, 0, 1)
 CARRY_MADS(_c, 1, 0)
 CARRY_MADS(_c_cc, 1, 1)
 
 /* -- the table --------------------------------------------------------------- */
 
-#define R(opcode, fn, sig) { opcode, fn, sig, 0 }
-#define R_US(op, fn, suf)                                                                   \
-	R(op ".u16", fn##16, "222" suf), R(op ".s16", fn##16, "222" suf),                    \
-	R(op ".u32", fn##32, "444" suf), R(op ".s32", fn##32, "444" suf),                    \
-	R(op ".u64", fn##64, "888" suf), R(op ".s64", fn##64, "888" suf)
-#define R_TYPED(op, fn)                                                                     \
-	R(op ".u16", fn##_u16, "222"), R(op ".s16", fn##_s16, "222"), R(op ".u32", fn##_u32, "444"), \
-	R(op ".s32", fn##_s32, "444"), R(op ".u64", fn##_u64, "888"), R(op ".s64", fn##_s64, "888")
-#define R_B(op, fn, sig16, sig32, sig64)                                                    \
+#define R(opcode, fn, sig)                                                                         \
+	{                                                                                          \
+		opcode, fn, sig, 0                                                                 \
+	}
+#define R_US(op, fn, suf)                                                                          \
+	R(op ".u16", fn##16, "222" suf), R(op ".s16", fn##16, "222" suf),                          \
+		R(op ".u32", fn##32, "444" suf), R(op ".s32", fn##32, "444" suf),                  \
+		R(op ".u64", fn##64, "888" suf), R(op ".s64", fn##64, "888" suf)
+#define R_TYPED(op, fn)                                                                            \
+	R(op ".u16", fn##_u16, "222"), R(op ".s16", fn##_s16, "222"),                              \
+		R(op ".u32", fn##_u32, "444"), R(op ".s32", fn##_s32, "444"),                      \
+		R(op ".u64", fn##_u64, "888"), R(op ".s64", fn##_s64, "888")
+#define R_B(op, fn, sig16, sig32, sig64)                                                           \
 	R(op ".b16", fn##16, sig16), R(op ".b32", fn##32, sig32), R(op ".b64", fn##64, sig64)
-#define R_MADC(op, suffix, fn)                                                               \
-	R(op ".lo" suffix ".u32", mad_lo_32##fn, "4444"), R(op ".lo" suffix ".s32", mad_lo_32##fn, "4444"), \
-	R(op ".hi" suffix ".u32", mad_hi_u32##fn, "4444"), R(op ".hi" suffix ".s32", mad_hi_s32##fn, "4444"), \
-	R(op ".lo" suffix ".u64", mad_lo_64##fn, "8888"), R(op ".lo" suffix ".s64", mad_lo_64##fn, "8888"), \
-	R(op ".hi" suffix ".u64", mad_hi_u64##fn, "8888"), R(op ".hi" suffix ".s64", mad_hi_s64##fn, "8888")
-#define R_CARRY(op, fn)                                                                     \
-	R(op ".u32", fn##_32, "444"), R(op ".s32", fn##_32, "444"), R(op ".b32", fn##_32, "444"), \
-	R(op ".u64", fn##_64, "888"), R(op ".s64", fn##_64, "888"), R(op ".b64", fn##_64, "888")
+#define R_MADC(op, suffix, fn)                                                                     \
+	R(op ".lo" suffix ".u32", mad_lo_32##fn, "4444"),                                          \
+		R(op ".lo" suffix ".s32", mad_lo_32##fn, "4444"),                                  \
+		R(op ".hi" suffix ".u32", mad_hi_u32##fn, "4444"),                                 \
+		R(op ".hi" suffix ".s32", mad_hi_s32##fn, "4444"),                                 \
+		R(op ".lo" suffix ".u64", mad_lo_64##fn, "8888"),                                  \
+		R(op ".lo" suffix ".s64", mad_lo_64##fn, "8888"),                                  \
+		R(op ".hi" suffix ".u64", mad_hi_u64##fn, "8888"),                                 \
+		R(op ".hi" suffix ".s64", mad_hi_s64##fn, "8888")
+#define R_CARRY(op, fn)                                                                            \
+	R(op ".u32", fn##_32, "444"), R(op ".s32", fn##_32, "444"), R(op ".b32", fn##_32, "444"),  \
+		R(op ".u64", fn##_64, "888"), R(op ".s64", fn##_64, "888"),                        \
+		R(op ".b64", fn##_64, "888")
 #define R_PRMT(mode) R("prmt.b32." #mode, prmt_##mode, "4444")
-#define R_DP(op, fn)                                                                        \
-	R(op ".u32.u32", fn##_uu, "4444"), R(op ".u32.s32", fn##_us, "4444"),                \
-	R(op ".s32.u32", fn##_su, "4444"), R(op ".s32.s32", fn##_ss, "4444")
+#define R_DP(op, fn)                                                                               \
+	R(op ".u32.u32", fn##_uu, "4444"), R(op ".u32.s32", fn##_us, "4444"),                      \
+		R(op ".s32.u32", fn##_su, "4444"), R(op ".s32.s32", fn##_ss, "4444")
 
 const struct sg_row sg_int_rows[] = {
-	R_US("add", add_u, ""), R_US("sub", sub_u, ""), R_US("mul.lo", mul_lo_, ""),
+	R_US("add", add_u, ""),
+	R_US("sub", sub_u, ""),
+	R_US("mul.lo", mul_lo_, ""),
 	R_US("mad.lo", mad_lo_, "*"),
-	R_TYPED("min", min), R_TYPED("max", max), R_TYPED("div", div), R_TYPED("rem", rem),
+	R_TYPED("min", min),
+	R_TYPED("max", max),
+	R_TYPED("div", div),
+	R_TYPED("rem", rem),
 	R_TYPED("mul.hi", mul_hi),
-	R("mad.hi.u16", mad_hi_u16, "2222"), R("mad.hi.s16", mad_hi_s16, "2222"),
-	R("mad.hi.u32", mad_hi_u32, "4444"), R("mad.hi.s32", mad_hi_s32, "4444"),
-	R("mad.hi.u64", mad_hi_u64, "8888"), R("mad.hi.s64", mad_hi_s64, "8888"),
-	R("mul.wide.u16", mul_wide_u16, "422"), R("mul.wide.s16", mul_wide_s16, "422"),
-	R("mul.wide.u32", mul_wide_u32, "844"), R("mul.wide.s32", mul_wide_s32, "844"),
-	R("mad.wide.u16", mad_wide_u16, "4224"), R("mad.wide.s16", mad_wide_s16, "4224"),
-	R("mad.wide.u32", mad_wide_u32, "8448"), R("mad.wide.s32", mad_wide_s32, "8448"),
-	R("add.sat.s32", add_sat, "444"), R("sub.sat.s32", sub_sat, "444"),
+	R("mad.hi.u16", mad_hi_u16, "2222"),
+	R("mad.hi.s16", mad_hi_s16, "2222"),
+	R("mad.hi.u32", mad_hi_u32, "4444"),
+	R("mad.hi.s32", mad_hi_s32, "4444"),
+	R("mad.hi.u64", mad_hi_u64, "8888"),
+	R("mad.hi.s64", mad_hi_s64, "8888"),
+	R("mul.wide.u16", mul_wide_u16, "422"),
+	R("mul.wide.s16", mul_wide_s16, "422"),
+	R("mul.wide.u32", mul_wide_u32, "844"),
+	R("mul.wide.s32", mul_wide_s32, "844"),
+	R("mad.wide.u16", mad_wide_u16, "4224"),
+	R("mad.wide.s16", mad_wide_s16, "4224"),
+	R("mad.wide.u32", mad_wide_u32, "8448"),
+	R("mad.wide.s32", mad_wide_s32, "8448"),
+	R("add.sat.s32", add_sat, "444"),
+	R("sub.sat.s32", sub_sat, "444"),
 	R("mad.hi.sat.s32", mad_hi_sat, "4444"),
-	R("mul24.lo.u32", mul24_lo_u, "444"), R("mul24.lo.s32", mul24_lo_s, "444"),
-	R("mul24.hi.u32", mul24_hi_u, "444"), R("mul24.hi.s32", mul24_hi_s, "444"),
-	R("mad24.lo.u32", mad24_lo_u, "4444"), R("mad24.lo.s32", mad24_lo_s, "4444"),
-	R("mad24.hi.u32", mad24_hi_u, "4444"), R("mad24.hi.s32", mad24_hi_s, "4444"),
-	R("sad.u16", sad_u16, "2222"), R("sad.s16", sad_s16, "2222"), R("sad.u32", sad_u32, "4444"),
-	R("sad.s32", sad_s32, "4444"), R("sad.u64", sad_u64, "8888"), R("sad.s64", sad_s64, "8888"),
-	R("abs.s16", abs_s16, "22"), R("abs.s32", abs_s32, "44"), R("abs.s64", abs_s64, "88"),
-	R("neg.s16", neg_u16, "22"), R("neg.s32", neg_u32, "44"), R("neg.s64", neg_u64, "88"),
-	R_B("and", and_u, "222", "444", "888"), R_B("or", or_u, "222", "444", "888"),
-	R_B("xor", xor_u, "222", "444", "888"), R_B("not", not_u, "22", "44", "88"),
-	R_B("cnot", cnot_u, "22", "44", "88"), R_B("shl", shl_, "224", "444", "884"),
+	R("mul24.lo.u32", mul24_lo_u, "444"),
+	R("mul24.lo.s32", mul24_lo_s, "444"),
+	R("mul24.hi.u32", mul24_hi_u, "444"),
+	R("mul24.hi.s32", mul24_hi_s, "444"),
+	R("mad24.lo.u32", mad24_lo_u, "4444"),
+	R("mad24.lo.s32", mad24_lo_s, "4444"),
+	R("mad24.hi.u32", mad24_hi_u, "4444"),
+	R("mad24.hi.s32", mad24_hi_s, "4444"),
+	R("sad.u16", sad_u16, "2222"),
+	R("sad.s16", sad_s16, "2222"),
+	R("sad.u32", sad_u32, "4444"),
+	R("sad.s32", sad_s32, "4444"),
+	R("sad.u64", sad_u64, "8888"),
+	R("sad.s64", sad_s64, "8888"),
+	R("abs.s16", abs_s16, "22"),
+	R("abs.s32", abs_s32, "44"),
+	R("abs.s64", abs_s64, "88"),
+	R("neg.s16", neg_u16, "22"),
+	R("neg.s32", neg_u32, "44"),
+	R("neg.s64", neg_u64, "88"),
+	R_B("and", and_u, "222", "444", "888"),
+	R_B("or", or_u, "222", "444", "888"),
+	R_B("xor", xor_u, "222", "444", "888"),
+	R_B("not", not_u, "22", "44", "88"),
+	R_B("cnot", cnot_u, "22", "44", "88"),
+	R_B("shl", shl_, "224", "444", "884"),
 	R_B("shr", shr_u, "224", "444", "884"),
-	R("shr.u16", shr_u16, "224"), R("shr.s16", shr_s16, "224"), R("shr.u32", shr_u32, "444"),
-	R("shr.s32", shr_s32, "444"), R("shr.u64", shr_u64, "884"), R("shr.s64", shr_s64, "884"),
-	R("shf.l.wrap.b32", shf_l_wrap, "4444"), R("shf.r.wrap.b32", shf_r_wrap, "4444"),
-	R("shf.l.clamp.b32", shf_l_clamp, "4444"), R("shf.r.clamp.b32", shf_r_clamp, "4444"),
-	R("popc.b32", popc_32, "44"), R("popc.b64", popc_64, "48"), R("clz.b32", clz_32, "44"),
-	R("clz.b64", clz_64, "48"), R("brev.b32", brev_32, "44"), R("brev.b64", brev_64, "88"),
-	R("bfind.u32", bfind_u32, "44"), R("bfind.s32", bfind_s32, "44"),
-	R("bfind.u64", bfind_u64, "48"), R("bfind.s64", bfind_s64, "48"),
-	R("bfind.shiftamt.u32", bfind_sh_u32, "44"), R("bfind.shiftamt.s32", bfind_sh_s32, "44"),
-	R("bfind.shiftamt.u64", bfind_sh_u64, "48"), R("bfind.shiftamt.s64", bfind_sh_s64, "48"),
-	R("bfe.u32", bfe_u32, "4444"), R("bfe.s32", bfe_s32, "4444"), R("bfe.u64", bfe_u64, "8844"),
-	R("bfe.s64", bfe_s64, "8844"), R("bfi.b32", bfi_32, "44444"), R("bfi.b64", bfi_64, "88844"),
-	R("szext.clamp.s32", szext_clamp_s, "444"), R("szext.clamp.u32", szext_clamp_u, "444"),
-	R("szext.wrap.s32", szext_wrap_s, "444"), R("szext.wrap.u32", szext_wrap_u, "444"),
-	R("bmsk.clamp.b32", bmsk_clamp, "444"), R("bmsk.wrap.b32", bmsk_wrap, "444"),
-	R("fns.b32", fns_32, "4444"), R("prmt.b32", prmt_32, "4444"), R_PRMT(f4e), R_PRMT(b4e),
-	R_PRMT(rc8), R_PRMT(ecl), R_PRMT(ecr), R_PRMT(rc16), R("lop3.b32", lop3, "4444i"),
-	R_DP("dp4a", dp4a), R_DP("dp2a.lo", dp2a_lo), R_DP("dp2a.hi", dp2a_hi),
-	R("add.u16x2", addx2_u16x2, "444"), R("add.s16x2", addx2_s16x2, "444"),
-	R("min.u16x2", minx2_u16x2, "444"), R("min.s16x2", minx2_s16x2, "444"),
-	R("max.u16x2", maxx2_u16x2, "444"), R("max.s16x2", maxx2_s16x2, "444"),
-	R_CARRY("add.cc", add_cc), R_CARRY("addc", addc), R_CARRY("addc.cc", addc_cc),
-	R_CARRY("sub.cc", sub_cc), R_CARRY("subc", subc), R_CARRY("subc.cc", subc_cc),
-	R_MADC("mad", ".cc", _cc), R_MADC("madc", "", _c), R_MADC("madc", ".cc", _c_cc),
+	R("shr.u16", shr_u16, "224"),
+	R("shr.s16", shr_s16, "224"),
+	R("shr.u32", shr_u32, "444"),
+	R("shr.s32", shr_s32, "444"),
+	R("shr.u64", shr_u64, "884"),
+	R("shr.s64", shr_s64, "884"),
+	R("shf.l.wrap.b32", shf_l_wrap, "4444"),
+	R("shf.r.wrap.b32", shf_r_wrap, "4444"),
+	R("shf.l.clamp.b32", shf_l_clamp, "4444"),
+	R("shf.r.clamp.b32", shf_r_clamp, "4444"),
+	R("popc.b32", popc_32, "44"),
+	R("popc.b64", popc_64, "48"),
+	R("clz.b32", clz_32, "44"),
+	R("clz.b64", clz_64, "48"),
+	R("brev.b32", brev_32, "44"),
+	R("brev.b64", brev_64, "88"),
+	R("bfind.u32", bfind_u32, "44"),
+	R("bfind.s32", bfind_s32, "44"),
+	R("bfind.u64", bfind_u64, "48"),
+	R("bfind.s64", bfind_s64, "48"),
+	R("bfind.shiftamt.u32", bfind_sh_u32, "44"),
+	R("bfind.shiftamt.s32", bfind_sh_s32, "44"),
+	R("bfind.shiftamt.u64", bfind_sh_u64, "48"),
+	R("bfind.shiftamt.s64", bfind_sh_s64, "48"),
+	R("bfe.u32", bfe_u32, "4444"),
+	R("bfe.s32", bfe_s32, "4444"),
+	R("bfe.u64", bfe_u64, "8844"),
+	R("bfe.s64", bfe_s64, "8844"),
+	R("bfi.b32", bfi_32, "44444"),
+	R("bfi.b64", bfi_64, "88844"),
+	R("szext.clamp.s32", szext_clamp_s, "444"),
+	R("szext.clamp.u32", szext_clamp_u, "444"),
+	R("szext.wrap.s32", szext_wrap_s, "444"),
+	R("szext.wrap.u32", szext_wrap_u, "444"),
+	R("bmsk.clamp.b32", bmsk_clamp, "444"),
+	R("bmsk.wrap.b32", bmsk_wrap, "444"),
+	R("fns.b32", fns_32, "4444"),
+	R("prmt.b32", prmt_32, "4444"),
+	R_PRMT(f4e),
+	R_PRMT(b4e),
+	R_PRMT(rc8),
+	R_PRMT(ecl),
+	R_PRMT(ecr),
+	R_PRMT(rc16),
+	R("lop3.b32", lop3, "4444i"),
+	R_DP("dp4a", dp4a),
+	R_DP("dp2a.lo", dp2a_lo),
+	R_DP("dp2a.hi", dp2a_hi),
+	R("add.u16x2", addx2_u16x2, "444"),
+	R("add.s16x2", addx2_s16x2, "444"),
+	R("min.u16x2", minx2_u16x2, "444"),
+	R("min.s16x2", minx2_s16x2, "444"),
+	R("max.u16x2", maxx2_u16x2, "444"),
+	R("max.s16x2", maxx2_s16x2, "444"),
+	R_CARRY("add.cc", add_cc),
+	R_CARRY("addc", addc),
+	R_CARRY("addc.cc", addc_cc),
+	R_CARRY("sub.cc", sub_cc),
+	R_CARRY("subc", subc),
+	R_CARRY("subc.cc", subc_cc),
+	R_MADC("mad", ".cc", _cc),
+	R_MADC("madc", "", _c),
+	R_MADC("madc", ".cc", _c_cc),
 };
 const uint32_t sg_n_int_rows = sizeof(sg_int_rows) / sizeof(sg_int_rows[0]);

@@ -21,8 +21,8 @@ void sg_addresses(struct sg_warp *w, const struct sg_insn *in, uint32_t mask, ui
 		SG_LANES(mask, addr[i] = a[i] + imm;);
 		return;
 	}
-	imm += in->addr == SG_ADDR_SHARED ? w->block->grid->kernel->shared_offset[in->target] :
-					    w->frame->local_base;
+	imm += in->addr == SG_ADDR_SHARED ? w->block->grid->kernel->shared_offset[in->target]
+					  : w->frame->local_base;
 	SG_LANES(mask, addr[i] = imm;);
 }
 
@@ -36,7 +36,8 @@ static void *at_shared(struct sg_warp *w, uint64_t addr, uint32_t bytes)
 	if (rank) {
 		if (!b->cluster && rank == 1)
 			rank = 0;
-		else if (!b->cluster || rank > b->cluster->n_blocks || !b->cluster->blocks[rank - 1])
+		else if (!b->cluster || rank > b->cluster->n_blocks ||
+			 !b->cluster->blocks[rank - 1])
 			return NULL;
 		else
 			b = b->cluster->blocks[rank - 1];
@@ -68,7 +69,8 @@ static void *at_kernel_param(struct sg_warp *w, uint64_t addr, uint32_t bytes)
 static void *at_frame_param(struct sg_warp *w, uint32_t lane, uint64_t addr, uint32_t bytes)
 {
 	uint32_t size = w->frame->func->param_bytes;
-	return addr <= size && bytes <= size - addr ? w->frame->param + (size_t)lane * size + addr : NULL;
+	return addr <= size && bytes <= size - addr ? w->frame->param + (size_t)lane * size + addr
+						    : NULL;
 }
 
 static void *at_generic(struct sg_warp *w, uint32_t lane, uint64_t addr, uint32_t bytes)
@@ -108,10 +110,10 @@ void *sg_resolve(struct sg_warp *w, uint32_t lane, uint8_t space, uint64_t addr,
 static const char *space_name(uint8_t space, uint64_t addr)
 {
 	if (space == SP_GENERIC)
-		space = SG_WINDOW(addr) == SG_WIN_SHARED ? SP_SHARED :
-			SG_WINDOW(addr) == SG_WIN_LOCAL	 ? SP_LOCAL :
-			SG_WINDOW(addr) == SG_WIN_PARAM	 ? SP_KERNEL_PARAM :
-							   SP_GLOBAL;
+		space = SG_WINDOW(addr) == SG_WIN_SHARED  ? SP_SHARED
+			: SG_WINDOW(addr) == SG_WIN_LOCAL ? SP_LOCAL
+			: SG_WINDOW(addr) == SG_WIN_PARAM ? SP_KERNEL_PARAM
+							  : SP_GLOBAL;
 	static const char *const names[] = { "", "global", "shared", "local", "param", "param" };
 	return names[space];
 }
@@ -123,8 +125,8 @@ void *sg_resolve_or_fault(struct sg_warp *w, const struct sg_insn *in, uint32_t 
 	if (p)
 		return p;
 	bool misaligned = addr & (bytes - 1);
-	sg_fault(w, in, misaligned ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_ERROR_ILLEGAL_ADDRESS, (int)lane,
-		"%s %s address 0x%llx (%u bytes)", misaligned ? "misaligned" : "illegal",
+	sg_fault(w, in, misaligned ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_ERROR_ILLEGAL_ADDRESS,
+		(int)lane, "%s %s address 0x%llx (%u bytes)", misaligned ? "misaligned" : "illegal",
 		space_name(space, addr), (unsigned long long)addr, bytes);
 	return NULL;
 }
@@ -144,7 +146,8 @@ static bool resolve_lanes(struct sg_warp *w, const struct sg_insn *in, uint32_t 
 			int i = __builtin_ctz(m);
 			if (addr[i] + bytes <= size && addr[i] <= size && !(addr[i] & (bytes - 1)))
 				p[i] = shared + addr[i];
-			else if (!(p[i] = sg_resolve_or_fault(w, in, (uint32_t)i, SP_SHARED, addr[i], bytes)))
+			else if (!(p[i] = sg_resolve_or_fault(
+					   w, in, (uint32_t)i, SP_SHARED, addr[i], bytes)))
 				return false;
 		}
 		return true;
@@ -157,7 +160,8 @@ static bool resolve_lanes(struct sg_warp *w, const struct sg_insn *in, uint32_t 
 			uint64_t off = addr[i] - f->local_base;
 			if (off <= size && off + bytes <= size && !(addr[i] & (bytes - 1)))
 				p[i] = f->local + (size_t)i * size + off;
-			else if (!(p[i] = sg_resolve_or_fault(w, in, (uint32_t)i, SP_LOCAL, addr[i], bytes)))
+			else if (!(p[i] = sg_resolve_or_fault(
+					   w, in, (uint32_t)i, SP_LOCAL, addr[i], bytes)))
 				return false;
 		}
 		return true;
@@ -212,7 +216,8 @@ static bool is_signed(uint8_t t)
 }
 
 /* Element k of every lane into the register at reg. */
-static void load_element(const struct sg_insn *in, uint32_t mask, uint8_t *const *p, uint32_t k, void *reg)
+static void load_element(
+	const struct sg_insn *in, uint32_t mask, uint8_t *const *p, uint32_t k, void *reg)
 {
 	uint64_t keep = in->reg_bits && in->reg_bits < 64 ? (1ull << in->reg_bits) - 1 : ~0ull;
 	uint32_t at = k * in->bytes;
@@ -228,7 +233,8 @@ static void load_element(const struct sg_insn *in, uint32_t mask, uint8_t *const
 		SG_LANES(mask, d[i] = read_element(p[i] + at, 8, false);
 			 d[i + 32] = read_element(p[i] + at + 8, 8, false););
 	} else {
-		SG_LANES(mask, put_lane(reg, in->width, i, read_element(p[i] + at, in->bytes, sign) & keep););
+		SG_LANES(mask, put_lane(reg, in->width, i,
+				       read_element(p[i] + at, in->bytes, sign) & keep););
 	}
 }
 
@@ -253,21 +259,22 @@ SG_HANDLER(sg_load)
 	after_load(w, in);
 }
 
-#define LOAD_GLOBAL(name, T, B)                                                              \
-	SG_HANDLER(name)                                                                     \
-	{                                                                                    \
-		T *d = sg_op(w, in->d);                                                      \
-		const uint64_t *a = sg_op(w, in->a);                                         \
-		struct sg_mem *mem = w->mem;                                                 \
-		uint64_t imm = (uint64_t)in->imm;                                            \
-		for (uint32_t m = mask; m; m &= m - 1) {                                     \
-			int i = __builtin_ctz(m);                                            \
-			uint64_t addr = a[i] + imm;                                          \
-			const T *p = addr & (B - 1) ? NULL : sg_mem_at(mem, addr, B);        \
-			if (!p && !(p = sg_resolve_or_fault(w, in, (uint32_t)i, in->space, addr, B))) \
-				return;                                                      \
-			d[i] = __atomic_load_n(p, __ATOMIC_RELAXED);                                                             \
-		}                                                                            \
+#define LOAD_GLOBAL(name, T, B)                                                                    \
+	SG_HANDLER(name)                                                                           \
+	{                                                                                          \
+		T *d = sg_op(w, in->d);                                                            \
+		const uint64_t *a = sg_op(w, in->a);                                               \
+		struct sg_mem *mem = w->mem;                                                       \
+		uint64_t imm = (uint64_t)in->imm;                                                  \
+		for (uint32_t m = mask; m; m &= m - 1) {                                           \
+			int i = __builtin_ctz(m);                                                  \
+			uint64_t addr = a[i] + imm;                                                \
+			const T *p = addr & (B - 1) ? NULL : sg_mem_at(mem, addr, B);              \
+			if (!p && !(p = sg_resolve_or_fault(                                       \
+					    w, in, (uint32_t)i, in->space, addr, B)))              \
+				return;                                                            \
+			d[i] = __atomic_load_n(p, __ATOMIC_RELAXED);                               \
+		}                                                                                  \
 	}
 LOAD_GLOBAL(sg_load_global32, uint32_t, 4)
 LOAD_GLOBAL(sg_load_global64, uint64_t, 8)
@@ -275,8 +282,8 @@ LOAD_GLOBAL(sg_load_global64, uint64_t, 8)
 /* A kernel parameter at a known offset: the same in every lane. */
 SG_HANDLER(sg_load_param)
 {
-	const uint8_t *p = sg_resolve_or_fault(w, in, (uint32_t)__builtin_ctz(mask), SP_KERNEL_PARAM,
-		(uint64_t)in->imm, in->bytes);
+	const uint8_t *p = sg_resolve_or_fault(w, in, (uint32_t)__builtin_ctz(mask),
+		SP_KERNEL_PARAM, (uint64_t)in->imm, in->bytes);
 	if (!p)
 		return;
 	uint64_t v = read_element(p, in->bytes, is_signed(in->type));
@@ -311,7 +318,8 @@ static void write_element(void *p, uint32_t bytes, uint64_t v)
 	}
 }
 
-static void store_element(const struct sg_insn *in, uint32_t mask, uint8_t *const *p, uint32_t k, const void *reg)
+static void store_element(
+	const struct sg_insn *in, uint32_t mask, uint8_t *const *p, uint32_t k, const void *reg)
 {
 	uint32_t at = k * in->bytes;
 	if (in->bytes == 4 && in->width == 4) {
@@ -322,14 +330,16 @@ static void store_element(const struct sg_insn *in, uint32_t mask, uint8_t *cons
 		SG_LANES(mask, write_element(p[i] + at, 8, v[i]););
 	} else if (in->bytes == 16) {
 		const uint64_t *v = reg;
-		SG_LANES(mask, write_element(p[i] + at, 8, v[i]); write_element(p[i] + at + 8, 8, v[i + 32]););
+		SG_LANES(mask, write_element(p[i] + at, 8, v[i]);
+			 write_element(p[i] + at + 8, 8, v[i + 32]););
 	} else {
 		SG_LANES(mask, write_element(p[i] + at, in->bytes, get_lane(reg, in->width, i)););
 	}
 }
 
 /* Lanes one after the other, as a store to one address from several leaves the last one whole. */
-static void store_vector(struct sg_warp *w, const struct sg_insn *in, uint32_t mask, uint8_t *const *p)
+static void store_vector(
+	struct sg_warp *w, const struct sg_insn *in, uint32_t mask, uint8_t *const *p)
 {
 	for (uint32_t m = mask; m; m &= m - 1)
 		for (uint32_t k = 0; k < in->n; k++)
@@ -350,21 +360,22 @@ SG_HANDLER(sg_store)
 		store_vector(w, in, mask, p);
 }
 
-#define STORE_GLOBAL(name, T, B)                                                             \
-	SG_HANDLER(name)                                                                     \
-	{                                                                                    \
-		const T *v = sg_op(w, in->b);                                                \
-		const uint64_t *a = sg_op(w, in->a);                                         \
-		struct sg_mem *mem = w->mem;                                                 \
-		uint64_t imm = (uint64_t)in->imm;                                            \
-		for (uint32_t m = mask; m; m &= m - 1) {                                     \
-			int i = __builtin_ctz(m);                                            \
-			uint64_t addr = a[i] + imm;                                          \
-			T *p = addr & (B - 1) ? NULL : sg_mem_at(mem, addr, B);              \
-			if (!p && !(p = sg_resolve_or_fault(w, in, (uint32_t)i, in->space, addr, B))) \
-				return;                                                      \
-			__atomic_store_n(p, v[i], __ATOMIC_RELAXED);                                                          \
-		}                                                                            \
+#define STORE_GLOBAL(name, T, B)                                                                   \
+	SG_HANDLER(name)                                                                           \
+	{                                                                                          \
+		const T *v = sg_op(w, in->b);                                                      \
+		const uint64_t *a = sg_op(w, in->a);                                               \
+		struct sg_mem *mem = w->mem;                                                       \
+		uint64_t imm = (uint64_t)in->imm;                                                  \
+		for (uint32_t m = mask; m; m &= m - 1) {                                           \
+			int i = __builtin_ctz(m);                                                  \
+			uint64_t addr = a[i] + imm;                                                \
+			T *p = addr & (B - 1) ? NULL : sg_mem_at(mem, addr, B);                    \
+			if (!p && !(p = sg_resolve_or_fault(                                       \
+					    w, in, (uint32_t)i, in->space, addr, B)))              \
+				return;                                                            \
+			__atomic_store_n(p, v[i], __ATOMIC_RELAXED);                               \
+		}                                                                                  \
 	}
 STORE_GLOBAL(sg_store_global32, uint32_t, 4)
 STORE_GLOBAL(sg_store_global64, uint64_t, 8)
@@ -393,8 +404,10 @@ SG_HANDLER(sg_isspacep)
 		uint64_t win = SG_WINDOW(a[i]);
 		bool in_window = win == SG_WIN_SHARED || win == SG_WIN_LOCAL || win == SG_WIN_PARAM;
 		bool own = in->sub == 0 || (uint32_t)a[i] >> SG_RANK_SHIFT == 0 ||
-			(uint32_t)a[i] >> SG_RANK_SHIFT == w->block->rank + 1;
-		bool yes = in->imm == 0 ? !in_window : in->imm == 1 ? false : win == (uint64_t)in->imm && own;
+			   (uint32_t)a[i] >> SG_RANK_SHIFT == w->block->rank + 1;
+		bool yes = in->imm == 0   ? !in_window
+			   : in->imm == 1 ? false
+					  : win == (uint64_t)in->imm && own;
 		r |= (uint32_t)yes << i;
 	}
 	uint32_t *p = sg_op(w, in->d);
@@ -410,7 +423,7 @@ SG_HANDLER(sg_mapa)
 		uint64_t *d = sg_op(w, in->d);
 		const uint64_t *a = sg_op(w, in->a);
 		SG_LANES(mask, d[i] = (a[i] & (~0xffffffffull | low)) |
-				(uint64_t)((rank[i] + 1) & 255) << SG_RANK_SHIFT;);
+				      (uint64_t)((rank[i] + 1) & 255) << SG_RANK_SHIFT;);
 	} else {
 		uint32_t *d = sg_op(w, in->d);
 		const uint32_t *a = sg_op(w, in->a);
@@ -454,7 +467,8 @@ SG_HANDLER(sg_cp_async)
 		/* A short copy may end where the source's memory does. */
 		if (n && !(at & (in->n - 1u)))
 			from = sg_mem_at(w->mem, at, n);
-		if (n && !from && !(from = sg_resolve_or_fault(w, in, (uint32_t)i, SP_GENERIC, at, in->n)))
+		if (n && !from &&
+			!(from = sg_resolve_or_fault(w, in, (uint32_t)i, SP_GENERIC, at, in->n)))
 			return;
 		if (n)
 			memcpy(bytes, from, n);

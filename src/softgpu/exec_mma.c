@@ -1,12 +1,11 @@
 /* exec_mma.c - warp matrix instructions: mma.sync, ldmatrix, stmatrix.
  *
- * All lanes of the warp take part; lanes that come on different paths wait for each other. Layout of
- * the fragments (PTX ISA, mma): with g = lane / 4, t = lane % 4 and e elements in a 32-bit register,
- *   A register r: row g + 8 * (r % 2), columns (r / 2) * 4e + t * e + 0..e-1
- *   B register r: rows r * 4e + t * e + 0..e-1, column g
- *   C, D: rows g and g + 8, columns 2t and 2t + 1
- * Sums are formed in double (exact integers for integer types) and rounded once; hardware's order
- * and precision are not specified.
+ * All lanes of the warp take part; lanes that come on different paths wait for each other. Layout
+ * of the fragments (PTX ISA, mma): with g = lane / 4, t = lane % 4 and e elements in a 32-bit
+ * register, A register r: row g + 8 * (r % 2), columns (r / 2) * 4e + t * e + 0..e-1 B register r:
+ * rows r * 4e + t * e + 0..e-1, column g C, D: rows g and g + 8, columns 2t and 2t + 1 Sums are
+ * formed in double (exact integers for integer types) and rounded once; hardware's order and
+ * precision are not specified.
  */
 #include "softgpu/internal.h"
 
@@ -73,7 +72,8 @@ struct tile {
 };
 
 /* The fragments: list holds D, A, B, C registers in this order; n_* their counts. */
-static void read_operands(struct sg_warp *w, const struct sg_insn *in, const struct sg_mma *m, struct tile *t)
+static void read_operands(
+	struct sg_warp *w, const struct sg_insn *in, const struct sg_mma *m, struct tile *t)
 {
 	uint32_t e = 32 / m->bits;
 	for (uint32_t r = 0; r < m->n_a; r++) {
@@ -87,7 +87,8 @@ static void read_operands(struct sg_warp *w, const struct sg_insn *in, const str
 		const uint32_t *v = sg_op(w, in->list[m->n_d + m->n_a + r]);
 		for (uint32_t lane = 0; lane < 32; lane++)
 			for (uint32_t i = 0; i < e; i++)
-				t->b[r * 4 * e + lane % 4 * e + i][lane / 4] = element(m->type_b, v[lane], i);
+				t->b[r * 4 * e + lane % 4 * e + i][lane / 4] =
+					element(m->type_b, v[lane], i);
 	}
 }
 
@@ -95,7 +96,8 @@ static void read_operands(struct sg_warp *w, const struct sg_insn *in, const str
 #define C_ROW(lane, k) ((lane) / 4 + 8 * ((k) / 2))
 #define C_COL(lane, k) ((lane) % 4 * 2 + (k) % 2)
 
-static void read_c(struct sg_warp *w, const struct sg_insn *in, const struct sg_mma *m, struct tile *t)
+static void read_c(
+	struct sg_warp *w, const struct sg_insn *in, const struct sg_mma *m, struct tile *t)
 {
 	const uint32_t *list = in->list + m->n_d + m->n_a + m->n_b;
 	for (uint32_t k = 0; k < 4; k++) {
@@ -103,10 +105,10 @@ static void read_c(struct sg_warp *w, const struct sg_insn *in, const struct sg_
 		for (uint32_t lane = 0; lane < 32; lane++) {
 			float f;
 			memcpy(&f, &v[lane], 4);
-			t->c[C_ROW(lane, k)][C_COL(lane, k)] = m->type_c == T_F16 ?
-				element(T_F16, v[lane], k % 2) :
-				m->type_c == T_S32 ? (int32_t)v[lane] :
-						     (double)f;
+			t->c[C_ROW(lane, k)][C_COL(lane, k)] =
+				m->type_c == T_F16   ? element(T_F16, v[lane], k % 2)
+				: m->type_c == T_S32 ? (int32_t)v[lane]
+						     : (double)f;
 		}
 	}
 }
@@ -116,7 +118,8 @@ static uint32_t saturate(double v)
 	return (uint32_t)(v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : (int32_t)v);
 }
 
-static void write_d(struct sg_warp *w, const struct sg_insn *in, const struct sg_mma *m, const struct tile *t)
+static void write_d(
+	struct sg_warp *w, const struct sg_insn *in, const struct sg_mma *m, const struct tile *t)
 {
 	for (uint32_t k = 0; k < 4; k++) {
 		uint32_t *d = sg_op(w, in->list[m->type_d == T_F16 ? k / 2 : k]);
@@ -153,7 +156,8 @@ static void mma_double(struct sg_warp *w, const struct sg_insn *in)
 			uint32_t row = lane / 4, col = lane % 4 * 2 + k;
 			r[k][lane] = c[lane];
 			for (uint32_t x = 0; x < 4; x++)
-				r[k][lane] = __builtin_fma(a[row * 4 + x], b[col * 4 + x], r[k][lane]);
+				r[k][lane] =
+					__builtin_fma(a[row * 4 + x], b[col * 4 + x], r[k][lane]);
 		}
 	}
 	memcpy(sg_op(w, in->list[0]), r[0], sizeof(r[0]));
@@ -167,7 +171,8 @@ SG_HANDLER(sg_mma)
 	if (!all_here(w, mask))
 		return;
 	if (mask != SG_FULL) {
-		sg_fault(w, in, CUDA_ERROR_LAUNCH_FAILED, -1, "a warp of fewer than 32 threads cannot multiply matrices");
+		sg_fault(w, in, CUDA_ERROR_LAUNCH_FAILED, -1,
+			"a warp of fewer than 32 threads cannot multiply matrices");
 		return;
 	}
 	if (m->type_d == T_F64) {
@@ -203,7 +208,8 @@ SG_HANDLER(sg_ldmatrix)
 		uint32_t *d = out[r / 8], y = r % 8;
 		for (uint32_t x = 0; x < 8; x++) {
 			/* Element (y, x) goes to half h of a lane's register. */
-			uint32_t lane = in->sub ? x * 4 + y / 2 : y * 4 + x / 2, h = in->sub ? y % 2 : x % 2;
+			uint32_t lane = in->sub ? x * 4 + y / 2 : y * 4 + x / 2,
+				 h = in->sub ? y % 2 : x % 2;
 			d[lane] |= (uint32_t)p[x] << 16 * h;
 		}
 	}
@@ -226,7 +232,8 @@ SG_HANDLER(sg_stmatrix)
 		const uint32_t *v = sg_op(w, in->list[r / 8]);
 		uint32_t y = r % 8;
 		for (uint32_t x = 0; x < 8; x++) {
-			uint32_t lane = in->sub ? x * 4 + y / 2 : y * 4 + x / 2, h = in->sub ? y % 2 : x % 2;
+			uint32_t lane = in->sub ? x * 4 + y / 2 : y * 4 + x / 2,
+				 h = in->sub ? y % 2 : x % 2;
 			p[x] = (uint16_t)(v[lane] >> 16 * h);
 		}
 	}

@@ -1,4 +1,5 @@
-/* exec_move.c - moves: registers, vectors packed into one register, addresses of variables, clocks. */
+/* exec_move.c - moves: registers, vectors packed into one register, addresses of variables, clocks.
+ */
 #include "softgpu/internal.h"
 
 #include <string.h>

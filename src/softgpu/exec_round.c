@@ -45,17 +45,14 @@ static int host_mode(uint8_t rnd)
 }
 
 /* IEEE 754-2019 minimumNumber or (SG_NAN) minimum; -0 is less than +0. */
-#define MIN_MAX(name, T)                                                    \
-	static T name(uint32_t flags, T a, T b, bool is_max)                \
-	{                                                                   \
-		if (a != a || b != b)                                       \
-			return flags & SG_NAN || (a != a && b != b) ?       \
-				       (T)NAN :                             \
-			       a != a ? b :                                 \
-					a;                                  \
-		if (a == 0 && b == 0)                                       \
-			return is_max == !!signbit(a) ? b : a;              \
-		return is_max ? (a > b ? a : b) : (a < b ? a : b);          \
+#define MIN_MAX(name, T)                                                                           \
+	static T name(uint32_t flags, T a, T b, bool is_max)                                       \
+	{                                                                                          \
+		if (a != a || b != b)                                                              \
+			return flags & SG_NAN || (a != a && b != b) ? (T)NAN : a != a ? b : a;     \
+		if (a == 0 && b == 0)                                                              \
+			return is_max == !!signbit(a) ? b : a;                                     \
+		return is_max ? (a > b ? a : b) : (a < b ? a : b);                                 \
 	}
 MIN_MAX(min_max32, float)
 MIN_MAX(min_max64, double)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 struct lanes {
-	uint32_t mask;	 /* lanes that take part */
+	uint32_t mask;      /* lanes that take part */
 	uint32_t group[32]; /* those each lane works with; it is one of them */
 	uint64_t a[32], d[32];
 	uint32_t b[32], c[32];
@@ -26,7 +26,8 @@ static bool is_shfl(uint8_t op)
 	return op <= SG_W_SHFL_IDX;
 }
 
-static void gather_a(const struct sg_warp *w, const struct sg_insn *in, uint32_t mask, struct lanes *l)
+static void gather_a(
+	const struct sg_warp *w, const struct sg_insn *in, uint32_t mask, struct lanes *l)
 {
 	const void *a = sg_op(w, in->a);
 	if (is_vote(in->op)) {
@@ -41,7 +42,8 @@ static void gather_a(const struct sg_warp *w, const struct sg_insn *in, uint32_t
 	}
 }
 
-static void gather(const struct sg_warp *w, const struct sg_insn *in, uint32_t mask, struct lanes *l)
+static void gather(
+	const struct sg_warp *w, const struct sg_insn *in, uint32_t mask, struct lanes *l)
 {
 	if (in->op != SG_W_BAR && in->op != SG_W_ELECT)
 		gather_a(w, in, mask, l);
@@ -51,7 +53,8 @@ static void gather(const struct sg_warp *w, const struct sg_insn *in, uint32_t m
 	}
 }
 
-static void members(const struct sg_warp *w, const struct sg_insn *in, uint32_t mask, uint32_t *group)
+static void members(
+	const struct sg_warp *w, const struct sg_insn *in, uint32_t mask, uint32_t *group)
 {
 	if (!(in->flags & SG_SYNC)) {
 		SG_LANES(mask, group[i] = mask;);
@@ -61,7 +64,8 @@ static void members(const struct sg_warp *w, const struct sg_insn *in, uint32_t 
 	SG_LANES(mask, group[i] = m[i] | 1u << i;);
 }
 
-static void scatter(struct sg_warp *w, const struct sg_insn *in, uint32_t mask, const struct lanes *l)
+static void scatter(
+	struct sg_warp *w, const struct sg_insn *in, uint32_t mask, const struct lanes *l)
 {
 	bool pred = in->op == SG_W_ALL || in->op == SG_W_ANY || in->op == SG_W_UNI;
 	if (in->op == SG_W_BAR)
@@ -217,7 +221,7 @@ static bool same_operation(const struct sg_insn *a, const struct sg_insn *b)
 {
 	const uint32_t kind = SG_SYNC;
 	return a->fn == b->fn && a->op == b->op && a->sub == b->sub && a->type == b->type &&
-		(a->flags & kind) == (b->flags & kind);
+	       (a->flags & kind) == (b->flags & kind);
 }
 
 /* Lanes of `mask` whose members are all in it, dropping lanes until that holds. */
@@ -285,7 +289,8 @@ static bool try_group(struct sg_warp *w, uint32_t first)
 void sg_warp_sync_check(struct sg_warp *w)
 {
 	for (uint32_t i = 0; i < w->n_paths; i++)
-		if (w->paths[i].state == SG_WAIT_WARP && w->paths[i].mask && w->code[w->paths[i].pc].fn == sg_warp_op)
+		if (w->paths[i].state == SG_WAIT_WARP && w->paths[i].mask &&
+			w->code[w->paths[i].pc].fn == sg_warp_op)
 			try_group(w, i);
 	sg_aligned_check(w);
 }
@@ -326,9 +331,9 @@ static void release(struct sg_block *b, uint32_t id)
 			if (p->state != SG_WAIT_BAR || p->bar != id || !p->mask)
 				continue;
 			const struct sg_insn *in = &w->code[p->pc];
-			p->bar_value = in->op == SG_BAR_POPC ? bar->popc :
-				       in->op == SG_BAR_AND  ? (bar->all ? SG_FULL : 0) :
-							       (bar->any ? SG_FULL : 0);
+			p->bar_value = in->op == SG_BAR_POPC  ? bar->popc
+				       : in->op == SG_BAR_AND ? (bar->all ? SG_FULL : 0)
+							      : (bar->any ? SG_FULL : 0);
 			p->bar_done = true;
 			p->state = SG_READY;
 		}
@@ -368,7 +373,8 @@ static uint32_t uniform(const struct sg_warp *w, uint32_t op, uint32_t mask)
 	return ((const uint32_t *)sg_op(w, op))[__builtin_ctz(mask)];
 }
 
-static void reduce(struct sg_warp *w, const struct sg_insn *in, struct sg_barrier *bar, uint32_t mask)
+static void reduce(
+	struct sg_warp *w, const struct sg_insn *in, struct sg_barrier *bar, uint32_t mask)
 {
 	if (in->op < SG_BAR_POPC)
 		return;
@@ -406,8 +412,8 @@ SG_HANDLER(sg_bar)
 	uint32_t id = uniform(w, in->a, mask), count = in->has & 1 ? uniform(w, in->b, mask) : 0;
 	if (id > 15 || count % 32 || count > 32 * w->block->n_warps) {
 		sg_fault(w, in, CUDA_ERROR_LAUNCH_FAILED, __builtin_ctz(mask),
-			"barrier %u with %u threads is not possible in a block of %u warps", id, count,
-			w->block->n_warps);
+			"barrier %u with %u threads is not possible in a block of %u warps", id,
+			count, w->block->n_warps);
 		return;
 	}
 	struct sg_barrier *bar = &w->block->bars[id];

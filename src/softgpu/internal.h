@@ -35,14 +35,38 @@
 
 enum sg_type {
 	T_NONE,
-	T_U8, T_S8, T_B8, T_U16, T_S16, T_B16, T_U32, T_S32, T_B32, T_U64, T_S64, T_B64, T_B128,
-	T_S4, T_U4, T_F16, T_F16X2, T_BF16, T_BF16X2, T_F32, T_F64, T_TF32, T_U16X2, T_S16X2, T_PRED,
+	T_U8,
+	T_S8,
+	T_B8,
+	T_U16,
+	T_S16,
+	T_B16,
+	T_U32,
+	T_S32,
+	T_B32,
+	T_U64,
+	T_S64,
+	T_B64,
+	T_B128,
+	T_S4,
+	T_U4,
+	T_F16,
+	T_F16X2,
+	T_BF16,
+	T_BF16X2,
+	T_F32,
+	T_F64,
+	T_TF32,
+	T_U16X2,
+	T_S16X2,
+	T_PRED,
 	T_COUNT
 };
 
 struct sg_warp;
 struct sg_insn;
-/* Executes one instruction for the lanes in mask (never empty). The warp's pc is already advanced. */
+/* Executes one instruction for the lanes in mask (never empty). The warp's pc is already advanced.
+ */
 typedef void (*sg_handler)(struct sg_warp *w, const struct sg_insn *in, uint32_t mask);
 /* Compares 32 lanes. */
 typedef uint32_t (*sg_compare)(const void *a, const void *b);
@@ -50,27 +74,27 @@ typedef uint32_t (*sg_compare)(const void *a, const void *b);
 enum sg_flag {
 	SG_FTZ = 1,
 	SG_SAT = 2,
-	SG_NAN = 4,	      /* min/max.NaN */
+	SG_NAN = 4, /* min/max.NaN */
 	SG_XORSIGN = 8,
 	SG_RELU = 16,
 	SG_GUARD_NOT = 32,
 	SG_APPROX = 64,
-	SG_SYNC = 128,	      /* a member mask is waited for */
-	SG_BASE32 = 256,      /* the address register has 32-bit lanes */
-	SG_SPIN = 512,	      /* loops around this instruction are likely to wait for another thread */
+	SG_SYNC = 128,   /* a member mask is waited for */
+	SG_BASE32 = 256, /* the address register has 32-bit lanes */
+	SG_SPIN = 512,   /* loops around this instruction are likely to wait for another thread */
 	SG_ACQUIRE = 1024,
 	SG_RELEASE = 2048,
 	SG_CALL_INDIRECT = 4096,
-	SG_NOT_C = 8192,      /* third operand, a predicate, is negated */
+	SG_NOT_C = 8192, /* third operand, a predicate, is negated */
 	SG_SATFINITE = 16384,
-	SG_NOT_A = 32768,     /* first operand, a predicate, is negated */
+	SG_NOT_A = 32768, /* first operand, a predicate, is negated */
 };
 
 /* How the base of an address operand is found. */
 enum sg_addr {
-	SG_ADDR_REG,	/* register a + imm */
+	SG_ADDR_REG,    /* register a + imm */
 	SG_ADDR_SHARED, /* offset of shared variable `target` in the kernel + imm */
-	SG_ADDR_LOCAL,	/* local base of the frame + imm */
+	SG_ADDR_LOCAL,  /* local base of the frame + imm */
 };
 
 struct sg_insn {
@@ -79,14 +103,14 @@ struct sg_insn {
 	uint32_t flags;
 	uint32_t d, d2, a, b, c, e;
 	int64_t imm;
-	uint32_t target;   /* pc of a branch, index of a function or shared variable */
-	uint32_t line;	   /* in the PTX text */
+	uint32_t target; /* pc of a branch, index of a function or shared variable */
+	uint32_t line;   /* in the PTX text */
 	uint8_t op, type, type2, rnd;
 	uint8_t space, addr, n, bytes; /* memory: elements and bytes of each */
-	uint8_t reg_bits;  /* of the destination register of a load, when less than its lane */
-	uint8_t width;	   /* bytes a lane of the destination (load) or source (store) registers */
-	uint8_t sub;	   /* second operation code of some handlers */
-	uint8_t has;	   /* bit i: the optional operand i is there */
+	uint8_t reg_bits; /* of the destination register of a load, when less than its lane */
+	uint8_t width;    /* bytes a lane of the destination (load) or source (store) registers */
+	uint8_t sub;      /* second operation code of some handlers */
+	uint8_t has;      /* bit i: the optional operand i is there */
 	const uint32_t *list; /* vector operands, call arguments, branch targets */
 	union {
 		sg_compare compare;
@@ -103,8 +127,8 @@ struct sg_mma {
 /* A parameter or result of a function or of one call. */
 struct sg_arg {
 	uint32_t offset, bytes; /* in the frame's parameter area */
-	uint32_t reg;		/* operand, when it is passed in a register */
-	uint8_t width;		/* bytes a lane of reg, or 0: the parameter area; 1: predicate */
+	uint32_t reg;           /* operand, when it is passed in a register */
+	uint8_t width;          /* bytes a lane of reg, or 0: the parameter area; 1: predicate */
 };
 
 struct sg_call {
@@ -142,7 +166,7 @@ struct sg_var {
 	uint64_t addr;
 	uint64_t bytes;
 	uint32_t shared; /* index into the module's shared variables, when in that space */
-	bool undefined;	 /* extern without a definition */
+	bool undefined;  /* extern without a definition */
 };
 
 struct sg_kernel {
@@ -185,12 +209,12 @@ struct sg_host_range {
 };
 
 struct sg_mem {
-	uint64_t base, span;	     /* the reserved region */
-	_Atomic uint16_t *valid;     /* by 256-byte granule: bytes from its start that are allocated */
+	uint64_t base, span;     /* the reserved region */
+	_Atomic uint16_t *valid; /* by 256-byte granule: bytes from its start that are allocated */
 	uint64_t limit, used;
-	uint64_t writable_end;	     /* offset below which pages are mapped */
-	uint64_t cursor;	     /* where the search for room goes on */
-	struct sg_alloc *allocs;     /* sorted by base */
+	uint64_t writable_end;   /* offset below which pages are mapped */
+	uint64_t cursor;         /* where the search for room goes on */
+	struct sg_alloc *allocs; /* sorted by base */
 	size_t n_allocs, cap_allocs;
 	struct sg_host_range *ranges; /* sorted by base; room for SG_MAX_RANGES */
 	_Atomic uint32_t n_ranges;
@@ -208,10 +232,10 @@ static inline void *sg_mem_at(struct sg_mem *m, uint64_t addr, uint32_t bytes)
 {
 	uint64_t off = addr - m->base;
 	if (off < m->span)
-		return (off & 255) + bytes <=
-				       atomic_load_explicit(&m->valid[off >> 8], memory_order_relaxed) ?
-			       (void *)(uintptr_t)addr :
-			       NULL;
+		return (off & 255) + bytes <= atomic_load_explicit(
+						      &m->valid[off >> 8], memory_order_relaxed)
+			       ? (void *)(uintptr_t)addr
+			       : NULL;
 	return sg_mem_is_host(m, addr, bytes) ? (void *)(uintptr_t)addr : NULL;
 }
 
@@ -222,10 +246,10 @@ struct sg_frame {
 	struct sg_frame *parent;
 	const struct sg_func *func;
 	const struct sg_insn *call; /* that made it; NULL in the kernel itself */
-	uint32_t live;		    /* lanes that have not returned */
+	uint32_t live;              /* lanes that have not returned */
 	uint32_t depth;
-	uint32_t local_base;	    /* first local address of this frame, same in every lane */
-	size_t bytes;		    /* of the whole allocation */
+	uint32_t local_base; /* first local address of this frame, same in every lane */
+	size_t bytes;        /* of the whole allocation */
 	uint8_t *regs, *local, *param;
 };
 
@@ -236,24 +260,56 @@ struct sg_path {
 	uint32_t pc, mask;
 	struct sg_frame *frame;
 	uint8_t state;
-	uint8_t bar;	   /* SG_WAIT_BAR: which */
-	bool bar_done;	   /* the barrier instruction at pc was released; bar_value is its result */
+	uint8_t bar;   /* SG_WAIT_BAR: which */
+	bool bar_done; /* the barrier instruction at pc was released; bar_value is its result */
 	uint32_t bar_value;
-	uint64_t stamp;	   /* when it ran last */
+	uint64_t stamp; /* when it ran last */
 };
 
 enum { SG_S_TIDX, SG_S_TIDY, SG_S_TIDZ, SG_S_WARPID, SG_S_COUNT };
 
 /* Special registers that are the same for a whole block, or for every block. */
 enum {
-	SG_B_NTIDX, SG_B_NTIDY, SG_B_NTIDZ, SG_B_CTAIDX, SG_B_CTAIDY, SG_B_CTAIDZ,
-	SG_B_NCTAIDX, SG_B_NCTAIDY, SG_B_NCTAIDZ, SG_B_LANEID, SG_B_NWARPID, SG_B_SMID, SG_B_NSMID,
-	SG_B_GRIDID, SG_B_GRIDID_HI, /* one 64-bit plane */
-	SG_B_LM_EQ, SG_B_LM_LE, SG_B_LM_LT, SG_B_LM_GE, SG_B_LM_GT,
-	SG_B_DYN_SMEM, SG_B_TOTAL_SMEM,
-	SG_B_CLUSTERX, SG_B_CLUSTERY, SG_B_CLUSTERZ, SG_B_NCLUSTERX, SG_B_NCLUSTERY, SG_B_NCLUSTERZ,
-	SG_B_CCTAIDX, SG_B_CCTAIDY, SG_B_CCTAIDZ, SG_B_CNCTAIDX, SG_B_CNCTAIDY, SG_B_CNCTAIDZ,
-	SG_B_CRANK, SG_B_CNRANK, SG_B_ENVREG1, SG_B_ENVREG2, SG_B_ZERO, SG_B_EXPLICIT_CLUSTER,
+	SG_B_NTIDX,
+	SG_B_NTIDY,
+	SG_B_NTIDZ,
+	SG_B_CTAIDX,
+	SG_B_CTAIDY,
+	SG_B_CTAIDZ,
+	SG_B_NCTAIDX,
+	SG_B_NCTAIDY,
+	SG_B_NCTAIDZ,
+	SG_B_LANEID,
+	SG_B_NWARPID,
+	SG_B_SMID,
+	SG_B_NSMID,
+	SG_B_GRIDID,
+	SG_B_GRIDID_HI, /* one 64-bit plane */
+	SG_B_LM_EQ,
+	SG_B_LM_LE,
+	SG_B_LM_LT,
+	SG_B_LM_GE,
+	SG_B_LM_GT,
+	SG_B_DYN_SMEM,
+	SG_B_TOTAL_SMEM,
+	SG_B_CLUSTERX,
+	SG_B_CLUSTERY,
+	SG_B_CLUSTERZ,
+	SG_B_NCLUSTERX,
+	SG_B_NCLUSTERY,
+	SG_B_NCLUSTERZ,
+	SG_B_CCTAIDX,
+	SG_B_CCTAIDY,
+	SG_B_CCTAIDZ,
+	SG_B_CNCTAIDX,
+	SG_B_CNCTAIDY,
+	SG_B_CNCTAIDZ,
+	SG_B_CRANK,
+	SG_B_CNRANK,
+	SG_B_ENVREG1,
+	SG_B_ENVREG2,
+	SG_B_ZERO,
+	SG_B_EXPLICIT_CLUSTER,
 	SG_B_COUNT
 };
 
@@ -271,11 +327,11 @@ struct sg_warp {
 	uint32_t index;
 	int32_t cur; /* path that is unpacked into pc, mask and frame; -1: none */
 	uint32_t n_paths;
-	uint32_t spins;	   /* instructions marked SG_SPIN since the path was chosen */
+	uint32_t spins;    /* instructions marked SG_SPIN since the path was chosen */
 	uint32_t patience; /* fuel spent on the chosen path while others were ready */
-	bool rotate;	   /* the next choice goes to the path that waited longest */
+	bool rotate;       /* the next choice goes to the path that waited longest */
 	bool failed;
-	uint64_t clock;	   /* for stamps */
+	uint64_t clock; /* for stamps */
 	struct sg_path paths[32];
 	uint32_t bar_partial[16]; /* lanes that arrived while others of the warp have not */
 	struct sg_frame *spare;
@@ -295,7 +351,8 @@ struct sg_grid;
 /* Blocks that are resident together and see each other's shared memory. */
 struct sg_cluster {
 	struct sg_block *blocks[16];
-	uint32_t n_blocks, n_ended; /* under the device's lock; the memory lives until all have ended */
+	uint32_t n_blocks,
+		n_ended; /* under the device's lock; the memory lives until all have ended */
 	uint32_t arrived, phase, threads; /* barrier.cluster, under lock */
 	pthread_mutex_t lock;
 };
@@ -327,10 +384,10 @@ struct sg_grid {
 	uint64_t id;
 	uint64_t n_units, next_unit; /* a unit is a cluster, or a block where there are none */
 	uint32_t unit_blocks;
-	uint64_t n_resident;	     /* blocks that were started and have not ended */
+	uint64_t n_resident; /* blocks that were started and have not ended */
 	uint32_t shared_bytes, threads;
 	uint64_t workspace; /* device memory of a cooperative grid's barrier */
-	bool admitted;	    /* cooperative: its places are reserved, in sm_of_unit */
+	bool admitted;      /* cooperative: its places are reserved, in sm_of_unit */
 	uint32_t *sm_of_unit;
 	_Atomic int error;
 	pthread_mutex_t output_lock;
@@ -359,9 +416,9 @@ struct sg_device {
 	pthread_t *workers;
 	uint32_t n_workers; /* started */
 	bool stop;
-	struct sg_grid *grids;		 /* running, in order of start */
-	uint64_t turn;			 /* id of the grid that started a block last */
-	uint32_t n_finishing;		 /* grids whose callback runs */
+	struct sg_grid *grids;               /* running, in order of start */
+	uint64_t turn;                       /* id of the grid that started a block last */
+	uint32_t n_finishing;                /* grids whose callback runs */
 	struct sg_block *ready, *ready_last; /* resident blocks that no worker runs */
 	uint64_t next_grid_id;
 	uint32_t picks; /* of a block to run */
@@ -371,34 +428,34 @@ struct sg_device {
 
 #define SG_MAX_ARG 64u /* bytes of a parameter that are copied at once */
 #define SG_MAX_DEPTH 8192
-#define SG_MAX_LOCAL (512u << 10) /* bytes of a thread, as on hardware */
+#define SG_MAX_LOCAL (512u << 10)  /* bytes of a thread, as on hardware */
 #define SG_MAX_FRAMES (2ull << 30) /* bytes of all frames */
-#define SG_MANY_FRAMES (256ull << 20) /* from here on new blocks start rarely while old ones can run */
+#define SG_MANY_FRAMES                                                                             \
+	(256ull << 20) /* from here on new blocks start rarely while old ones can run */
 
 static inline void *sg_op(const struct sg_warp *w, uint32_t o)
 {
 	return w->base[o >> 30] + (o & 0x3fffffff);
 }
 
-/* The rest of the arguments, as one body, for each lane i in MASK. Lanes never depend on each other and registers overlap fully or not
- * at all, which is what ivdep promises. */
-#define SG_LANES(MASK, ...)                                                        \
-	do {                                                                       \
-		if ((MASK) == SG_FULL) {                                           \
-			_Pragma("GCC ivdep") for (int i = 0; i < 32; i++)          \
-			{                                                          \
-				__VA_ARGS__                                        \
-			}                                                          \
-		} else {                                                           \
-			for (uint32_t m_ = (MASK); m_; m_ &= m_ - 1) {             \
-				int i = __builtin_ctz(m_);                         \
-				__VA_ARGS__                                        \
-			}                                                          \
-		}                                                                  \
+/* The rest of the arguments, as one body, for each lane i in MASK. Lanes never depend on each other
+ * and registers overlap fully or not at all, which is what ivdep promises. */
+#define SG_LANES(MASK, ...)                                                                        \
+	do {                                                                                       \
+		if ((MASK) == SG_FULL) {                                                           \
+			_Pragma("GCC ivdep") for (int i = 0; i < 32; i++)                          \
+			{                                                                          \
+				__VA_ARGS__                                                        \
+			}                                                                          \
+		} else {                                                                           \
+			for (uint32_t m_ = (MASK); m_; m_ &= m_ - 1) {                             \
+				int i = __builtin_ctz(m_);                                         \
+				__VA_ARGS__                                                        \
+			}                                                                          \
+		}                                                                                  \
 	} while (0)
 
-#define SG_HANDLER(name) \
-	void name(struct sg_warp *w, const struct sg_insn *in, uint32_t mask)
+#define SG_HANDLER(name) void name(struct sg_warp *w, const struct sg_insn *in, uint32_t mask)
 
 /* One row of the table of instructions that need no decoder of their own.
  * sig: destination then sources; 2 4 8 x: lanes of 16, 32, 64, 128 bits; p: predicate;
@@ -416,19 +473,37 @@ SG_HANDLER(sg_video); /* exec_int.c */
 
 /* exec_float.c, exec_round.c */
 enum sg_fop {
-	SG_F_ADD, SG_F_SUB, SG_F_MUL, SG_F_FMA, SG_F_DIV, SG_F_RCP, SG_F_SQRT, SG_F_RSQRT, SG_F_SIN,
-	SG_F_COS, SG_F_EX2, SG_F_LG2, SG_F_TANH, SG_F_ABS, SG_F_NEG, SG_F_MIN, SG_F_MAX, SG_F_COPYSIGN,
-	SG_F_MIN3, SG_F_MAX3
+	SG_F_ADD,
+	SG_F_SUB,
+	SG_F_MUL,
+	SG_F_FMA,
+	SG_F_DIV,
+	SG_F_RCP,
+	SG_F_SQRT,
+	SG_F_RSQRT,
+	SG_F_SIN,
+	SG_F_COS,
+	SG_F_EX2,
+	SG_F_LG2,
+	SG_F_TANH,
+	SG_F_ABS,
+	SG_F_NEG,
+	SG_F_MIN,
+	SG_F_MAX,
+	SG_F_COPYSIGN,
+	SG_F_MIN3,
+	SG_F_MAX3
 };
 enum sg_rnd { SG_RN, SG_RZ, SG_RM, SG_RP, SG_RNA, SG_RNI = 8, SG_RZI, SG_RMI, SG_RPI };
-SG_HANDLER(sg_float32);	 /* any operation, rounding and flag, from insn.op, rnd, flags */
+SG_HANDLER(sg_float32); /* any operation, rounding and flag, from insn.op, rnd, flags */
 SG_HANDLER(sg_float64);
-SG_HANDLER(sg_float16);	 /* f16, bf16 and their x2 forms, from insn.type */
+SG_HANDLER(sg_float16); /* f16, bf16 and their x2 forms, from insn.type */
 SG_HANDLER(sg_testp32);
 SG_HANDLER(sg_testp64);
 float sg_half_to_float(uint16_t h);
 float sg_bf16_to_float(uint16_t h);
-/* v rounded to a format with ebits of exponent and mbits of mantissa, infinities and NaN included. */
+/* v rounded to a format with ebits of exponent and mbits of mantissa, infinities and NaN included.
+ */
 uint64_t sg_pack_double(double v, int ebits, int mbits, int rnd);
 double sg_round_odd_fma(double a, double b, double c);
 
@@ -439,8 +514,21 @@ sg_handler sg_cvt_fast(uint8_t dst, uint8_t src, uint8_t dst_width, uint8_t src_
 
 /* exec_cmp.c */
 enum sg_cmp {
-	SG_EQ, SG_NE, SG_LT, SG_LE, SG_GT, SG_GE, SG_EQU, SG_NEU, SG_LTU, SG_LEU, SG_GTU, SG_GEU,
-	SG_NUM, SG_NANC, SG_CMP_COUNT
+	SG_EQ,
+	SG_NE,
+	SG_LT,
+	SG_LE,
+	SG_GT,
+	SG_GE,
+	SG_EQU,
+	SG_NEU,
+	SG_LTU,
+	SG_LEU,
+	SG_GTU,
+	SG_GEU,
+	SG_NUM,
+	SG_NANC,
+	SG_CMP_COUNT
 };
 sg_compare sg_compare_fn(uint8_t type, uint8_t cmp);
 SG_HANDLER(sg_setp);
@@ -456,7 +544,15 @@ enum sg_space { SP_GENERIC, SP_GLOBAL, SP_SHARED, SP_LOCAL, SP_KERNEL_PARAM, SP_
 
 /* exec_mem.c */
 enum sg_atom {
-	SG_A_ADD, SG_A_MIN, SG_A_MAX, SG_A_INC, SG_A_DEC, SG_A_AND, SG_A_OR, SG_A_XOR, SG_A_EXCH,
+	SG_A_ADD,
+	SG_A_MIN,
+	SG_A_MAX,
+	SG_A_INC,
+	SG_A_DEC,
+	SG_A_AND,
+	SG_A_OR,
+	SG_A_XOR,
+	SG_A_EXCH,
 	SG_A_CAS
 };
 SG_HANDLER(sg_load);
@@ -494,8 +590,19 @@ SG_HANDLER(sg_nop);
 
 /* exec_sync.c */
 enum sg_warp_op {
-	SG_W_SHFL_UP, SG_W_SHFL_DOWN, SG_W_SHFL_BFLY, SG_W_SHFL_IDX, SG_W_ALL, SG_W_ANY, SG_W_UNI,
-	SG_W_BALLOT, SG_W_MATCH_ANY, SG_W_MATCH_ALL, SG_W_REDUX, SG_W_BAR, SG_W_ELECT
+	SG_W_SHFL_UP,
+	SG_W_SHFL_DOWN,
+	SG_W_SHFL_BFLY,
+	SG_W_SHFL_IDX,
+	SG_W_ALL,
+	SG_W_ANY,
+	SG_W_UNI,
+	SG_W_BALLOT,
+	SG_W_MATCH_ANY,
+	SG_W_MATCH_ALL,
+	SG_W_REDUX,
+	SG_W_BAR,
+	SG_W_ELECT
 };
 enum sg_bar_op { SG_BAR_SYNC, SG_BAR_ARRIVE, SG_BAR_POPC, SG_BAR_AND, SG_BAR_OR };
 SG_HANDLER(sg_warp_op);
@@ -524,14 +631,17 @@ SG_HANDLER(sg_unsupported);
 uint64_t sg_call_arg(struct sg_warp *w, const struct sg_insn *in, uint32_t k, int lane);
 void sg_call_result(struct sg_warp *w, const struct sg_insn *in, int lane, uint64_t v);
 /* exec_call.c: functions that the device provides */
-void sg_builtin(struct sg_warp *w, const struct sg_insn *in, const struct sg_func *f, uint32_t mask);
+void sg_builtin(
+	struct sg_warp *w, const struct sg_insn *in, const struct sg_func *f, uint32_t mask);
 
 /* exec.c */
-struct sg_frame *sg_frame_new(struct sg_warp *w, const struct sg_func *f, struct sg_frame *parent, uint32_t mask);
+struct sg_frame *sg_frame_new(
+	struct sg_warp *w, const struct sg_func *f, struct sg_frame *parent, uint32_t mask);
 void sg_frame_drop(struct sg_warp *w, struct sg_frame *f, uint32_t mask); /* lanes leave f */
 /* Makes a path of its own of lanes of the current one. */
 struct sg_path *sg_split(struct sg_warp *w, uint32_t mask, uint32_t pc);
-/* The current path stays at its instruction, in the given state, with these lanes; the others go on. */
+/* The current path stays at its instruction, in the given state, with these lanes; the others go
+ * on. */
 struct sg_path *sg_wait(struct sg_warp *w, uint32_t mask, enum sg_state state);
 static inline void sg_resched(struct sg_warp *w)
 {
@@ -540,14 +650,14 @@ static inline void sg_resched(struct sg_warp *w)
 void sg_lanes_exit(struct sg_warp *w, uint32_t mask);
 enum sg_ran { SG_RAN_MORE, SG_RAN_ENDED, SG_RAN_FAILED };
 enum sg_ran sg_block_run(struct sg_block *b);
-struct sg_block *sg_block_new(struct sg_grid *g, uint64_t linear, uint32_t sm,
-	struct sg_cluster *cluster, uint32_t rank);
+struct sg_block *sg_block_new(
+	struct sg_grid *g, uint64_t linear, uint32_t sm, struct sg_cluster *cluster, uint32_t rank);
 /* Notes an instruction that loops use to wait for another thread. */
 void sg_spin(struct sg_warp *w, uint32_t weight);
 void sg_block_free(struct sg_block *b);
 /* Ends the grid with an error; the first one prints the line. lane < 0: the whole warp. */
-void sg_fault(struct sg_warp *w, const struct sg_insn *in, CUresult error, int lane, const char *fmt, ...)
-	__attribute__((format(printf, 5, 6)));
+void sg_fault(struct sg_warp *w, const struct sg_insn *in, CUresult error, int lane,
+	const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 void sg_grid_fail(struct sg_grid *g, CUresult error, const char *line);
 uint64_t sg_random(uint64_t *state);
 

@@ -1,4 +1,5 @@
-/* launch.c - grids: blocks become resident on virtual multiprocessors and take turns on the workers.
+/* launch.c - grids: blocks become resident on virtual multiprocessors and take turns on the
+ * workers.
  *
  * A block that has used up its turn goes to the end of the queue; workers take old and new blocks
  * alternately. So every resident block of every grid runs again and again, whatever it waits for:
@@ -48,7 +49,8 @@ static uint32_t total_shared(const struct sg_kernel *k, uint32_t dynamic)
 	return total > UINT32_MAX ? UINT32_MAX : (uint32_t)total;
 }
 
-uint32_t sg_occupancy(const struct sg_device *dev, const struct sg_kernel *k, uint32_t threads, uint32_t dynamic_shared_bytes)
+uint32_t sg_occupancy(const struct sg_device *dev, const struct sg_kernel *k, uint32_t threads,
+	uint32_t dynamic_shared_bytes)
 {
 	const struct sg_limits *l = dev->limits;
 	uint32_t shared = total_shared(k, dynamic_shared_bytes);
@@ -63,11 +65,13 @@ uint32_t sg_occupancy(const struct sg_device *dev, const struct sg_kernel *k, ui
 
 /* -- places on multiprocessors ------------------------------------------------ */
 
-static bool fits(const struct sg_device *dev, const struct sg_grid *g, const struct sg_sm *sm, uint32_t n)
+static bool fits(
+	const struct sg_device *dev, const struct sg_grid *g, const struct sg_sm *sm, uint32_t n)
 {
 	const struct sg_limits *l = dev->limits;
-	return sm->threads + n * round_warps(g->threads) <= l->threads && sm->blocks + n <= l->blocks &&
-		sm->shared + n * shared_cost(dev, g->shared_bytes) <= l->shared;
+	return sm->threads + n * round_warps(g->threads) <= l->threads &&
+	       sm->blocks + n <= l->blocks &&
+	       sm->shared + n * shared_cost(dev, g->shared_bytes) <= l->shared;
 }
 
 static void occupy(struct sg_device *dev, const struct sg_grid *g, struct sg_sm *sm)
@@ -89,7 +93,8 @@ static int take_sm(struct sg_device *dev, const struct sg_grid *g)
 {
 	int best = -1;
 	for (uint32_t i = 0; i < dev->config.n_sms; i++)
-		if (fits(dev, g, &dev->sms[i], 1) && (best < 0 || dev->sms[i].threads < dev->sms[best].threads))
+		if (fits(dev, g, &dev->sms[i], 1) &&
+			(best < 0 || dev->sms[i].threads < dev->sms[best].threads))
 			best = (int)i;
 	if (best >= 0)
 		occupy(dev, g, &dev->sms[best]);
@@ -123,7 +128,8 @@ struct start {
 static bool reserve(struct sg_device *dev, struct sg_grid *g, struct start *out)
 {
 	if (g->launch.cooperative) {
-		memcpy(out->sm, g->sm_of_unit + g->next_unit * g->unit_blocks, g->unit_blocks * sizeof(*out->sm));
+		memcpy(out->sm, g->sm_of_unit + g->next_unit * g->unit_blocks,
+			g->unit_blocks * sizeof(*out->sm));
 	} else if (!take_sms(dev, g, out->sm, g->unit_blocks)) {
 		return false;
 	}
@@ -255,7 +261,8 @@ static struct sg_block *start_blocks(struct sg_device *dev, const struct start *
 	bool ok = (c || !g->launch.cluster[0]) && make_blocks(s, c, blocks);
 	if (!ok) {
 		char line[512];
-		snprintf(line, sizeof(line), "softgpu: kernel %s: out of memory for registers and local memory",
+		snprintf(line, sizeof(line),
+			"softgpu: kernel %s: out of memory for registers and local memory",
 			g->name);
 		sg_grid_fail(g, CUDA_ERROR_OUT_OF_MEMORY, line);
 		free_cluster(c);
@@ -300,7 +307,8 @@ static void maybe_finish(struct sg_device *dev, struct sg_grid *g)
 		return;
 	*p = g->next;
 	/* Places that a failed cooperative grid did not come to use. */
-	for (uint64_t i = g->next_unit * g->unit_blocks; g->admitted && i < g->n_units * g->unit_blocks; i++)
+	for (uint64_t i = g->next_unit * g->unit_blocks;
+		g->admitted && i < g->n_units * g->unit_blocks; i++)
 		vacate(dev, g, &dev->sms[g->sm_of_unit[i]]);
 	dev->n_finishing++;
 	pthread_mutex_unlock(&dev->lock);
@@ -336,7 +344,8 @@ static void end_block(struct sg_device *dev, struct sg_block *b)
 static struct sg_block *next_block(struct sg_device *dev)
 {
 	struct start s;
-	bool crowded = atomic_load_explicit(&dev->frame_bytes, memory_order_relaxed) > SG_MANY_FRAMES;
+	bool crowded =
+		atomic_load_explicit(&dev->frame_bytes, memory_order_relaxed) > SG_MANY_FRAMES;
 	if (dev->ready && ++dev->picks % (crowded ? 16 : 2))
 		return pop_ready(dev);
 	while (next_start(dev, &s)) {
@@ -379,21 +388,24 @@ static void start_workers(struct sg_device *dev)
 	uint32_t want = dev->config.n_workers;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	while (dev->n_workers < want && !pthread_create(&dev->workers[dev->n_workers], NULL, work, dev))
+	while (dev->n_workers < want &&
+		!pthread_create(&dev->workers[dev->n_workers], NULL, work, dev))
 		pthread_setname_np(dev->workers[dev->n_workers++], "softgpu");
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 /* -- starting a grid ------------------------------------------------------------- */
 
-static CUresult check_shape(const struct sg_device *dev, const struct sg_launch *l, uint32_t cluster[3])
+static CUresult check_shape(
+	const struct sg_device *dev, const struct sg_launch *l, uint32_t cluster[3])
 {
 	const struct sg_kernel_info *info = &l->kernel->info;
 	uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
-	if (!l->grid[0] || !l->grid[1] || !l->grid[2] || l->grid[0] > INT32_MAX || l->grid[1] > 65535 ||
-		l->grid[2] > 65535)
+	if (!l->grid[0] || !l->grid[1] || !l->grid[2] || l->grid[0] > INT32_MAX ||
+		l->grid[1] > 65535 || l->grid[2] > 65535)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!threads || l->block[0] > 1024 || l->block[1] > 1024 || l->block[2] > 64 || threads > 1024)
+	if (!threads || l->block[0] > 1024 || l->block[1] > 1024 || l->block[2] > 64 ||
+		threads > 1024)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (threads > info->max_threads)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -462,7 +474,8 @@ static CUresult add_grid(struct sg_device *dev, struct sg_grid *g)
 	return any ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult sg_grid_start(struct sg_device *dev, const struct sg_launch *launch, sg_grid_done done, void *arg)
+CUresult sg_grid_start(
+	struct sg_device *dev, const struct sg_launch *launch, sg_grid_done done, void *arg)
 {
 	uint32_t cluster[3];
 	if (!launch->kernel || launch->kernel->module->dev != dev)
@@ -494,7 +507,8 @@ CUresult sg_grid_start(struct sg_device *dev, const struct sg_launch *launch, sg
 	return added;
 }
 
-void sg_grids_fail(struct sg_device *dev, CUresult error, bool (*which)(void *arg, void *cookie), void *cookie)
+void sg_grids_fail(
+	struct sg_device *dev, CUresult error, bool (*which)(void *arg, void *cookie), void *cookie)
 {
 	pthread_mutex_lock(&dev->lock);
 	for (struct sg_grid *g = dev->grids; g; g = g->next) {
@@ -502,8 +516,8 @@ void sg_grids_fail(struct sg_device *dev, CUresult error, bool (*which)(void *ar
 		if (which(g->arg, cookie))
 			atomic_compare_exchange_strong(&g->error, &none, (int)error);
 	}
-	/* Resident blocks notice by themselves; a grid that has none is ended here. The lock is dropped
-	 * meanwhile, so the search starts over. */
+	/* Resident blocks notice by themselves; a grid that has none is ended here. The lock is
+	 * dropped meanwhile, so the search starts over. */
 	for (struct sg_grid *g = dev->grids; g;) {
 		bool end = !g->n_resident && !has_new(g);
 		if (end)

@@ -307,7 +307,8 @@ CUresult sg_mem_unregister(struct sg_device *dev, void *host)
 
 /* -- queries ----------------------------------------------------------------- */
 
-bool sg_mem_range(struct sg_device *dev, uint64_t addr, uint64_t *base, size_t *bytes, bool *is_host)
+bool sg_mem_range(
+	struct sg_device *dev, uint64_t addr, uint64_t *base, size_t *bytes, bool *is_host)
 {
 	struct sg_mem *m = &dev->mem;
 	struct sg_alloc found = { 0, 0 };

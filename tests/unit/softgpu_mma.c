@@ -29,9 +29,18 @@ static uint32_t encode(char type, int v)
 	}
 }
 
-static int value_a(uint32_t i, uint32_t k) { return (int)((i * 3 + k * 5) % 7) - 3; }
-static int value_b(uint32_t k, uint32_t j) { return (int)((k * 2 + j * 3) % 5) - 2; }
-static int value_c(uint32_t i, uint32_t j) { return (int)(i + j * 2) - 9; }
+static int value_a(uint32_t i, uint32_t k)
+{
+	return (int)((i * 3 + k * 5) % 7) - 3;
+}
+static int value_b(uint32_t k, uint32_t j)
+{
+	return (int)((k * 2 + j * 3) % 5) - 2;
+}
+static int value_c(uint32_t i, uint32_t j)
+{
+	return (int)(i + j * 2) - 9;
+}
 
 static void test_shape(const struct shape *s)
 {
@@ -45,10 +54,14 @@ static void test_shape(const struct shape *s)
 		uint32_t g = lane / 4, t = lane % 4, *r = v + lane * 16;
 		for (uint32_t x = 0; x < s->n_a; x++)
 			for (uint32_t i = 0; i < e; i++)
-				r[x] |= encode(s->types[0], value_a(g + 8 * (x % 2), x / 2 * 4 * e + t * e + i)) << (bits % 32 * i);
+				r[x] |= encode(s->types[0],
+						value_a(g + 8 * (x % 2), x / 2 * 4 * e + t * e + i))
+					<< (bits % 32 * i);
 		for (uint32_t x = 0; x < s->n_b; x++)
 			for (uint32_t i = 0; i < e; i++)
-				r[s->n_a + x] |= encode(s->types[0], value_b(x * 4 * e + t * e + i, g)) << (bits % 32 * i);
+				r[s->n_a + x] |=
+					encode(s->types[0], value_b(x * 4 * e + t * e + i, g))
+					<< (bits % 32 * i);
 		for (uint32_t x = 0; x < 4; x++) {
 			int c = value_c(g + 8 * (x / 2), t * 2 + x % 2);
 			float f = (float)c;
@@ -58,17 +71,25 @@ static void test_shape(const struct shape *s)
 	size_t at[3] = { 0 };
 	for (uint32_t x = 0; x < n; x++) {
 		int which = x < s->n_a ? 0 : x < s->n_a + s->n_b ? 1 : 2;
-		at[which] += (size_t)sprintf(regs[which] + at[which], "%s%%%c%u", at[which] ? "," : "", which == 2 && !integer ? 'f' : 'r', x);
+		at[which] += (size_t)sprintf(regs[which] + at[which], "%s%%%c%u",
+			at[which] ? "," : "", which == 2 && !integer ? 'f' : 'r', x);
 	}
-	size_t len = (size_t)sprintf(text, PTX_HEAD ".visible .entry k(.param .u64 p)\n{ .reg .b32 %%r<20>; .reg .f32 %%f<20>; .reg .b64"
-		" %%rd<4>; .reg .pred %%q;\n ld.param.u64 %%rd1, [p]; mov.u32 %%r19, %%tid.x; mul.wide.u32 %%rd2, %%r19, 64; add.s64 %%rd1, %%rd1, %%rd2;\n");
+	size_t len = (size_t)sprintf(text,
+		PTX_HEAD ".visible .entry k(.param .u64 p)\n{ .reg .b32 %%r<20>; .reg .f32 "
+			 "%%f<20>; .reg .b64"
+			 " %%rd<4>; .reg .pred %%q;\n ld.param.u64 %%rd1, [p]; mov.u32 %%r19, "
+			 "%%tid.x; mul.wide.u32 %%rd2, %%r19, 64; add.s64 %%rd1, %%rd1, %%rd2;\n");
 	for (uint32_t x = 0; x < n; x++)
-		len += (size_t)sprintf(text + len, " ld.global.b32 %%%c%u, [%%rd1+%u];\n", x >= s->n_a + s->n_b && !integer ? 'f' : 'r', x, x * 4);
+		len += (size_t)sprintf(text + len, " ld.global.b32 %%%c%u, [%%rd1+%u];\n",
+			x >= s->n_a + s->n_b && !integer ? 'f' : 'r', x, x * 4);
 	/* Half of the lanes take a longer way. */
-	len += (size_t)sprintf(text + len, " setp.lt.u32 %%q, %%r19, 13; @%%q bra L; nanosleep.u32 1; L:\n %s {%s}, {%s}, {%s}, {%s};\n",
+	len += (size_t)sprintf(text + len,
+		" setp.lt.u32 %%q, %%r19, 13; @%%q bra L; nanosleep.u32 1; L:\n %s {%s}, {%s}, "
+		"{%s}, {%s};\n",
 		s->opcode, regs[2], regs[0], regs[1], regs[2]);
 	for (uint32_t x = 0; x < 4; x++)
-		len += (size_t)sprintf(text + len, " st.global.b32 [%%rd1+%u], %%%c%u;\n", x * 4, integer ? 'r' : 'f', s->n_a + s->n_b + x);
+		len += (size_t)sprintf(text + len, " st.global.b32 [%%rd1+%u], %%%c%u;\n", x * 4,
+			integer ? 'r' : 'f', s->n_a + s->n_b + x);
 	sprintf(text + len, "ret; }\n");
 	CUresult err = run_ptx(text, 1, 32, 0, &buf);
 	uint32_t bad = 0;
@@ -101,16 +122,21 @@ static const struct shape shapes[] = {
 /* A matrix goes through shared memory by stmatrix and comes back transposed by ldmatrix. */
 static void test_matrix_copies(void)
 {
-	static const char text[] = PTX_HEAD
-		".shared .align 16 .b8 sh[1024];\n.visible .entry k(.param .u64 p)\n{ .reg .b32 %r<20>; .reg .b64 %rd<4>;\n"
-		" ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 16; add.s64 %rd1, %rd1, %rd2;\n"
-		" ld.global.v4.b32 {%r2,%r3,%r4,%r5}, [%rd1]; mov.u32 %r6, sh; shl.b32 %r7, %r1, 4; add.s32 %r6, %r6, %r7;\n"
-		" stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r6], {%r2,%r3,%r4,%r5};\n"
-		" bar.sync 0; ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r8,%r9,%r10,%r11}, [%r6];\n"
-		" st.global.v4.b32 [%rd1], {%r8,%r9,%r10,%r11}; ret; }\n";
+	static const char text[] =
+		PTX_HEAD ".shared .align 16 .b8 sh[1024];\n.visible .entry k(.param .u64 p)\n{ "
+			 ".reg .b32 %r<20>; .reg .b64 %rd<4>;\n"
+			 " ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, "
+			 "16; add.s64 %rd1, %rd1, %rd2;\n"
+			 " ld.global.v4.b32 {%r2,%r3,%r4,%r5}, [%rd1]; mov.u32 %r6, sh; shl.b32 "
+			 "%r7, %r1, 4; add.s32 %r6, %r6, %r7;\n"
+			 " stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r6], {%r2,%r3,%r4,%r5};\n"
+			 " bar.sync 0; ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
+			 "{%r8,%r9,%r10,%r11}, [%r6];\n"
+			 " st.global.v4.b32 [%rd1], {%r8,%r9,%r10,%r11}; ret; }\n";
 	uint64_t buf = alloc(512);
 	uint32_t *v = (uint32_t *)buf, bad = 0;
-	/* Register m of a lane holds elements (lane / 4, 2 * (lane % 4)) and the next of matrix m. */
+	/* Register m of a lane holds elements (lane / 4, 2 * (lane % 4)) and the next of matrix m.
+	 */
 	for (uint32_t lane = 0; lane < 32; lane++)
 		for (uint32_t m = 0; m < 4; m++) {
 			uint32_t first = m * 64 + lane / 4 * 8 + lane % 4 * 2;

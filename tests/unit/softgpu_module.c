@@ -1,4 +1,5 @@
-/* Variables: initial values, addresses, the layout of shared memory; what a module tells about itself. */
+/* Variables: initial values, addresses, the layout of shared memory; what a module tells about
+ * itself. */
 #include "softgpu_run.h"
 
 static const char ptx[] = PTX_HEAD
@@ -13,12 +14,17 @@ static const char ptx[] = PTX_HEAD
 	".global .align 16 .b8 zeros[100];\n"
 	".extern .global .u32 elsewhere;\n"
 	".shared .align 4 .b8 used[12];\n.shared .align 8 .b8 unused[4096];\n"
-	".func fn() { .shared .u64 inner; .reg .b64 %rd; mov.u64 %rd, inner; st.shared.u64 [%rd], 1; ret; }\n"
-	".visible .entry a(.param .u8 x, .param .u64 y, .param .align 16 .b8 z[20], .param .u16 w) .maxntid 128, 2\n"
-	"{ .reg .b32 %r; .local .b8 l[40]; mov.u32 %r, used; st.shared.u32 [%r], 1; st.local.u32 [l], 1; call fn; ret; }\n"
+	".func fn() { .shared .u64 inner; .reg .b64 %rd; mov.u64 %rd, inner; st.shared.u64 [%rd], "
+	"1; ret; }\n"
+	".visible .entry a(.param .u8 x, .param .u64 y, .param .align 16 .b8 z[20], .param .u16 w) "
+	".maxntid 128, 2\n"
+	"{ .reg .b32 %r; .local .b8 l[40]; mov.u32 %r, used; st.shared.u32 [%r], 1; st.local.u32 "
+	"[l], 1; call fn; ret; }\n"
 	".visible .entry b() { ret; }\n"
-	".entry k(.param .u64 out)\n{ .reg .b64 %rd<9>; .reg .b32 %r<9>; ld.param.u64 %rd1, [out]; ld.const.u64 %rd2, [pointers];\n"
-	" st.global.u64 [%rd1], %rd2; mov.u64 %rd3, bytes; ld.global.s8 %r1, [%rd3+1]; st.global.u32 [%rd1+8], %r1;\n"
+	".entry k(.param .u64 out)\n{ .reg .b64 %rd<9>; .reg .b32 %r<9>; ld.param.u64 %rd1, [out]; "
+	"ld.const.u64 %rd2, [pointers];\n"
+	" st.global.u64 [%rd1], %rd2; mov.u64 %rd3, bytes; ld.global.s8 %r1, [%rd3+1]; "
+	"st.global.u32 [%rd1+8], %r1;\n"
 	" ld.global.u32 %r2, [plain]; add.s32 %r2, %r2, 1; st.global.u32 [plain], %r2; ret; }\n";
 
 static void *var(struct sg_module *m, const char *name, size_t want)
@@ -47,34 +53,47 @@ int main(void)
 	double *doubles = var(m, "doubles", 16);
 	ok(doubles[0] == 1 && doubles[1] == -0.25, "doubles");
 	uint64_t *pointers = var(m, "pointers", 32), base = (uintptr_t)plain;
-	ok(pointers[0] == base && pointers[1] == (uintptr_t)bytes + 4 && pointers[2] == base + 8 && *(uint64_t *)var(m, "functions", 8) > 0, "addresses");
+	ok(pointers[0] == base && pointers[1] == (uintptr_t)bytes + 4 && pointers[2] == base + 8 &&
+			*(uint64_t *)var(m, "functions", 8) > 0,
+		"addresses");
 	uint8_t *split = var(m, "split", 8);
-	ok(split[0] == (uint8_t)base && split[1] == (uint8_t)(base >> 8) && split[3] == (uint8_t)(base >> 24), "bytes of an address");
-	is_int(sg_module_global(m, "elsewhere", NULL, NULL), CUDA_ERROR_NOT_FOUND, "an undefined extern is not found");
-	is_int(sg_module_global(m, "used", NULL, NULL), CUDA_ERROR_NOT_FOUND, "nor is a shared variable");
-	ok(sg_mem_check(device, (uintptr_t)var(m, "zeros", 100), 100) && !sg_mem_check(device, (uintptr_t)var(m, "zeros", 100), 101),
+	ok(split[0] == (uint8_t)base && split[1] == (uint8_t)(base >> 8) &&
+			split[3] == (uint8_t)(base >> 24),
+		"bytes of an address");
+	is_int(sg_module_global(m, "elsewhere", NULL, NULL), CUDA_ERROR_NOT_FOUND,
+		"an undefined extern is not found");
+	is_int(sg_module_global(m, "used", NULL, NULL), CUDA_ERROR_NOT_FOUND,
+		"nor is a shared variable");
+	ok(sg_mem_check(device, (uintptr_t)var(m, "zeros", 100), 100) &&
+			!sg_mem_check(device, (uintptr_t)var(m, "zeros", 100), 101),
 		"a variable has exact bounds");
 
 	struct sg_kernel_info i;
-	ok(sg_module_kernel(m, "fn") == NULL && sg_module_kernel(m, "nothing") == NULL, "only kernels are kernels");
+	ok(sg_module_kernel(m, "fn") == NULL && sg_module_kernel(m, "nothing") == NULL,
+		"only kernels are kernels");
 	ok(sg_module_kernel_at(m, 2) && !sg_module_kernel_at(m, 3), "three of them");
 	sg_kernel_get_info(sg_module_kernel(m, "a"), &i);
 	is_int(i.n_params, 4, "its parameters");
-	ok(i.param_offset[1] == 8 && i.param_offset[2] == 16 && i.param_offset[3] == 36 && i.param_size[2] == 20, "are laid out by alignment");
+	ok(i.param_offset[1] == 8 && i.param_offset[2] == 16 && i.param_offset[3] == 36 &&
+			i.param_size[2] == 20,
+		"are laid out by alignment");
 	is_int(i.param_bytes, 38, "in a block of 38 bytes");
-	is_int(i.static_shared_bytes, 24, "shared memory of the kernel and its callees, not of others");
+	is_int(i.static_shared_bytes, 24,
+		"shared memory of the kernel and its callees, not of others");
 	is_int(i.max_threads, 256, ".maxntid");
 	is_int(i.local_bytes, 48, "local memory");
 	is_int(i.const_bytes, 32, "constants");
 	is_int(i.ptx_version, 90, "target");
 	sg_kernel_get_info(sg_module_kernel(m, "b"), &i);
-	ok(i.n_params == 0 && i.static_shared_bytes == 0 && i.param_bytes == 0, "an empty kernel uses nothing");
+	ok(i.n_params == 0 && i.static_shared_bytes == 0 && i.param_bytes == 0,
+		"an empty kernel uses nothing");
 
 	struct run r;
 	uint64_t out = alloc(16);
 	run_start(&r, sg_module_kernel(m, "k"), 1, 1, 0, &out, false);
 	is_int(run_wait(&r), CUDA_SUCCESS, "a kernel uses variables");
-	ok(*(uint64_t *)out == base && *(int32_t *)(out + 8) == -2 && *plain == 8, "and sees and changes their values");
+	ok(*(uint64_t *)out == base && *(int32_t *)(out + 8) == -2 && *plain == 8,
+		"and sees and changes their values");
 	run_start(&r, sg_module_kernel(m, "a"), 1, 32, 0, (char[64]){ 0 }, false);
 	is_int(run_wait(&r), CUDA_SUCCESS, "a kernel calls a function with shared memory");
 	sg_mem_free(device, out);

@@ -1,4 +1,5 @@
-/* softgpu_run.h - what the softgpu tests share: a device, a kernel from PTX text, one launch at a time. */
+/* softgpu_run.h - what the softgpu tests share: a device, a kernel from PTX text, one launch at a
+ * time. */
 #ifndef EGPU_TEST_SOFTGPU_RUN_H
 #define EGPU_TEST_SOFTGPU_RUN_H
 
@@ -15,7 +16,11 @@ static struct sg_device *device;
 
 static void device_open(uint32_t workers, uint32_t seed)
 {
-	struct sg_config c = { .sm = 90, .n_sms = 4, .n_workers = workers, .memory_bytes = 256u << 20, .shuffle_seed = seed };
+	struct sg_config c = { .sm = 90,
+		.n_sms = 4,
+		.n_workers = workers,
+		.memory_bytes = 256u << 20,
+		.shuffle_seed = seed };
 	if (sg_device_new(&c, &device) != CUDA_SUCCESS) {
 		printf("Bail out! no device\n");
 		exit(1);
@@ -40,11 +45,15 @@ static void run_done(void *arg, CUresult error)
 	pthread_mutex_unlock(&r->lock);
 }
 
-static CUresult run_start(struct run *r, struct sg_kernel *k, uint32_t grid, uint32_t block, uint32_t shared,
-	const void *params, bool cooperative)
+static CUresult run_start(struct run *r, struct sg_kernel *k, uint32_t grid, uint32_t block,
+	uint32_t shared, const void *params, bool cooperative)
 {
-	struct sg_launch l = { .kernel = k, .grid = { grid, 1, 1 }, .block = { block, 1, 1 },
-		.dynamic_shared_bytes = shared, .params = params, .cooperative = cooperative };
+	struct sg_launch l = { .kernel = k,
+		.grid = { grid, 1, 1 },
+		.block = { block, 1, 1 },
+		.dynamic_shared_bytes = shared,
+		.params = params,
+		.cooperative = cooperative };
 	*r = (struct run){ .lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER };
 	return sg_grid_start(device, &l, run_done, r);
 }
@@ -84,7 +93,8 @@ static uint64_t alloc(size_t bytes)
 }
 
 /* Loads, runs kernel "k" once with the parameters, unloads. */
-static CUresult run_ptx(const char *ptx, uint32_t grid, uint32_t block, uint32_t shared, const void *params)
+static CUresult run_ptx(
+	const char *ptx, uint32_t grid, uint32_t block, uint32_t shared, const void *params)
 {
 	struct sg_module *m = load(ptx);
 	struct run r;
