@@ -1,8 +1,8 @@
 /* exec_float.c - float and double instructions.
  *
  * The common forms (round to nearest, no flush) have loops of their own; everything else goes
- * through exec_round.c, one lane at a time. A 32-bit NaN result is the canonical 0x7fffffff, as on
- * hardware. This file is compiled without contraction: PTX says where a product is fused.
+ * through exec_round.c, one lane at a time. A 32-bit NaN result is the canonical 0x7fffffff
+ * of the PTX ISA. This file is compiled without contraction: PTX says where a product is fused.
  */
 #include "softgpu/internal.h"
 

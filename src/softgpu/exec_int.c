@@ -1,8 +1,8 @@
 /* exec_int.c - integer and bit instructions.
  *
  * Lanes hold unsigned values; signed operations cast. This file is compiled with wrapping signed
- * arithmetic, as PTX has it. Division by zero gives all ones and the dividend as remainder, as seen
- * on hardware.
+ * arithmetic, as PTX has it. PTX leaves division by zero unspecified; here it gives all ones, and
+ * the dividend as remainder.
  */
 #include "softgpu/internal.h"
 
