@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "instrument/readback.h"
 #include "instrument/variant.h"
 
 static bool variant_init(struct variant *v, struct arena *arena, const struct ptx_module *m,
@@ -188,18 +189,38 @@ static bool list_bound(struct variant *v, struct instrument_result *out)
 	return true;
 }
 
+/* The variant without fragments: what the proofs compare both ways. */
+static bool print_bound(struct variant *v, struct instrument_result *out)
+{
+	struct instrument_request none = { .module = v->m };
+
+	return print_variant(v, &none, out) && list_bound(v, out);
+}
+
+static bool prove(struct variant *v, const struct instrument_result *bound,
+	const struct instrument_result *out)
+{
+	v->err = readback_binding(
+		v->m, v->kernel->name, bound->ptx, bound->symbols, bound->n_symbols, v->d);
+	if (!v->err)
+		v->err = readback_splice(bound->ptx, out->ptx, out->launch_param, v->d);
+	return !v->err;
+}
+
 int instrument_kernel(struct arena *arena, const struct instrument_request *req,
 	struct instrument_result *out, struct diag *d)
 {
 	struct variant v;
 	struct diag local = { 0 };
+	struct instrument_result bound = { 0 };
 
 	*out = (struct instrument_result){ 0 };
 	bool ok = variant_init(&v, arena, req->module, req->kernel, d ? d : &local);
 	v.unbound = req->unbound;
 	v.n_unbound = req->n_unbound;
-	ok = ok && collect(&v) && bind(&v) && find_sites(&v) && splice(&v, req, out) &&
-	     print_variant(&v, req, out) && list_bound(&v, out);
+	ok = ok && collect(&v) && bind(&v) && find_sites(&v) && print_bound(&v, &bound) &&
+	     splice(&v, req, out) && print_variant(&v, req, out) && list_bound(&v, out) &&
+	     prove(&v, &bound, out);
 	out->sites = v.sites;
 	out->n_sites = v.n_sites;
 	out->n_params = v.kernel ? v.kernel->n_params : 0;

@@ -1,0 +1,245 @@
+/* readback_splice.c - proof (b) of readback.h: the text without its splices, and the walk over the
+ * splices. What single instructions may do is readback_flow.c's. */
+#include <errno.h>
+#include <string.h>
+
+#include "instrument/readback_flow.h"
+
+static const char marker[] = "{ // egpu site ";
+
+/* -- deletion -- */
+
+struct cut {
+	uint32_t begin, end;
+	const char *unless; /* the bound text continues so: then it goes on with [end, ...) as
+			       `other` */
+	struct ptx_span other;
+};
+
+struct deletion {
+	struct readback *r;
+	struct cut *cuts;
+	size_t n, cap;
+	bool launch_param;
+};
+
+static bool add_cut(struct deletion *x, struct cut cut)
+{
+	struct cut *cuts = arena_grow(x->r->arena, x->cuts, x->n, &x->cap, sizeof(*cuts));
+
+	if (!cuts)
+		return readback_no_memory(x->r);
+	x->cuts = cuts;
+	cuts[x->n++] = cut;
+	return true;
+}
+
+static bool text_at(const struct readback *r, uint32_t at, const char *text)
+{
+	size_t n = strlen(text);
+
+	return at <= r->m->size && r->m->size - at >= n && !memcmp(r->m->text + at, text, n);
+}
+
+bool readback_is_splice(const struct readback *r, const struct ptx_stmt *s)
+{
+	return s->kind == PTX_STMT_OPEN && text_at(r, s->span.begin, marker);
+}
+
+static bool span_is(const struct readback *r, struct ptx_span span, const char *text)
+{
+	return span.end - span.begin == strlen(text) && text_at(r, span.begin, text);
+}
+
+static bool cut_scope(struct deletion *x, const struct ptx_func *f, uint32_t open)
+{
+	uint32_t end = f->stmts[f->stmts[open].match].span.end;
+
+	if (!text_at(x->r, end, "\n\t"))
+		return readback_fail(x->r, f->stmts[open].line, "a splice without its end", NULL);
+	return add_cut(x, (struct cut){ f->stmts[open].span.begin, end + 2, NULL, { 0, 0 } });
+}
+
+/* ", .param .u64 __egpu_launch", with the parentheses when the source wrote none. */
+static bool cut_param(struct deletion *x, const struct ptx_func *f)
+{
+	static const char first[] = "(.param .u64 __egpu_launch)",
+			  later[] = ",\n\t.param .u64 __egpu_launch)";
+	uint32_t end = f->params_span.end, n = sizeof(first) - 1;
+
+	if (!f->n_params || strcmp(f->params[f->n_params - 1].name, "__egpu_launch"))
+		return true;
+	if (f->n_params == 1 && end >= n && text_at(x->r, end - n, first))
+		return add_cut(x, (struct cut){ end - n, end, "(", { end - n + 1, end - 1 } });
+	n = sizeof(later) - 1;
+	if (end < n || !text_at(x->r, end - n, later))
+		return readback_fail(
+			x->r, 0, "no valid launch id among the parameters of", f->name);
+	return add_cut(x, (struct cut){ end - n, end - 1, NULL, { 0, 0 } });
+}
+
+static bool names_call_reg(const struct ptx_operand *op)
+{
+	return op->kind == PTX_OPERAND_REG && op->name && !strcmp(op->name, "%egpu_call");
+}
+
+/* The launch id as the last argument of a call. */
+static bool cut_argument(struct deletion *x, const struct ptx_stmt *s)
+{
+	const struct ptx_insn *insn = s->insn;
+	const struct ptx_operand *group =
+		insn->n_operands ? &insn->operands[insn->n_operands - 1] : NULL;
+	uint32_t n = sizeof("%egpu_call") - 1;
+
+	for (uint32_t k = 1; k < insn->n_operands; k++) {
+		if (insn->operands[k].kind == PTX_OPERAND_GROUP)
+			group = &insn->operands[k];
+	}
+	if (!group || group->kind != PTX_OPERAND_GROUP || !group->n_sub ||
+		!names_call_reg(&group->sub[group->n_sub - 1]))
+		return true;
+	uint32_t begin = group->sub[group->n_sub - 1].span.begin;
+	if (group->n_sub > 1)
+		return text_at(x->r, begin - 2, ", ")
+			       ? add_cut(x, (struct cut){ begin - 2, begin + n, NULL, { 0, 0 } })
+			       : readback_fail(x->r, s->line, "no valid launch id in a call", NULL);
+	if (text_at(x->r, begin - 3, ", ("))
+		return add_cut(
+			x, (struct cut){ begin - 3, begin + n + 1, ",", { begin, begin + n } });
+	return add_cut(x, (struct cut){ begin, begin + n, NULL, { 0, 0 } });
+}
+
+static bool cut_stmt(struct deletion *x, const struct ptx_stmt *s)
+{
+	uint32_t at = s->span.begin, end = s->span.end;
+
+	if (s->kind == PTX_STMT_REG && span_is(x->r, s->span, ".reg .b64 %egpu_call;") &&
+		text_at(x->r, at - 2, "\n\t") && text_at(x->r, end, "\n"))
+		return add_cut(x, (struct cut){ at - 2, end + 1, NULL, { 0, 0 } });
+	if (s->insn && span_is(x->r, s->span, "ld.param.u64 %egpu_call, [__egpu_launch];") &&
+		text_at(x->r, end, "\n\t"))
+		return add_cut(x, (struct cut){ at, end + 2, NULL, { 0, 0 } });
+	return s->insn && !strcmp(s->insn->base, "call") ? cut_argument(x, s) : true;
+}
+
+static bool cut_function(struct deletion *x, const struct ptx_func *f)
+{
+	if (x->launch_param && !cut_param(x, f))
+		return false;
+	for (uint32_t i = 0; i < f->n_stmts; i++) {
+		const struct ptx_stmt *s = &f->stmts[i];
+		if (readback_is_splice(x->r, s)) {
+			if (!cut_scope(x, f, i))
+				return false;
+			i = s->match;
+		} else if (x->launch_param && !cut_stmt(x, s)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool list_cuts(struct deletion *x)
+{
+	const struct ptx_module *m = x->r->m;
+
+	for (uint32_t i = 0; i < m->n_items; i++) {
+		const struct ptx_item *item = &m->items[i];
+		uint32_t end = i + 1 < m->n_items ? m->items[i + 1].span.begin : m->size;
+		if (item->kind != PTX_ITEM_FUNC)
+			continue;
+		if (!readback_is_own_function(item->func)) {
+			if (!cut_function(x, item->func))
+				return false;
+			continue;
+		}
+		for (uint32_t at = item->span.end; at < end; at++) {
+			if (m->text[at] != '\n')
+				return readback_fail(x->r, item->line, "text behind the function",
+					item->func->name);
+		}
+		if (!add_cut(x, (struct cut){ item->span.begin, end, NULL, { 0, 0 } }))
+			return false;
+	}
+	return true;
+}
+
+static bool same_without_cuts(struct deletion *x, const char *bound)
+{
+	const char *text = x->r->m->text, *b = bound;
+	uint32_t at = 0;
+
+	for (size_t i = 0; i <= x->n; i++) {
+		uint32_t stop = i < x->n ? x->cuts[i].begin : x->r->m->size;
+		if (stop < at || strncmp(text + at, b, stop - at))
+			return readback_fail(x->r, 0,
+				"without the splices the text is not that of the kernel alone",
+				NULL);
+		b += stop - at;
+		if (i == x->n)
+			break;
+		const struct cut *cut = &x->cuts[i];
+		at = cut->end;
+		if (cut->unless && !strncmp(b, cut->unless, strlen(cut->unless))) {
+			/* Only the inner part was added: what is around it stays. */
+			uint32_t before = cut->other.begin - cut->begin,
+				 after = cut->end - cut->other.end;
+			if (strncmp(text + cut->begin, b, before) ||
+				strncmp(text + cut->other.end, b + before, after))
+				return readback_fail(
+					x->r, 0, "a launch id in a strange place", NULL);
+			b += before + after;
+		}
+	}
+	return *b ? readback_fail(x->r, 0, "the kernel's own text is cut short", NULL) : true;
+}
+
+/* -- all splices -- */
+
+static bool check_functions(struct readback *r)
+{
+	for (uint32_t i = 0; i < r->m->n_items; i++) {
+		const struct ptx_func *f = r->m->items[i].func;
+		if (r->m->items[i].kind != PTX_ITEM_FUNC)
+			continue;
+		if (readback_is_own_function(f)) {
+			if (!readback_function(r, f))
+				return false;
+			continue;
+		}
+		for (uint32_t k = 0; k < f->n_stmts; k++) {
+			if (!readback_is_splice(r, &f->stmts[k]))
+				continue;
+			if (!readback_scope(r, f, k))
+				return false;
+			k = f->stmts[k].match;
+		}
+	}
+	return true;
+}
+
+int readback_splice(const char *bound, const char *variant, bool launch_param, struct diag *d)
+{
+	struct ptx_module *m = NULL;
+	struct diag parse = { 0 };
+	struct readback r = {
+		.d = d, .arena = arena_new(), .bodies = table_new(), .functions = table_new()
+	};
+	struct deletion x = { .r = &r, .launch_param = launch_param };
+	int err = r.arena && r.bodies && r.functions
+			  ? ptx_parse(variant, strlen(variant), &m, &parse)
+			  : -ENOMEM;
+
+	r.m = m;
+	if (err == -ENOMEM)
+		readback_no_memory(&r);
+	else if (err)
+		readback_fail(&r, parse.line, "the variant does not parse:", parse.text);
+	else if (list_cuts(&x) && same_without_cuts(&x, bound))
+		check_functions(&r);
+	ptx_module_free(m);
+	table_free(r.bodies);
+	table_free(r.functions);
+	arena_free(r.arena);
+	return r.err;
+}
