@@ -11,7 +11,8 @@ int tr_unsupported(struct tr *t, uint32_t pc, const char *why)
 {
 	struct buf text = { 0 };
 	ebpf_insn_print(t->p, pc, &text);
-	int err = diag_set(t->d, EOPNOTSUPP, "insn %u: %s: %s", pc, text.data ? text.data : "?", why);
+	int err =
+		diag_set(t->d, EOPNOTSUPP, "insn %u: %s: %s", pc, text.data ? text.data : "?", why);
 	buf_free(&text);
 	return err;
 }
@@ -79,7 +80,8 @@ static int64_t func_at(struct tr *t, int64_t entry)
 		return (int64_t)t->entry_of[entry] - 1;
 	if (t->n_funcs >= MAX_FUNCS)
 		return diag_set(t->d, EOPNOTSUPP, "more than %d subprograms", MAX_FUNCS);
-	struct tr_func *all = arena_grow(t->arena, t->funcs, t->n_funcs, &t->cap_funcs, sizeof(*all));
+	struct tr_func *all =
+		arena_grow(t->arena, t->funcs, t->n_funcs, &t->cap_funcs, sizeof(*all));
 	if (!all)
 		return diag_set(t->d, ENOMEM, "out of memory");
 	t->funcs = all;
@@ -88,7 +90,8 @@ static int64_t func_at(struct tr *t, int64_t entry)
 	return (int64_t)t->n_funcs - 1;
 }
 
-/* Walks what is reached from the entry without entering calls; stack and found have room for every instruction. */
+/* Walks what is reached from the entry without entering calls; stack and found have room for every
+ * instruction. */
 static int collect(struct tr *t, uint32_t func, uint32_t *stack, uint32_t *found)
 {
 	uint32_t n = 0, depth = 0;
@@ -112,7 +115,8 @@ static int collect(struct tr *t, uint32_t func, uint32_t *stack, uint32_t *found
 			if (next[k] < 0 || t->func_of[next[k]] == func + 1)
 				continue;
 			if (t->func_of[next[k]])
-				return tr_unsupported(t, (uint32_t)next[k], "two functions share this instruction");
+				return tr_unsupported(t, (uint32_t)next[k],
+					"two functions share this instruction");
 			t->func_of[next[k]] = func + 1;
 			stack[depth++] = (uint32_t)next[k];
 		}
@@ -137,7 +141,8 @@ static int size_func(struct tr *t, uint32_t f, uint32_t depth)
 	if (fn->mark == 2)
 		return 0;
 	if (fn->mark == 1 || depth > TR_MAX_DEPTH)
-		return diag_set(t->d, EOPNOTSUPP, "insn %u: subprogram calls nest too deeply", fn->entry);
+		return diag_set(
+			t->d, EOPNOTSUPP, "insn %u: subprogram calls nest too deeply", fn->entry);
 	fn->mark = 1;
 	uint64_t sum = fn->n_pcs;
 	for (uint32_t i = 0; i < fn->n_pcs; i++) {
@@ -160,7 +165,8 @@ static int size_func(struct tr *t, uint32_t f, uint32_t depth)
 static struct tr_inst *new_inst(struct tr *t, uint32_t func, int32_t depth)
 {
 	struct tr_inst *inst = arena_alloc(t->arena, sizeof(*inst));
-	struct tr_inst **all = arena_grow(t->arena, t->insts, t->n_insts, &t->cap_insts, sizeof(*all));
+	struct tr_inst **all =
+		arena_grow(t->arena, t->insts, t->n_insts, &t->cap_insts, sizeof(*all));
 	struct tr_func *fn = &t->funcs[func];
 	struct tr_insn *at = arena_array(t->arena, fn->n_pcs, sizeof(*at));
 	if (!inst || !all || !at)
@@ -177,8 +183,8 @@ static struct tr_inst *new_inst(struct tr *t, uint32_t func, int32_t depth)
 
 static int add_caller(struct tr *t, struct tr_inst *callee, struct tr_inst *inst, uint32_t at)
 {
-	struct tr_caller *c =
-		arena_grow(t->arena, callee->callers, callee->n_callers, &callee->cap_callers, sizeof(*c));
+	struct tr_caller *c = arena_grow(
+		t->arena, callee->callers, callee->n_callers, &callee->cap_callers, sizeof(*c));
 	if (!c)
 		return diag_set(t->d, ENOMEM, "out of memory");
 	callee->callers = c;

@@ -2,24 +2,29 @@
  *
  * A slot's first 64 bits, u32 state | u32 hash << 32, change as one word:
  *
- *	empty --CAS--> busy --(key, value, count, membar.gl)--> live --CAS--> busy --(count, membar.gl)--> dead --CAS--> busy ...
+ *	empty --CAS--> busy --(key, value, count, membar.gl)--> live
+ *	live  --CAS--> busy --(count, membar.gl)--> dead
+ *	dead  --CAS--> busy --(value, count, membar.gl)--> live
  *
- * The claim publishes the hash, so that whoever meets a busy slot of another hash walks on, and whoever inserts one of
- * its own hash waits: two inserts of one key can never take two slots, because both walk the same slots in the same
- * order, a slot once taken keeps its key for ever, and neither goes past an undecided slot that may hold the key.
+ * The claim publishes the hash, so that whoever meets a busy slot of another hash walks on, and
+ * whoever inserts one of its own hash waits: two inserts of one key can never take two slots,
+ * because both walk the same slots in the same order, a slot once taken keeps its key for ever, and
+ * neither goes past an undecided slot that may hold the key.
  *
- * The image's `live` word: keys in the low half, insertions under way in the high half. An insertion reserves its room
- * (keys + under way < max_entries) before it claims a slot, so that the map never holds more. A key is counted
- * while its slot is live, from before it becomes so until before it is dead; hence whoever finds its slot free or dead
- * and then max_entries keys counted, and then the slot unchanged, has max_entries other keys against it: the map is full. Lost
- * races for a slot are not mistaken for that.
+ * The image's `live` word: keys in the low half, insertions under way in the high half. An
+ * insertion reserves its room (keys + under way < max_entries) before it claims a slot, so that the
+ * map never holds more. A key is counted while its slot is live, from before it becomes so until
+ * before it is dead; hence whoever finds its slot free or dead and then max_entries keys counted,
+ * and then the slot unchanged, has max_entries other keys against it: the map is full. Lost races
+ * for a slot are not mistaken for that.
  *
- * Waiting is bounded, and each pass of the loop ends in one place: lanes of a warp that wait for another lane's insertion let it
- * finish its pass first, also on hardware that runs the lanes of a warp in lockstep.
+ * Waiting is bounded, and each pass of the loop ends in one place: lanes of a warp that wait for
+ * another lane's insertion let it finish its pass first, also on hardware that runs the lanes of a
+ * warp in lockstep.
  *
- * Readers take the state with ld.volatile, and key and value only after having branched on it; loads are not
- * executed ahead of a branch, and volatile ones do not come from a stale L1 line. The writer's membar.gl before the
- * live state pairs with that.
+ * Readers take the state with ld.volatile, and key and value only after having branched on it;
+ * loads are not executed ahead of a branch, and volatile ones do not come from a stale L1 line. The
+ * writer's membar.gl before the live state pairs with that.
  */
 #include "translate/internal.h"
 
@@ -28,14 +33,15 @@
 enum { SPINS = 1 << 18, LOOKS = 16 };
 
 struct hash {
-	uint32_t key, value, slot; /* bytes; slot: of a whole slot */
+	uint32_t key, value, slot;   /* bytes; slot: of a whole slot */
 	bool key_words, value_words; /* passed by value, in 8-byte words; else by generic address */
 };
 
 static struct hash hash_of(const struct ebpf_map *m)
 {
-	return (struct hash){ m->key_size, m->value_size, map_hash_slot_bytes(m->key_size, m->value_size),
-		m->key_size <= TR_BY_VALUE, m->value_size <= TR_BY_VALUE };
+	return (struct hash){ m->key_size, m->value_size,
+		map_hash_slot_bytes(m->key_size, m->value_size), m->key_size <= TR_BY_VALUE,
+		m->value_size <= TR_BY_VALUE };
 }
 
 static uint32_t words(uint32_t bytes)
@@ -104,7 +110,8 @@ static void put_compare(struct buf *b, const struct hash *h)
 		for (uint32_t k = 0; k < words(h->key); k++) {
 			buf_printf(b, "\tld.volatile.global.u64 %%d, [%%slot+%u];\n", 8 + 8 * k);
 			if (8 * k + 8 > h->key)
-				buf_printf(b, "\tand.b64 %%d, %%d, 0x%llx;\n", (1ull << (8 * (h->key % 8))) - 1);
+				buf_printf(b, "\tand.b64 %%d, %%d, 0x%llx;\n",
+					(1ull << (8 * (h->key % 8))) - 1);
 			buf_printf(b, "\tsetp.eq.and.u64 %%same, %%d, %%key%u, %%same;\n", k);
 		}
 		return;
@@ -112,7 +119,8 @@ static void put_compare(struct buf *b, const struct hash *h)
 	buf_printf(b,
 		"\tmov.u32 %%n, 0;\n"
 		"$compare:\n"
-		"\tcvt.u64.u32 %%d, %%n;\n\tadd.s64 %%e, %%at_key, %%d;\n\tadd.s64 %%d, %%slot, %%d;\n"
+		"\tcvt.u64.u32 %%d, %%n;\n\tadd.s64 %%e, %%at_key, %%d;\n\tadd.s64 %%d, %%slot, "
+		"%%d;\n"
 		"\tld.u8 %%t, [%%e];\n\tld.volatile.global.u8 %%lo, [%%d+8];\n"
 		"\tsetp.eq.u32 %%same, %%t, %%lo;\n\tadd.u32 %%n, %%n, 1;\n"
 		"\tsetp.lt.and.u32 %%p, %%n, %u, %%same;\n\t@%%p bra $compare;\n",
@@ -120,17 +128,20 @@ static void put_compare(struct buf *b, const struct hash *h)
 }
 
 /* Stores the key (word by word, padding zero) or the value at [slot + offset]. */
-static void put_write(struct buf *b, const char *name, const char *label, bool by_value, uint32_t bytes, uint32_t offset)
+static void put_write(struct buf *b, const char *name, const char *label, bool by_value,
+	uint32_t bytes, uint32_t offset)
 {
 	if (by_value) {
 		for (uint32_t k = 0; k < words(bytes); k++)
-			buf_printf(b, "\tst.global.u64 [%%slot+%u], %%%s%u;\n", offset + 8 * k, name, k);
+			buf_printf(b, "\tst.global.u64 [%%slot+%u], %%%s%u;\n", offset + 8 * k,
+				name, k);
 		return;
 	}
 	buf_printf(b,
 		"\tmov.u32 %%n, 0;\n"
 		"%s:\n"
-		"\tcvt.u64.u32 %%d, %%n;\n\tadd.s64 %%e, %%at_%s, %%d;\n\tadd.s64 %%d, %%slot, %%d;\n"
+		"\tcvt.u64.u32 %%d, %%n;\n\tadd.s64 %%e, %%at_%s, %%d;\n\tadd.s64 %%d, %%slot, "
+		"%%d;\n"
 		"\tld.u8 %%t, [%%e];\n\tst.global.u8 [%%d+%u], %%t;\n"
 		"\tadd.u32 %%n, %%n, 1;\n\tsetp.lt.u32 %%p, %%n, %u;\n\t@%%p bra %s;\n",
 		label, name, offset, bytes, label);
@@ -144,13 +155,17 @@ static uint32_t value_at(const struct hash *h)
 /* Registers, parameters, the hash and the first slot; %left: slots after this one. */
 static void put_start(struct buf *b, const struct hash *h)
 {
-	buf_puts(b, "{\n\t.reg .pred %p, %q, %same;\n\t.reg .b32 %t, %h, %lo, %hi, %n, %sh, %i, %left, %mask, %st, %hs, %f;\n"
-		    "\t.reg .b64 %d, %e, %image, %data, %slot, %w, %r, %at_key, %at_value, %flags, %limit;\n");
+	buf_puts(b, "{\n\t.reg .pred %p, %q, %same;\n\t.reg .b32 %t, %h, %lo, %hi, %n, %sh, %i, "
+		    "%left, %mask, %st, %hs, %f;\n"
+		    "\t.reg .b64 %d, %e, %image, %data, %slot, %w, %r, %at_key, %at_value, %flags, "
+		    "%limit;\n");
 	buf_puts(b, "\t.reg .b64 %key<8>, %value<8>;\n");
-	buf_puts(b, "\tld.param.b64 %image, [image];\n\tld.param.b64 %d, [mask];\n\tcvt.u32.u64 %mask, %d;\n");
+	buf_puts(b, "\tld.param.b64 %image, [image];\n\tld.param.b64 %d, [mask];\n\tcvt.u32.u64 "
+		    "%mask, %d;\n");
 	put_param_loads(b, "key", h->key_words, h->key);
 	put_hash(b, h);
-	buf_puts(b, "\tadd.s64 %data, %image, 128;\n\tand.b32 %i, %h, %mask;\n\tmov.u32 %left, %mask;\n");
+	buf_puts(b, "\tadd.s64 %data, %image, 128;\n\tand.b32 %i, %h, %mask;\n\tmov.u32 %left, "
+		    "%mask;\n");
 }
 
 /* Loads the slot's word and takes it apart. */
@@ -182,17 +197,20 @@ static void func_name(char *to, size_t size, const char *what, const struct hash
 	snprintf(to, size, "__egpu_hash_%s_k%u_v%u", what, h->key, h->value);
 }
 
-/* Walks to the live slot of the key: falls through to $found with %slot and %w, or goes to $done with %r = 0. */
+/* Walks to the live slot of the key: falls through to $found with %slot and %w, or goes to $done
+ * with %r = 0. */
 static void put_find(struct buf *b, const struct hash *h)
 {
 	buf_puts(b, "$probe:\n");
 	put_slot(b, h);
-	buf_puts(b, "\tsetp.eq.u32 %p, %st, 0;\n\t@%p bra $done;\n" /* empty: no such key */
-		    "\tsetp.ne.u32 %p, %hs, %h;\n\tsetp.ne.or.u32 %p, %st, 2, %p;\n\t@%p bra $next;\n");
+	buf_puts(b,
+		"\tsetp.eq.u32 %p, %st, 0;\n\t@%p bra $done;\n" /* empty: no such key */
+		"\tsetp.ne.u32 %p, %hs, %h;\n\tsetp.ne.or.u32 %p, %st, 2, %p;\n\t@%p bra $next;\n");
 	put_compare(b, h);
 	buf_puts(b, "\t@%same bra $found;\n$next:\n");
 	put_advance(b);
-	buf_puts(b, "\tsetp.eq.u32 %p, %left, 0;\n\tsub.u32 %left, %left, 1;\n\t@!%p bra $probe;\n\tbra $done;\n$found:\n");
+	buf_puts(b, "\tsetp.eq.u32 %p, %left, 0;\n\tsub.u32 %left, %left, 1;\n\t@!%p bra "
+		    "$probe;\n\tbra $done;\n$found:\n");
 }
 
 const char *tr_hash_lookup(struct tr *t, const struct ebpf_map *m)
@@ -207,7 +225,9 @@ const char *tr_hash_lookup(struct tr *t, const struct ebpf_map *m)
 	put_start(&b, &h);
 	buf_puts(&b, "\tmov.u64 %r, 0;\n");
 	put_find(&b, &h);
-	buf_printf(&b, "\tadd.s64 %%r, %%slot, %u;\n$done:\n\tst.param.b64 [result], %%r;\n\tret;\n}\n", value_at(&h));
+	buf_printf(&b,
+		"\tadd.s64 %%r, %%slot, %u;\n$done:\n\tst.param.b64 [result], %%r;\n\tret;\n}\n",
+		value_at(&h));
 	return finish(t, name, &b);
 }
 
@@ -224,12 +244,14 @@ const char *tr_hash_delete(struct tr *t, const struct ebpf_map *m)
 	put_start(&b, &h);
 	buf_puts(&b, "\tmov.u64 %r, -2;\n");
 	put_find(&b, &h);
-	buf_puts(&b, "\tsub.s64 %d, %w, 1;\n" /* live to busy */
-		     "\tatom.global.cas.b64 %d, [%slot], %w, %d;\n\tsetp.ne.u64 %p, %d, %w;\n\t@%p bra $done;\n"
-		     "\tred.global.add.u64 [%image+40], -1;\n"
-		     "\tmembar.gl;\n" /* the count before the dead state */
-		     "\tadd.s64 %d, %w, 1;\n\tst.volatile.global.u64 [%slot], %d;\n\tmov.u64 %r, 0;\n"
-		     "$done:\n\tst.param.b64 [result], %r;\n\tret;\n}\n");
+	buf_puts(&b,
+		"\tsub.s64 %d, %w, 1;\n" /* live to busy */
+		"\tatom.global.cas.b64 %d, [%slot], %w, %d;\n\tsetp.ne.u64 %p, %d, %w;\n\t@%p bra "
+		"$done;\n"
+		"\tred.global.add.u64 [%image+40], -1;\n"
+		"\tmembar.gl;\n" /* the count before the dead state */
+		"\tadd.s64 %d, %w, 1;\n\tst.volatile.global.u64 [%slot], %d;\n\tmov.u64 %r, 0;\n"
+		"$done:\n\tst.param.b64 [result], %r;\n\tret;\n}\n");
 	return finish(t, name, &b);
 }
 
@@ -243,7 +265,8 @@ static void put_insert(struct buf *b, const struct hash *h)
 		"\tcvt.u64.u32 %d, %lo;\n\tsetp.ge.u64 %p, %d, %limit;\n\t@%p bra $full;\n"
 		"\tcvt.u64.u32 %room, %hi;\n\tadd.s64 %room, %room, %d;\n"
 		"\tsetp.ge.u64 %p, %room, %limit;\n\t@%p bra $latch;\n" /* others are at it: wait */
-		/* Far from the limit an addition reserves at once; near it, or after one that overshot, compare-and-swap. */
+		/* Far from the limit an addition reserves at once; near it, or after one that
+		   overshot, compare-and-swap. */
 		"\tshl.b64 %room, %room, 1;\n\tsetp.lt.and.u64 %q, %room, %limit, %fast;\n"
 		"\t@%q bra $reserve;\n"
 		"\tadd.s64 %d, %e, 0x100000000;\n\tatom.global.cas.b64 %d, [%image+40], %e, %d;\n"
@@ -261,13 +284,16 @@ static void put_insert(struct buf *b, const struct hash *h)
 	put_write(b, "key", "$write_key", h->key_words, h->key, 8);
 	put_write(b, "value", "$write_value", h->value_words, h->value, value_at(h));
 	buf_puts(b,
-		"\tred.global.add.u64 [%image+40], 0xffffffff00000001;\n" /* under way - 1, keys + 1 */
+		"\tred.global.add.u64 [%image+40], 0xffffffff00000001;\n" /* under way - 1, keys + 1
+									   */
 		"\tmembar.gl;\n" /* key, value and count before the live state */
 		"\tmov.u32 %t, 2;\n\tmov.b64 %e, {%t, %h};\n\tst.volatile.global.u64 [%slot], %e;\n"
 		"\tmov.u64 %r, 0;\n\tbra $latch;\n"
 		"$full:\n" /* the slot unchanged: all those keys are others */
-		"\tld.volatile.global.u64 %d, [%slot];\n\tsetp.ne.u64 %p, %d, %w;\n\t@%p bra $latch;\n"
-		/* A dead slot may have been taken and left between the two looks: look again some times. */
+		"\tld.volatile.global.u64 %d, [%slot];\n\tsetp.ne.u64 %p, %d, %w;\n\t@%p bra "
+		"$latch;\n"
+		/* A dead slot may have been taken and left between the two looks: look again some
+		   times. */
 		"\tsetp.eq.u32 %p, %st, 3;\n\tsetp.ne.and.u32 %p, %looks, 0, %p;\n"
 		"\t@%p sub.u32 %looks, %looks, 1;\n\t@%p bra $latch;\n"
 		"\tmov.u64 %r, -7;\n\tbra $latch;\n");
@@ -280,7 +306,10 @@ const char *tr_hash_update(struct tr *t, const struct ebpf_map *m)
 	struct buf b = { 0 };
 	char name[64];
 	func_name(name, sizeof(name), "update", &h);
-	buf_printf(&b, ".func (.param .b64 result) %s(.param .b64 image, .param .b64 mask, .param .b64 limit, .param .b64 flags", name);
+	buf_printf(&b,
+		".func (.param .b64 result) %s(.param .b64 image, .param .b64 mask, .param .b64 "
+		"limit, .param .b64 flags",
+		name);
 	put_params(&b, "key", h.key_words, h.key);
 	put_params(&b, "value", h.value_words, h.value);
 	buf_puts(&b, ")\n");
@@ -289,31 +318,37 @@ const char *tr_hash_update(struct tr *t, const struct ebpf_map *m)
 	buf_printf(&b,
 		"\t.reg .pred %%fast;\n\t.reg .b64 %%room;\n\t.reg .b32 %%spins, %%looks;\n"
 		"\tld.param.b64 %%limit, [limit];\n\tld.param.b64 %%flags, [flags];\n"
-		"\tsetp.eq.u32 %%fast, %%h, %%h;\n\tmov.u32 %%spins, %u;\n\tmov.u32 %%looks, %u;\n\tmov.u64 %%r, 1;\n"
+		"\tsetp.eq.u32 %%fast, %%h, %%h;\n\tmov.u32 %%spins, %u;\n\tmov.u32 %%looks, "
+		"%u;\n\tmov.u64 %%r, 1;\n"
 		"\tsetp.gt.u64 %%p, %%flags, 2;\n\t@%%p mov.u64 %%r, -22;\n\t@%%p bra $done;\n"
 		"$probe:\n",
 		SPINS, LOOKS);
 	put_slot(&b, &h);
 	buf_puts(&b, "\tsetp.eq.u32 %p, %st, 0;\n\t@%p bra $insert;\n"
 		     "\tsetp.ne.u32 %p, %hs, %h;\n\t@%p bra $step;\n"
-		     "\tsetp.eq.u32 %p, %st, 1;\n\t@%p bra $latch;\n"); /* being written, may be our key: wait */
+		     "\tsetp.eq.u32 %p, %st, 1;\n\t@%p bra $latch;\n"); /* being written, may be our
+									   key: wait */
 	put_compare(&b, &h);
 	buf_puts(&b, "\t@!%same bra $step;\n"
-		     "\tsetp.eq.u32 %p, %st, 3;\n\t@%p bra $insert;\n" /* dead: only this key takes it again */
+		     "\tsetp.eq.u32 %p, %st, 3;\n\t@%p bra $insert;\n" /* dead: only this key takes
+									  it again */
 		     "\tsetp.eq.u64 %p, %flags, 1;\n\t@%p mov.u64 %r, -17;\n\t@%p bra $latch;\n");
 	put_write(&b, "value", "$overwrite", h.value_words, h.value, value_at(&h));
 	buf_puts(&b, "\tmov.u64 %r, 0;\n\tbra $latch;\n");
 	put_insert(&b, &h);
 	buf_puts(&b, "$step:\n");
 	put_advance(&b);
-	buf_puts(&b, "\tsetp.eq.u32 %p, %left, 0;\n\tsub.u32 %left, %left, 1;\n\t@%p mov.u64 %r, -7;\n\tbra $end;\n"
-		     "$latch:\n"
-		     "\tsub.u32 %spins, %spins, 1;\n\tsetp.eq.u32 %p, %spins, 0;\n\tsetp.eq.and.u64 %p, %r, 1, %p;\n"
-		     "\t@%p mov.u64 %r, -16;\n"
-		     "$end:\n"
-		     "\tsetp.eq.u64 %p, %r, 1;\n\t@%p bra $probe;\n"
-		     "\tsetp.eq.u64 %p, %r, -7;\n\tsetp.eq.u64 %q, %r, -16;\n\tor.pred %p, %p, %q;\n"
-		     "\t@%p red.global.add.u64 [%image+32], 1;\n"
-		     "$done:\n\tst.param.b64 [result], %r;\n\tret;\n}\n");
+	buf_puts(&b,
+		"\tsetp.eq.u32 %p, %left, 0;\n\tsub.u32 %left, %left, 1;\n\t@%p mov.u64 %r, "
+		"-7;\n\tbra $end;\n"
+		"$latch:\n"
+		"\tsub.u32 %spins, %spins, 1;\n\tsetp.eq.u32 %p, %spins, 0;\n\tsetp.eq.and.u64 %p, "
+		"%r, 1, %p;\n"
+		"\t@%p mov.u64 %r, -16;\n"
+		"$end:\n"
+		"\tsetp.eq.u64 %p, %r, 1;\n\t@%p bra $probe;\n"
+		"\tsetp.eq.u64 %p, %r, -7;\n\tsetp.eq.u64 %q, %r, -16;\n\tor.pred %p, %p, %q;\n"
+		"\t@%p red.global.add.u64 [%image+32], 1;\n"
+		"$done:\n\tst.param.b64 [result], %r;\n\tret;\n}\n");
 	return finish(t, name, &b);
 }

@@ -1,4 +1,5 @@
-/* helper.c - calls of helpers, inlined or through the module-scope functions of hash.c and ring.c. */
+/* helper.c - calls of helpers, inlined or through the module-scope functions of hash.c and ring.c.
+ */
 #include "translate/internal.h"
 
 #include <errno.h>
@@ -9,7 +10,8 @@ enum { ENOENT_ = -2, E2BIG_ = -7, EAGAIN_ = -11, EEXIST_ = -17, EINVAL_ = -22 };
 enum {
 	UPDATE_NOEXIST = 1,
 	UPDATE_LAST = 2, /* BPF_EXIST: the highest flag */
-	WAKEUP_FLAGS = 3, /* BPF_RB_NO_WAKEUP | BPF_RB_FORCE_WAKEUP: accepted, nobody sleeps on a device */
+	WAKEUP_FLAGS =
+		3, /* BPF_RB_NO_WAKEUP | BPF_RB_FORCE_WAKEUP: accepted, nobody sleeps on a device */
 	PRINTK_HEADER = 32,
 	PRINTK_ARGS = 3,
 };
@@ -18,7 +20,8 @@ static const char trace_map[] = "egpu_trace";
 
 /* -- arguments --------------------------------------------------------------- */
 
-static const struct ebpf_helper *helper_at(const struct tr *t, const struct tr_inst *inst, uint32_t i)
+static const struct ebpf_helper *helper_at(
+	const struct tr *t, const struct tr_inst *inst, uint32_t i)
 {
 	return ebpf_helper_by_number((uint32_t)tr_bpf(t, inst, i)->imm);
 }
@@ -41,7 +44,8 @@ bool tr_helper_arg_memory(const struct tr *t, const struct tr_inst *inst, uint32
 	return kind == EBPF_ARG_KEY || kind == EBPF_ARG_VALUE || kind == EBPF_ARG_MEM;
 }
 
-bool tr_helper_arg_bytes(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a, uint32_t *bytes)
+bool tr_helper_arg_bytes(
+	const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a, uint32_t *bytes)
 {
 	const struct ebpf_fact *f = tr_fact(t, inst, i);
 	const struct ebpf_map *m = map_arg(t, inst, i);
@@ -76,7 +80,8 @@ static struct tr_name scalar_arg(struct tr *t, struct tr_inst *inst, uint32_t i,
 	return f->args[a].constant ? tr_imm((int64_t)f->args[a].value) : tr_reg(inst, a + 1);
 }
 
-void tr_emit_call(struct tr *t, const char *func, const char *result, const struct tr_name *args, uint32_t n)
+void tr_emit_call(
+	struct tr *t, const char *func, const char *result, const struct tr_name *args, uint32_t n)
 {
 	tr_emit(t, "{");
 	for (uint32_t k = 0; k < n; k++) {
@@ -97,11 +102,13 @@ void tr_emit_call(struct tr *t, const char *func, const char *result, const stru
 /* -- arrays ------------------------------------------------------------------ */
 
 /* at = base + index * stride. */
-static struct tr_name element(struct tr *t, struct tr_name index, uint64_t stride, struct tr_name base)
+static struct tr_name element(
+	struct tr *t, struct tr_name index, uint64_t stride, struct tr_name base)
 {
 	struct tr_name at = tr_t64(t);
 	if (stride <= UINT32_MAX) {
-		tr_emit(t, "mad.wide.u32 %s, %s, %llu, %s;", at.s, index.s, (unsigned long long)stride, base.s);
+		tr_emit(t, "mad.wide.u32 %s, %s, %llu, %s;", at.s, index.s,
+			(unsigned long long)stride, base.s);
 		return at;
 	}
 	tr_emit(t, "cvt.u64.u32 %s, %s;", at.s, index.s);
@@ -123,7 +130,8 @@ static struct tr_name this_cpu(struct tr *t)
 /* Address of the value of an index that is in range. */
 static struct tr_name array_value(struct tr *t, const struct ebpf_map *m, struct tr_name index)
 {
-	struct tr_name base = tr_map_base(t, m), at = element(t, index, map_stride(m->value_size), base);
+	struct tr_name base = tr_map_base(t, m),
+		       at = element(t, index, map_stride(m->value_size), base);
 	if (m->type == BPF_MAP_TYPE_PERCPU_ARRAY)
 		at = element(t, this_cpu(t), map_replica_bytes(m->max_entries, m->value_size), at);
 	tr_emit(t, "add.s64 %s, %s, %d;", at.s, at.s, MAP_IMAGE_HEADER);
@@ -131,8 +139,8 @@ static struct tr_name array_value(struct tr *t, const struct ebpf_map *m, struct
 }
 
 /* The index, and whether it is below max_entries. */
-static int array_index(struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m, struct tr_name *index,
-	struct tr_name *in_range)
+static int array_index(struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m,
+	struct tr_name *index, struct tr_name *in_range)
 {
 	struct tr_mem key;
 	int err = tr_mem_arg(t, inst, i, 1, &key);
@@ -163,7 +171,8 @@ static int array_lookup(struct tr *t, struct tr_inst *inst, uint32_t i, const st
 /* r0 = the error of flags that no array takes; the stores are jumped over unless it stays 0. */
 static int array_update(struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m)
 {
-	struct tr_name index, ok, r0 = tr_reg(inst, 0), flags = scalar_arg(t, inst, i, 3), p = tr_pred(t);
+	struct tr_name index, ok, r0 = tr_reg(inst, 0), flags = scalar_arg(t, inst, i, 3),
+				  p = tr_pred(t);
 	struct tr_mem value;
 	int err = array_index(t, inst, i, m, &index, &ok);
 	if (!err)
@@ -201,7 +210,8 @@ static void push(struct args *args, struct tr_name arg)
 }
 
 /* A key or value: its words, or its generic address. */
-static int push_memory(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, uint32_t bytes, struct args *args)
+static int push_memory(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, uint32_t bytes,
+	struct args *args)
 {
 	struct tr_mem m;
 	int err = tr_mem_arg(t, inst, i, a, &m);
@@ -209,7 +219,8 @@ static int push_memory(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t 
 		return err;
 	if (bytes > TR_BY_VALUE) {
 		if (m.kind == TR_MEM_CONST)
-			m.kind = TR_MEM_GLOBAL; /* base is the argument's register, which live.c must keep */
+			m.kind = TR_MEM_GLOBAL; /* base is the argument's register, which live.c
+						   must keep */
 		push(args, tr_mem_generic(t, &m));
 		return 0;
 	}
@@ -218,7 +229,8 @@ static int push_memory(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t 
 	return 0;
 }
 
-static int hash_call(struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m, const char *func, bool update)
+static int hash_call(struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m,
+	const char *func, bool update)
 {
 	struct args args = { .n = 0 };
 	push(&args, tr_map_base(t, m));
@@ -330,10 +342,12 @@ static void mix_special(struct tr *t, struct tr_name x, const char *special)
 	tr_emit(t, "mad.lo.s64 %s, %s, 0x9e3779b97f4a7c15, %s;", x.s, x.s, d.s);
 }
 
-/* No two calls see the same input: time and place differ between threads, time and a count between calls of one. */
+/* No two calls see the same input: time and place differ between threads, time and a count between
+ * calls of one. */
 static int lower_prandom(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
-	static const char *const place[] = { "%smid", "%warpid", "%laneid", "%ctaid.x", "%ctaid.y", "%tid.x" };
+	static const char *const place[] = { "%smid", "%warpid", "%laneid", "%ctaid.x", "%ctaid.y",
+		"%tid.x" };
 	struct tr_name x = tr_t64(t), clock = tr_t64(t), seed = tr_table(t, EBPF_TABLE_SEED);
 	t->counts_calls = true;
 	tr_emit(t, "mov.u64 %s, %%clock64;", clock.s);
@@ -350,7 +364,8 @@ static int lower_prandom(struct tr *t, struct tr_inst *inst, uint32_t i)
 
 /* -- ring buffers ------------------------------------------------------------ */
 
-static const struct ebpf_map *ring_arg(struct tr *t, const struct tr_inst *inst, uint32_t i, int *err)
+static const struct ebpf_map *ring_arg(
+	struct tr *t, const struct tr_inst *inst, uint32_t i, int *err)
 {
 	const struct ebpf_map *m = map_arg(t, inst, i);
 	*err = !m ? no_map(t, inst, i) : m->type != BPF_MAP_TYPE_RINGBUF ? bad_type(t, inst, i) : 0;
@@ -385,7 +400,8 @@ static int lower_reserve(struct tr *t, struct tr_inst *inst, uint32_t i)
 	if (err)
 		return err;
 	if (f->args[1].constant && !f->args[1].value)
-		return tr_unsupported(t, inst->at[i].pc, "a ring buffer record needs at least one byte");
+		return tr_unsupported(
+			t, inst->at[i].pc, "a ring buffer record needs at least one byte");
 	if (f->args[2].constant && !f->args[2].value) {
 		reserve(t, m, scalar_arg(t, inst, i, 1), r0.s);
 		return 0;
@@ -415,7 +431,8 @@ static int lower_discard(struct tr *t, struct tr_inst *inst, uint32_t i)
 }
 
 /* Copies argument a, of constant or varying size, behind `at` bytes of a record. */
-static int fill(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, struct tr_name record, int32_t at)
+static int fill(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, struct tr_name record,
+	int32_t at)
 {
 	struct tr_mem m;
 	uint32_t bytes;
@@ -435,7 +452,8 @@ static int lower_output(struct tr *t, struct tr_inst *inst, uint32_t i)
 	const struct ebpf_map *m = ring_arg(t, inst, i, &err);
 	if (err)
 		return err;
-	struct tr_name rc = tr_t64(t), flags = tr_t64(t), record = tr_t64(t), p = tr_pred(t), done = tr_label(t);
+	struct tr_name rc = tr_t64(t), flags = tr_t64(t), record = tr_t64(t), p = tr_pred(t),
+		       done = tr_label(t);
 	tr_emit(t, "mov.u64 %s, %s;", flags.s, scalar_arg(t, inst, i, 3).s);
 	tr_emit(t, "mov.u64 %s, %d;", rc.s, EINVAL_);
 	tr_emit(t, "setp.gt.u64 %s, %s, %d;", p.s, flags.s, WAKEUP_FLAGS);
@@ -461,7 +479,8 @@ static int lower_query(struct tr *t, struct tr_inst *inst, uint32_t i)
 	const struct ebpf_map *m = ring_arg(t, inst, i, &err);
 	if (err)
 		return err;
-	struct tr_name what = tr_t64(t), r = tr_t64(t), made = tr_t64(t), taken = tr_t64(t), base = tr_map_base(t, m);
+	struct tr_name what = tr_t64(t), r = tr_t64(t), made = tr_t64(t), taken = tr_t64(t),
+		       base = tr_map_base(t, m);
 	tr_emit(t, "mov.u64 %s, %s;", what.s, scalar_arg(t, inst, i, 1).s);
 	tr_emit(t, "ld.volatile.global.u64 %s, [%s+56];", taken.s, base.s);
 	tr_emit(t, "ld.volatile.global.u64 %s, [%s+48];", made.s, base.s);
@@ -487,7 +506,8 @@ static uint32_t printk_args(const struct tr *t, const struct tr_inst *inst, uint
 {
 	uint32_t map, bytes, n = 0;
 	int64_t offset;
-	if (!tr_helper_arg_bytes(t, inst, i, 0, &bytes) || !tr_const_pointer(t, inst, i, 1, &map, &offset))
+	if (!tr_helper_arg_bytes(t, inst, i, 0, &bytes) ||
+		!tr_const_pointer(t, inst, i, 1, &map, &offset))
 		return PRINTK_ARGS;
 	const uint8_t *s = tr_frozen(&t->p->maps[map], offset, bytes, NULL);
 	if (!s)
@@ -506,19 +526,23 @@ static uint32_t printk_args(const struct tr *t, const struct tr_inst *inst, uint
 static const struct ebpf_map *find_trace_map(const struct tr *t)
 {
 	for (uint32_t k = 0; k < t->p->n_maps; k++)
-		if (t->p->maps[k].type == BPF_MAP_TYPE_RINGBUF && t->p->maps[k].name && !strcmp(t->p->maps[k].name, trace_map))
+		if (t->p->maps[k].type == BPF_MAP_TYPE_RINGBUF && t->p->maps[k].name &&
+			!strcmp(t->p->maps[k].name, trace_map))
 			return &t->p->maps[k];
 	return NULL;
 }
 
-/* Record: u32 format bytes, u32 arguments, u64 args[3], format. r0 = format bytes, or -EAGAIN when the ring is full. */
+/* Record: u32 format bytes, u32 arguments, u64 args[3], format. r0 = format bytes, or -EAGAIN when
+ * the ring is full. */
 static int lower_printk(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	const struct ebpf_map *m = find_trace_map(t);
 	if (!m)
-		return tr_unsupported(t, inst->at[i].pc, "the program has no ring buffer \"egpu_trace\" for it");
+		return tr_unsupported(
+			t, inst->at[i].pc, "the program has no ring buffer \"egpu_trace\" for it");
 	uint32_t n = printk_args(t, inst, i);
-	struct tr_name rc = tr_t64(t), size = tr_t64(t), len = tr_t64(t), record = tr_t64(t), p = tr_pred(t), done = tr_label(t);
+	struct tr_name rc = tr_t64(t), size = tr_t64(t), len = tr_t64(t), record = tr_t64(t),
+		       p = tr_pred(t), done = tr_label(t);
 	tr_emit(t, "mov.u64 %s, %s;", size.s, scalar_arg(t, inst, i, 1).s);
 	tr_emit(t, "add.s64 %s, %s, %d;", len.s, size.s, PRINTK_HEADER);
 	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
@@ -528,7 +552,8 @@ static int lower_printk(struct tr *t, struct tr_inst *inst, uint32_t i)
 	tr_emit(t, "st.global.u32 [%s+0], %s;", record.s, size.s);
 	tr_emit(t, "st.global.u32 [%s+4], %u;", record.s, n);
 	for (uint32_t k = 0; k < PRINTK_ARGS; k++)
-		tr_emit(t, "st.global.u64 [%s+%u], %s;", record.s, 8 + 8 * k, k < n ? tr_reg(inst, 3 + k).s : "0");
+		tr_emit(t, "st.global.u64 [%s+%u], %s;", record.s, 8 + 8 * k,
+			k < n ? tr_reg(inst, 3 + k).s : "0");
 	int err = fill(t, inst, i, 0, record, PRINTK_HEADER);
 	if (err)
 		return err;

@@ -1,14 +1,15 @@
 /* idiom.c - `(*v)++`, `*v += x`, `*v -= x` on map values and globals become one atomic add.
  *
- * Clang compiles them to a load, additions, and a store to the same place. A pair (load, store) is turned into an
- * atomic add at the store when, on every path from the load, until the store or until the loaded value is no longer
- * needed:
- *   - the value and its copies are only moved and added to or subtracted from, each copy being "loaded + delta";
+ * Clang compiles them to a load, additions, and a store to the same place. A pair (load, store) is
+ * turned into an atomic add at the store when, on every path from the load, until the store or
+ * until the loaded value is no longer needed:
+ *   - the value and its copies are only moved and added to or subtracted from, each copy being
+ * "loaded + delta";
  *   - no call, and no store that could touch the same bytes;
  *   - control flow only goes forward, and enters nowhere but at the load.
- * Then nothing can tell the load from one made at the store, and the sum of the deltas is what is added. The deltas are
- * kept in temporaries (lower.c); registers which are still read after the store are made from the old value that
- * the atomic returns.
+ * Then nothing can tell the load from one made at the store, and the sum of the deltas is what is
+ * added. The deltas are kept in temporaries (lower.c); registers which are still read after the
+ * store are made from the old value that the atomic returns.
  */
 #include "translate/internal.h"
 
@@ -20,8 +21,8 @@ enum { REGION_MAX = 192, MAX_STEPS = 64 };
 /* What is known before an instruction of the region. */
 struct state {
 	uint16_t in_edges;
-	uint16_t tracked; /* loaded value + delta */
-	uint16_t mixed;	  /* tracked on one path only: must not be read */
+	uint16_t tracked;      /* loaded value + delta */
+	uint16_t mixed;        /* tracked on one path only: must not be read */
 	uint16_t wide, narrow; /* 4 bytes: those whose sum was formed in 64, in 32 bits */
 };
 
@@ -31,9 +32,9 @@ struct walk {
 	const uint16_t *n_preds;
 	uint32_t load;
 	uint32_t bytes;
-	uint16_t defs;	  /* registers written so far anywhere in the region */
+	uint16_t defs;    /* registers written so far anywhere in the region */
 	uint16_t touched; /* registers that were tracked at some time */
-	bool straight;	  /* neither jump nor join so far */
+	bool straight;    /* neither jump nor join so far */
 	uint32_t steps[MAX_STEPS];
 	bool dst_tracked[MAX_STEPS];
 	uint32_t n_steps;
@@ -48,12 +49,14 @@ static uint16_t reg_bit(uint32_t r)
 
 static bool single_value(const struct tr *t, int32_t map)
 {
-	return map >= 0 && t->p->maps[map].type == BPF_MAP_TYPE_ARRAY && t->p->maps[map].max_entries == 1;
+	return map >= 0 && t->p->maps[map].type == BPF_MAP_TYPE_ARRAY &&
+	       t->p->maps[map].max_entries == 1;
 }
 
 static bool base_kept(const struct walk *w, uint32_t i)
 {
-	uint8_t a = tr_base_reg(tr_bpf(w->t, w->inst, w->load)), b = tr_base_reg(tr_bpf(w->t, w->inst, i));
+	uint8_t a = tr_base_reg(tr_bpf(w->t, w->inst, w->load)),
+		b = tr_base_reg(tr_bpf(w->t, w->inst, i));
 	return a == b && !(w->defs & reg_bit(a));
 }
 
@@ -62,15 +65,18 @@ static bool same_place(const struct walk *w, uint32_t i)
 	const struct bpf_insn *a = tr_bpf(w->t, w->inst, w->load), *b = tr_bpf(w->t, w->inst, i);
 	if (base_kept(w, i))
 		return a->off == b->off;
-	const struct ebpf_fact *fa = tr_fact(w->t, w->inst, w->load), *fb = tr_fact(w->t, w->inst, i);
-	return fa->map == fb->map && single_value(w->t, fa->map) && fa->fixed && fb->fixed && fa->offset == fb->offset;
+	const struct ebpf_fact *fa = tr_fact(w->t, w->inst, w->load),
+			       *fb = tr_fact(w->t, w->inst, i);
+	return fa->map == fb->map && single_value(w->t, fa->map) && fa->fixed && fb->fixed &&
+	       fa->offset == fb->offset;
 }
 
 /* Whether a store or atomic at i may touch the bytes of the load. */
 static bool may_alias(const struct walk *w, uint32_t i)
 {
 	const struct bpf_insn *a = tr_bpf(w->t, w->inst, w->load), *b = tr_bpf(w->t, w->inst, i);
-	const struct ebpf_fact *fa = tr_fact(w->t, w->inst, w->load), *fb = tr_fact(w->t, w->inst, i);
+	const struct ebpf_fact *fa = tr_fact(w->t, w->inst, w->load),
+			       *fb = tr_fact(w->t, w->inst, i);
 	int32_t n = (int32_t)ebpf_insn_bytes(b->code), bytes = (int32_t)w->bytes;
 	if (fb->region != EBPF_REGION_MAP_VALUE)
 		return false;
@@ -81,7 +87,8 @@ static bool may_alias(const struct walk *w, uint32_t i)
 	if (w->t->p->maps[fa->map].id != w->t->p->maps[fb->map].id)
 		return false;
 	/* Offsets count from the start of a value, and values do not overlap. */
-	return !fa->fixed || !fb->fixed || (fa->offset < fb->offset + n && fb->offset < fa->offset + bytes);
+	return !fa->fixed || !fb->fixed ||
+	       (fa->offset < fb->offset + n && fb->offset < fa->offset + bytes);
 }
 
 /* The edge from `from` (a state) to index `to`: merges, or ends the path there. */
@@ -101,7 +108,8 @@ static bool edge(struct walk *w, const struct state *s, int32_t from, int32_t to
 		d->wide = s->wide;
 		d->narrow = s->narrow;
 	} else {
-		d->mixed |= s->mixed | (d->tracked ^ s->tracked) | (d->wide & s->narrow) | (d->narrow & s->wide);
+		d->mixed |= s->mixed | (d->tracked ^ s->tracked) | (d->wide & s->narrow) |
+			    (d->narrow & s->wide);
 		d->wide |= s->wide;
 		d->narrow |= s->narrow;
 		d->tracked &= s->tracked;
@@ -171,8 +179,8 @@ static bool is_store(const struct walk *w, const struct state *s, uint32_t i)
 {
 	const struct bpf_insn *in = tr_bpf(w->t, w->inst, i);
 	return in->code == (BPF_STX | BPF_MEM | BPF_SIZE(tr_bpf(w->t, w->inst, w->load)->code)) &&
-	       tr_fact(w->t, w->inst, i)->region == EBPF_REGION_MAP_VALUE && s->tracked & reg_bit(in->src_reg) &&
-	       same_place(w, i);
+	       tr_fact(w->t, w->inst, i)->region == EBPF_REGION_MAP_VALUE &&
+	       s->tracked & reg_bit(in->src_reg) && same_place(w, i);
 }
 
 /* After the store was found: what else the walk left open must not need the value. */
@@ -227,7 +235,8 @@ static bool constant_sum(const struct walk *w, uint32_t store, int64_t *sum)
 		const struct bpf_insn *in = tr_bpf(w->t, w->inst, w->steps[k]);
 		if (in->dst_reg != reg || BPF_SRC(in->code) == BPF_X)
 			return false;
-		total += BPF_OP(in->code) == BPF_ADD ? (uint64_t)(int64_t)in->imm : -(uint64_t)(int64_t)in->imm;
+		total += BPF_OP(in->code) == BPF_ADD ? (uint64_t)(int64_t)in->imm
+						     : -(uint64_t)(int64_t)in->imm;
 	}
 	*sum = (int64_t)total;
 	return true;
@@ -244,7 +253,10 @@ static int commit(struct tr *t, struct walk *w, uint32_t store, const struct sta
 	struct tr_rmw *rmw = arena_alloc(t->arena, sizeof(*rmw));
 	if (!rmw)
 		return diag_set(t->d, ENOMEM, "out of memory");
-	*rmw = (struct tr_rmw){ .load = w->load, .store = store, .bytes = w->bytes, .wide = s->wide,
+	*rmw = (struct tr_rmw){ .load = w->load,
+		.store = store,
+		.bytes = w->bytes,
+		.wide = s->wide,
 		.tracked = s->tracked & at[store].live_out };
 	rmw->constant = constant_sum(w, store, &rmw->addend);
 	for (uint32_t r = 0; r < TR_REGS && !rmw->constant; r++)
@@ -267,8 +279,8 @@ static bool is_load(const struct tr *t, struct tr_inst *inst, uint32_t i)
 	const struct ebpf_fact *f = tr_fact(t, inst, i);
 	if (in->code != (BPF_LDX | BPF_MEM | BPF_W) && in->code != (BPF_LDX | BPF_MEM | BPF_DW))
 		return false;
-	return f->region == EBPF_REGION_MAP_VALUE && !inst->at[i].dead && inst->at[i].role == TR_PLAIN &&
-	       !(f->map >= 0 && t->p->maps[f->map].frozen);
+	return f->region == EBPF_REGION_MAP_VALUE && !inst->at[i].dead &&
+	       inst->at[i].role == TR_PLAIN && !(f->map >= 0 && t->p->maps[f->map].frozen);
 }
 
 static int idiom_inst(struct tr *t, struct tr_inst *inst, struct walk *w)

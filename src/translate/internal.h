@@ -1,11 +1,13 @@
 /* internal.h - the state that the translator's passes share.
  *
- * Pipeline (translate.c): flow (functions, instances, what follows what) -> stack (slots become registers or
- * local memory) -> live (registers; dead instructions) -> idiom (load-add-store becomes an atomic) -> lower (text).
+ * Pipeline (translate.c): flow (functions, instances, what follows what) -> stack (slots become
+ * registers or local memory) -> live (registers; dead instructions) -> idiom (load-add-store
+ * becomes an atomic) -> lower (text).
  *
- * An instance is a copy of a BPF function in the output. A function with several callers is copied for each of them
- * while that stays small; else all callers share one instance, which returns through a selector. Recursion is
- * impossible, so that an instance is active at most once and its registers and stack frame can be its own.
+ * An instance is a copy of a BPF function in the output. A function with several callers is copied
+ * for each of them while that stays small; else all callers share one instance, which returns
+ * through a selector. Recursion is impossible, so that an instance is active at most once and its
+ * registers and stack frame can be its own.
  */
 #ifndef EGPU_TRANSLATE_INTERNAL_H
 #define EGPU_TRANSLATE_INTERNAL_H
@@ -19,17 +21,21 @@
 #include <stdio.h>
 
 enum {
-	TR_REGS = 11,	  /* r0..r10 of an instance */
+	TR_REGS = 11,     /* r0..r10 of an instance */
 	TR_MAX_DEPTH = 8, /* nested calls, as in the kernel */
 };
 
-/* Where one way of doing something ends and the other begins. The tiny ones are for tests: rare ways become the usual ones. */
+/* Where one way of doing something ends and the other begins. The tiny ones are for tests: rare
+ * ways become the usual ones. */
 #ifndef TR_TINY
 enum {
-	TR_BY_VALUE = 64,   /* keys and values up to this many bytes travel in registers */
-	TR_BY_STORE = 256,  /* memory of a helper up to this size is read from slots and stored piece by piece */
-	TR_MAX_ATOMS = 4,   /* pieces that one load or store may consist of before it goes to local memory */
-	TR_COPY_MIN = 2048, /* functions are copied for each caller while the program stays below this many instructions, */
+	TR_BY_VALUE = 64,  /* keys and values up to this many bytes travel in registers */
+	TR_BY_STORE = 256, /* memory of a helper up to this size is read from slots and stored piece
+			      by piece */
+	TR_MAX_ATOMS =
+		4, /* pieces that one load or store may consist of before it goes to local memory */
+	TR_COPY_MIN = 2048, /* functions are copied for each caller while the program stays below
+			       this many instructions, */
 	TR_COPY_FACTOR = 4, /* or below this many times its length */
 };
 #else
@@ -46,31 +52,32 @@ enum tr_role { TR_PLAIN, TR_RMW_LOAD, TR_RMW_STEP, TR_RMW_STORE };
 
 struct tr_rmw {
 	uint32_t load, store; /* indices into tr_inst.at */
-	uint32_t bytes;	      /* 4 or 8 */
-	bool constant;	      /* only immediates are added, in a straight line */
-	int64_t addend;	      /* constant: their sum */
+	uint32_t bytes;       /* 4 or 8 */
+	bool constant;        /* only immediates are added, in a straight line */
+	int64_t addend;       /* constant: their sum */
 	uint16_t tracked;     /* registers that hold the loaded value plus a delta at the store */
-	uint16_t wide;	      /* bytes 4: those of `tracked` whose sum is 64 bits wide */
+	uint16_t wide;        /* bytes 4: those of `tracked` whose sum is 64 bits wide */
 	uint32_t delta[TR_REGS]; /* temporaries, by register */
 };
 
 struct tr_insn {
 	uint32_t pc;
 	uint16_t live_in, live_out; /* bit per register */
-	bool target;		    /* something jumps here: needs a label */
-	bool join;		    /* a jump comes here, or it is the entry */
+	bool target;                /* something jumps here: needs a label */
+	bool join;                  /* a jump comes here, or it is the entry */
 	bool dead;
 	bool dst_tracked; /* TR_RMW_STEP: the destination held the loaded value before */
-	uint8_t role; /* enum tr_role */
+	uint8_t role;     /* enum tr_role */
 	struct tr_rmw *rmw;
 	struct tr_inst *callee; /* call of a subprogram */
 };
 
-/* A piece of a frame that lives in a register: bytes [offset, offset+bytes) from the frame's top. */
+/* A piece of a frame that lives in a register: bytes [offset, offset+bytes) from the frame's top.
+ */
 struct tr_atom {
 	int32_t offset;
 	uint32_t bytes; /* 1..8 */
-	uint32_t reg;	/* %egpu_rs<reg> */
+	uint32_t reg;   /* %egpu_rs<reg> */
 };
 
 struct tr_frame {
@@ -90,7 +97,7 @@ struct tr_caller {
 struct tr_inst {
 	uint32_t id;
 	uint32_t func;
-	int32_t depth; /* call depth; -1: shared by callers of different depths */
+	int32_t depth;      /* call depth; -1: shared by callers of different depths */
 	struct tr_insn *at; /* ascending pc */
 	uint32_t n;
 	struct tr_caller *callers;
@@ -104,7 +111,7 @@ struct tr_func {
 	uint32_t *pcs; /* ascending */
 	uint32_t n_pcs;
 	uint64_t expanded; /* instructions when every call below is copied; saturates */
-	uint8_t mark;	   /* 1: being sized, 2: sized */
+	uint8_t mark;      /* 1: being sized, 2: sized */
 	struct tr_inst *shared;
 };
 
@@ -118,14 +125,14 @@ enum tr_mem_kind {
 
 struct tr_mem {
 	enum tr_mem_kind kind;
-	struct tr_inst *frame;	/* SLOTS */
-	int32_t offset;		/* SLOTS: of the first byte */
-	struct tr_name base;	/* LOCAL, GLOBAL: register or symbol */
-	int32_t displacement;	/* added to base */
-	uint32_t align;		/* known alignment of base + displacement: 1, 2, 4 or 8 */
-	const uint8_t *bytes;	/* CONST */
-	uint64_t n_bytes;	/* CONST: how many are there */
-	bool is_volatile;	/* GLOBAL: others may write it */
+	struct tr_inst *frame; /* SLOTS */
+	int32_t offset;        /* SLOTS: of the first byte */
+	struct tr_name base;   /* LOCAL, GLOBAL: register or symbol */
+	int32_t displacement;  /* added to base */
+	uint32_t align;        /* known alignment of base + displacement: 1, 2, 4 or 8 */
+	const uint8_t *bytes;  /* CONST */
+	uint64_t n_bytes;      /* CONST: how many are there */
+	bool is_volatile;      /* GLOBAL: others may write it */
 };
 
 struct tr {
@@ -133,19 +140,19 @@ struct tr {
 	const struct ebpf_program *p;
 	const struct verifier_result *v;
 	struct diag *d;
-	bool test; /* test-run: table by pointer, result stored */
+	bool test;         /* test-run: table by pointer, result stored */
 	const char *table; /* test: register that holds the table's address */
 	const char *end;   /* label text after the body */
 
 	struct tr_func *funcs;
 	size_t n_funcs, cap_funcs;
-	uint32_t *func_of; /* by pc: 1 + index of the function it belongs to */
+	uint32_t *func_of;  /* by pc: 1 + index of the function it belongs to */
 	uint32_t *entry_of; /* by pc: 1 + the function that starts there */
 	uint32_t *index_of; /* by pc: index in its function's pcs */
 	struct tr_inst **insts;
 	size_t n_insts, cap_insts;
-	bool share; /* one instance a function */
-	bool counts_calls; /* get_prandom_u32 is used */
+	bool share;            /* one instance a function */
+	bool counts_calls;     /* get_prandom_u32 is used */
 	bool frames_in_memory; /* some stack access has no known frame */
 
 	struct buf body;
@@ -156,12 +163,14 @@ struct tr {
 	size_t n_helper_funcs, cap_helper_funcs;
 };
 
-static inline const struct bpf_insn *tr_bpf(const struct tr *t, const struct tr_inst *inst, uint32_t i)
+static inline const struct bpf_insn *tr_bpf(
+	const struct tr *t, const struct tr_inst *inst, uint32_t i)
 {
 	return &t->p->insns[inst->at[i].pc];
 }
 
-static inline const struct ebpf_fact *tr_fact(const struct tr *t, const struct tr_inst *inst, uint32_t i)
+static inline const struct ebpf_fact *tr_fact(
+	const struct tr *t, const struct tr_inst *inst, uint32_t i)
 {
 	return &t->v->facts[inst->at[i].pc];
 }
@@ -205,9 +214,11 @@ static inline uint8_t tr_base_reg(const struct bpf_insn *in)
 	return BPF_CLASS(in->code) == BPF_LDX ? in->src_reg : in->dst_reg;
 }
 
-/* -- flow.c: requires a verified program; leaves funcs and insts, main first, callers before callees in copies -- */
+/* -- flow.c: requires a verified program; leaves funcs and insts, main first, callers before
+ * callees in copies -- */
 int tr_flow(struct tr *t);
-/* Index of the instruction after i (fall through), and of a jump's target; -1 where no path goes. */
+/* Index of the instruction after i (fall through), and of a jump's target; -1 where no path goes.
+ */
 int32_t tr_next(const struct tr *t, const struct tr_inst *inst, uint32_t i);
 int32_t tr_jump(const struct tr *t, const struct tr_inst *inst, uint32_t i);
 /* -EOPNOTSUPP that names the instruction. */
@@ -240,7 +251,8 @@ int tr_lower(struct tr *t);
 /* Whether argument a (0..4) is memory that the helper reads. */
 bool tr_helper_arg_memory(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a);
 /* Its size; false when that varies (*bytes is 0). */
-bool tr_helper_arg_bytes(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a, uint32_t *bytes);
+bool tr_helper_arg_bytes(
+	const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a, uint32_t *bytes);
 /* Most bytes that argument a is read from registers with. */
 uint32_t tr_helper_by_value(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a);
 /* Registers a call reads. */
@@ -252,15 +264,19 @@ int tr_mem_arg(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, struc
 /* Whether argument a needs its register. */
 bool tr_mem_needs_reg(const struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a);
 /* Copies a number of bytes that is large or known only when it runs. */
-void tr_mem_copy_call(struct tr *t, const struct tr_mem *m, const char *to, int32_t displacement, const char *bytes);
+void tr_mem_copy_call(struct tr *t, const struct tr_mem *m, const char *to, int32_t displacement,
+	const char *bytes);
 /* bytes (1..8) at `at`, zero-extended: a 64-bit register or a constant. */
 struct tr_name tr_mem_word(struct tr *t, const struct tr_mem *m, uint32_t at, uint32_t bytes);
 /* Copies bytes to global memory at address register `to` + displacement, which is 8-aligned. */
-void tr_mem_copy(struct tr *t, const struct tr_mem *m, const char *to, int32_t displacement, uint32_t bytes);
+void tr_mem_copy(
+	struct tr *t, const struct tr_mem *m, const char *to, int32_t displacement, uint32_t bytes);
 /* A generic address of the memory (LOCAL and GLOBAL only). */
 struct tr_name tr_mem_generic(struct tr *t, const struct tr_mem *m);
-/* The constant map and offset that a register holds before instruction i, found in its own block. */
-bool tr_const_pointer(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint8_t reg, uint32_t *map, int64_t *offset);
+/* The constant map and offset that a register holds before instruction i, found in its own block.
+ */
+bool tr_const_pointer(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint8_t reg,
+	uint32_t *map, int64_t *offset);
 /* The bytes of a frozen map from offset on, NULL when they can change or are not there. */
 const uint8_t *tr_frozen(const struct ebpf_map *m, int64_t offset, uint32_t bytes, uint64_t *left);
 /* The bytes of a load from a frozen map whose place is known. */
@@ -269,23 +285,25 @@ const uint8_t *tr_frozen_load(const struct tr *t, const struct tr_inst *inst, ui
 /* -- hash.c, ring.c: module-scope functions -- */
 const char *tr_func_add(struct tr *t, const char *name, const struct buf *text);
 bool tr_func_has(const struct tr *t, const char *name);
-/* Each leaves the function defined and returns its name, "" when memory is out (buffers have failed then). */
+/* Each leaves the function defined and returns its name, "" when memory is out (buffers have failed
+ * then). */
 const char *tr_hash_lookup(struct tr *t, const struct ebpf_map *m);
 const char *tr_hash_update(struct tr *t, const struct ebpf_map *m);
 const char *tr_hash_delete(struct tr *t, const struct ebpf_map *m);
 const char *tr_ring_reserve(struct tr *t);
 const char *tr_copy_func(struct tr *t);
 /* A call with 64-bit arguments; result: register or NULL. */
-void tr_emit_call(struct tr *t, const char *func, const char *result, const struct tr_name *args, uint32_t n);
+void tr_emit_call(
+	struct tr *t, const char *func, const char *result, const struct tr_name *args, uint32_t n);
 
 /* -- emit.c: text -- */
 /* One instruction: tab, text, newline. */
 void tr_emit(struct tr *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 struct tr_name tr_reg(const struct tr_inst *inst, uint32_t r); /* .b64 of r0..r10 */
-struct tr_name tr_t64(struct tr *t); /* fresh temporaries */
+struct tr_name tr_t64(struct tr *t);                           /* fresh temporaries */
 struct tr_name tr_t32(struct tr *t);
 struct tr_name tr_pred(struct tr *t);
-struct tr_name tr_label(struct tr *t); /* fresh "$egpu_l<N>" */
+struct tr_name tr_label(struct tr *t);                              /* fresh "$egpu_l<N>" */
 struct tr_name tr_at_label(const struct tr_inst *inst, uint32_t i); /* of an instruction */
 struct tr_name tr_imm(int64_t value);
 struct tr_name tr_imm32(int32_t value);

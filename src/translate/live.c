@@ -72,7 +72,8 @@ uint16_t tr_uses(const struct tr *t, struct tr_inst *inst, uint32_t i)
 	}
 	if (tr_jump(t, inst, i) < 0 || tr_next(t, inst, i) < 0)
 		return 0; /* decided by the verifier */
-	return (uint16_t)(reg_bit(in->dst_reg) | (BPF_SRC(in->code) == BPF_X ? reg_bit(in->src_reg) : 0));
+	return (uint16_t)(reg_bit(in->dst_reg) |
+			  (BPF_SRC(in->code) == BPF_X ? reg_bit(in->src_reg) : 0));
 }
 
 uint16_t tr_defs(const struct tr *t, const struct tr_inst *inst, uint32_t i)
@@ -116,7 +117,8 @@ static bool visit(const struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	struct tr_insn *at = &inst->at[i];
 	int32_t next = tr_next(t, inst, i), jump = tr_jump(t, inst, i);
-	uint16_t out = (uint16_t)((next >= 0 ? inst->at[next].live_in : 0) | (jump >= 0 ? inst->at[jump].live_in : 0));
+	uint16_t out = (uint16_t)((next >= 0 ? inst->at[next].live_in : 0) |
+				  (jump >= 0 ? inst->at[jump].live_in : 0));
 	uint16_t defs = tr_defs(t, inst, i);
 	at->dead = is_pure(tr_bpf(t, inst, i)) && !(defs & out);
 	uint16_t in = at->dead ? out : (uint16_t)((out & ~defs) | tr_uses(t, inst, i));
@@ -131,7 +133,8 @@ static void live_inst(const struct tr *t, struct tr_inst *inst)
 	if (inst->live_done)
 		return;
 	inst->live_done = true;
-	for (uint32_t i = 0; i < inst->n; i++) /* what a call reads depends on its callee; no recursion */
+	for (uint32_t i = 0; i < inst->n;
+		i++) /* what a call reads depends on its callee; no recursion */
 		if (inst->at[i].callee)
 			live_inst(t, inst->at[i].callee);
 	for (bool changed = true; changed;) {

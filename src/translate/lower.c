@@ -1,8 +1,8 @@
 /* lower.c - one eBPF instruction at a time to PTX.
  *
- * r0..r10 are .b64 registers. 32-bit operations take the low halves and zero-extend their result. Nothing here
- * traps or is undefined: division by zero gives 0, the remainder by zero the dividend, INT_MIN / -1 wraps,
- * shift counts are masked (PTX would clamp them).
+ * r0..r10 are .b64 registers. 32-bit operations take the low halves and zero-extend their result.
+ * Nothing here traps or is undefined: division by zero gives 0, the remainder by zero the dividend,
+ * INT_MIN / -1 wraps, shift counts are masked (PTX would clamp them).
  */
 #include "translate/internal.h"
 
@@ -42,8 +42,8 @@ static struct tr_name temp(struct tr *t, const struct width *w)
 }
 
 /* q = a / b or a % b for a divisor that is a constant. */
-static void divide_constant(struct tr *t, const struct width *w, bool is_signed, bool rem, struct tr_name q,
-	struct tr_name a, int64_t b)
+static void divide_constant(struct tr *t, const struct width *w, bool is_signed, bool rem,
+	struct tr_name q, struct tr_name a, int64_t b)
 {
 	if (!b || (is_signed && b == -1)) {
 		if (!b)
@@ -55,7 +55,8 @@ static void divide_constant(struct tr *t, const struct width *w, bool is_signed,
 		return;
 	}
 	struct tr_name k = w->bits == 64 ? tr_imm(b) : tr_imm32((int32_t)b);
-	tr_emit(t, "%s.%s %s, %s, %s;", rem ? "rem" : "div", is_signed ? w->s : w->u, q.s, a.s, k.s);
+	tr_emit(t, "%s.%s %s, %s, %s;", rem ? "rem" : "div", is_signed ? w->s : w->u, q.s, a.s,
+		k.s);
 }
 
 /* The divisor is replaced by 1 where the quotient is fixed up afterwards. */
@@ -70,7 +71,8 @@ static void divide(struct tr *t, const struct width *w, bool is_signed, bool rem
 		tr_emit(t, "setp.eq.%s %s, %s, -1;", w->s, minus.s, b.s);
 		tr_emit(t, "selp.b%u %s, 1, %s, %s;", w->bits, safe.s, safe.s, minus.s);
 	}
-	tr_emit(t, "%s.%s %s, %s, %s;", rem ? "rem" : "div", is_signed ? w->s : w->u, r.s, a.s, safe.s);
+	tr_emit(t, "%s.%s %s, %s, %s;", rem ? "rem" : "div", is_signed ? w->s : w->u, r.s, a.s,
+		safe.s);
 	if (is_signed && !rem) { /* a % 1 is 0 already */
 		struct tr_name n = temp(t, w);
 		tr_emit(t, "neg.%s %s, %s;", w->s, n.s, a.s);
@@ -113,7 +115,8 @@ static bool is_shift(uint8_t op)
 }
 
 /* A shift count within 0..mask. */
-static struct tr_name shift_count(struct tr *t, const struct tr_inst *inst, const struct bpf_insn *in, int32_t mask)
+static struct tr_name shift_count(
+	struct tr *t, const struct tr_inst *inst, const struct bpf_insn *in, int32_t mask)
 {
 	if (BPF_SRC(in->code) == BPF_K)
 		return tr_imm32(in->imm & mask);
@@ -168,12 +171,14 @@ static int lower_end(struct tr *t, struct tr_inst *inst, uint32_t i, bool always
 {
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
 	struct tr_name dst = tr_reg(inst, in->dst_reg);
-	if ((in->imm != 16 && in->imm != 32 && in->imm != 64) || (always && BPF_SRC(in->code) == BPF_X))
+	if ((in->imm != 16 && in->imm != 32 && in->imm != 64) ||
+		(always && BPF_SRC(in->code) == BPF_X))
 		return tr_unsupported(t, inst->at[i].pc, "unknown byte swap");
 	if (always || BPF_SRC(in->code) == BPF_TO_BE)
 		swap_bytes(t, dst, in->imm);
 	else if (in->imm != 64)
-		tr_emit(t, "and.b64 %s, %s, %s;", dst.s, dst.s, in->imm == 16 ? "0xffff" : "0xffffffff");
+		tr_emit(t, "and.b64 %s, %s, %s;", dst.s, dst.s,
+			in->imm == 16 ? "0xffff" : "0xffffffff");
 	return 0;
 }
 
@@ -189,7 +194,8 @@ static int lower_divide(struct tr *t, struct tr_inst *inst, uint32_t i, bool wid
 	if (BPF_SRC(in->code) == BPF_K)
 		divide_constant(t, w, in->off, rem, q, a, in->imm);
 	else
-		divide(t, w, in->off, rem, q, a, wide ? tr_reg(inst, in->src_reg) : low32(t, tr_reg(inst, in->src_reg)));
+		divide(t, w, in->off, rem, q, a,
+			wide ? tr_reg(inst, in->src_reg) : low32(t, tr_reg(inst, in->src_reg)));
 	if (!wide)
 		tr_emit(t, "cvt.u64.u32 %s, %s;", dst.s, q.s);
 	return 0;
@@ -335,8 +341,8 @@ static int find_place(struct tr *t, struct tr_inst *inst, uint32_t i, struct pla
 }
 
 /* dst = bytes [shift, shift + bytes) of a register of `width` bytes, zero- or sign-extended. */
-static void extract(struct tr *t, struct tr_name dst, struct tr_name src, uint32_t shift, uint32_t width,
-	uint32_t bytes, bool is_signed)
+static void extract(struct tr *t, struct tr_name dst, struct tr_name src, uint32_t shift,
+	uint32_t width, uint32_t bytes, bool is_signed)
 {
 	if (is_signed) {
 		tr_emit(t, "shl.b64 %s, %s, %u;", dst.s, src.s, 64 - 8 * (shift + bytes));
@@ -348,18 +354,22 @@ static void extract(struct tr *t, struct tr_name dst, struct tr_name src, uint32
 	else
 		tr_emit(t, "mov.u64 %s, %s;", dst.s, src.s);
 	if (shift + bytes < width)
-		tr_emit(t, "and.b64 %s, %s, 0x%llx;", dst.s, dst.s, (unsigned long long)mask_of(bytes));
+		tr_emit(t, "and.b64 %s, %s, 0x%llx;", dst.s, dst.s,
+			(unsigned long long)mask_of(bytes));
 }
 
-static int load_param(struct tr *t, struct tr_inst *inst, uint32_t i, struct tr_name dst, uint32_t bytes, bool is_signed)
+static int load_param(struct tr *t, struct tr_inst *inst, uint32_t i, struct tr_name dst,
+	uint32_t bytes, bool is_signed)
 {
 	uint32_t at = (uint32_t)tr_fact(t, inst, i)->offset - EBPF_PARAM_OFFSET;
 	uint32_t index = at / 8, shift = at % 8;
 	if (index >= EBPF_PARAM_COUNT || shift + bytes > 8)
 		return tr_unsupported(t, inst->at[i].pc, "no field of the context is there");
 	if (shift + bytes > t->param_bytes[index])
-		t->param_bytes[index] = (uint8_t)(shift + bytes <= 1 ? 1 : shift + bytes <= 2 ? 2 :
-								   shift + bytes <= 4   ? 4 : 8);
+		t->param_bytes[index] = (uint8_t)(shift + bytes <= 1   ? 1
+						  : shift + bytes <= 2 ? 2
+						  : shift + bytes <= 4 ? 4
+								       : 8);
 	char src[32];
 	snprintf(src, sizeof(src), "%%egpu_param%u", index);
 	extract(t, dst, tr_text(src), shift, 8, bytes, is_signed);
@@ -400,8 +410,8 @@ static int load_context(struct tr *t, struct tr_inst *inst, uint32_t i, bool is_
 }
 
 /* Joins the atoms of a slot access. */
-static void load_slots(struct tr *t, struct tr_inst *owner, int32_t offset, uint32_t bytes, struct tr_name dst,
-	bool is_signed)
+static void load_slots(struct tr *t, struct tr_inst *owner, int32_t offset, uint32_t bytes,
+	struct tr_name dst, bool is_signed)
 {
 	struct tr_mem m = { .kind = TR_MEM_SLOTS, .frame = owner, .offset = offset };
 	struct tr_name word = tr_mem_word(t, &m, 0, bytes);
@@ -412,7 +422,8 @@ static void load_slots(struct tr *t, struct tr_inst *owner, int32_t offset, uint
 }
 
 /* Splits a value over the atoms of a slot access; each atom keeps its value zero-extended. */
-static void store_slots(struct tr *t, const struct tr_frame *f, int32_t offset, uint32_t bytes, struct tr_name src)
+static void store_slots(
+	struct tr *t, const struct tr_frame *f, int32_t offset, uint32_t bytes, struct tr_name src)
 {
 	for (uint32_t k = 0; k < f->n_atoms; k++) {
 		const struct tr_atom *a = &f->atoms[k];
@@ -431,12 +442,14 @@ static void store_slots(struct tr *t, const struct tr_frame *f, int32_t offset, 
 
 static const struct ebpf_map *map_touched(const struct tr *t, const struct ebpf_fact *f)
 {
-	bool ok = f->region == EBPF_REGION_MAP_VALUE && f->map >= 0 && (uint32_t)f->map < t->p->n_maps;
+	bool ok = f->region == EBPF_REGION_MAP_VALUE && f->map >= 0 &&
+		  (uint32_t)f->map < t->p->n_maps;
 	return ok ? &t->p->maps[f->map] : NULL;
 }
 
 /* A constant of a frozen map. */
-static bool load_frozen(struct tr *t, struct tr_inst *inst, uint32_t i, struct tr_name dst, bool is_signed)
+static bool load_frozen(
+	struct tr *t, struct tr_inst *inst, uint32_t i, struct tr_name dst, bool is_signed)
 {
 	uint32_t bytes = ebpf_insn_bytes(tr_bpf(t, inst, i)->code);
 	const uint8_t *at = tr_frozen_load(t, inst, i);
@@ -451,19 +464,25 @@ static bool load_frozen(struct tr *t, struct tr_inst *inst, uint32_t i, struct t
 	return true;
 }
 
-/* A test-run's buffer may be accessed at any alignment; it is for correctness only, so that unknown counts as none. */
+/* A test-run's buffer may be accessed at any alignment; it is for correctness only, so that unknown
+ * counts as none. */
 static bool byte_by_byte(const struct tr *t, const struct tr_inst *inst, uint32_t i)
 {
 	const struct ebpf_fact *f = tr_fact(t, inst, i);
 	uint32_t bytes = ebpf_insn_bytes(tr_bpf(t, inst, i)->code);
-	return f->region == EBPF_REGION_MEMORY && bytes > 1 && (!f->fixed || (uint32_t)f->offset % bytes);
+	return f->region == EBPF_REGION_MEMORY && bytes > 1 &&
+	       (!f->fixed || (uint32_t)f->offset % bytes);
 }
 
-static void load_bytes(struct tr *t, struct tr_inst *inst, uint32_t i, struct tr_name dst, bool is_signed)
+static void load_bytes(
+	struct tr *t, struct tr_inst *inst, uint32_t i, struct tr_name dst, bool is_signed)
 {
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
 	uint32_t bytes = ebpf_insn_bytes(in->code);
-	struct tr_mem m = { .kind = TR_MEM_GLOBAL, .base = tr_reg(inst, in->src_reg), .displacement = in->off, .align = 1 };
+	struct tr_mem m = { .kind = TR_MEM_GLOBAL,
+		.base = tr_reg(inst, in->src_reg),
+		.displacement = in->off,
+		.align = 1 };
 	extract(t, dst, tr_mem_word(t, &m, 0, bytes), 0, 8, bytes, is_signed);
 }
 
@@ -473,7 +492,8 @@ static void store_bytes(struct tr *t, struct tr_inst *inst, uint32_t i, struct t
 	struct tr_name rest = tr_t64(t);
 	tr_emit(t, "mov.u64 %s, %s;", rest.s, src.s);
 	for (int32_t k = 0; k < (int32_t)ebpf_insn_bytes(in->code); k++) {
-		tr_emit(t, "st.global.u8 [%s+%d], %s;", tr_reg(inst, in->dst_reg).s, in->off + k, rest.s);
+		tr_emit(t, "st.global.u8 [%s+%d], %s;", tr_reg(inst, in->dst_reg).s, in->off + k,
+			rest.s);
 		tr_emit(t, "shr.u64 %s, %s, 8;", rest.s, rest.s);
 	}
 }
@@ -504,11 +524,12 @@ static int lower_load(struct tr *t, struct tr_inst *inst, uint32_t i)
 	int err = find_place(t, inst, i, &at);
 	if (err)
 		return err;
-	/* Other threads and the host write map values: past the L1 cache, which nobody keeps coherent. */
+	/* Other threads and the host write map values: past the L1 cache, which nobody keeps
+	 * coherent. */
 	const struct ebpf_map *m = map_touched(t, f);
 	bool shared = f->region == EBPF_REGION_MAP_VALUE && !(m && m->frozen);
-	tr_emit(t, "ld%s.%s.%c%u %s, [%s+%d];", shared ? ".volatile" : "", at.space, is_signed ? 's' : 'u', bytes * 8,
-		dst.s, at.base.s, at.displacement);
+	tr_emit(t, "ld%s.%s.%c%u %s, [%s+%d];", shared ? ".volatile" : "", at.space,
+		is_signed ? 's' : 'u', bytes * 8, dst.s, at.base.s, at.displacement);
 	return 0;
 }
 
@@ -540,7 +561,8 @@ static int lower_store(struct tr *t, struct tr_inst *inst, uint32_t i)
 		return err;
 	if (BPF_CLASS(in->code) == BPF_ST && bytes < 8)
 		src = tr_imm((int64_t)((uint64_t)in->imm & mask_of(bytes)));
-	tr_emit(t, "st.%s.u%u [%s+%d], %s;", at.space, bytes * 8, at.base.s, at.displacement, src.s);
+	tr_emit(t, "st.%s.u%u [%s+%d], %s;", at.space, bytes * 8, at.base.s, at.displacement,
+		src.s);
 	return 0;
 }
 
@@ -567,7 +589,8 @@ static int lower_stack_atomic(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
 	uint32_t bytes = ebpf_insn_bytes(in->code);
-	struct tr_name src = tr_reg(inst, in->src_reg), r0 = tr_reg(inst, 0), old = tr_t64(t), new = tr_t64(t);
+	struct tr_name src = tr_reg(inst, in->src_reg), r0 = tr_reg(inst, 0), old = tr_t64(t),
+		       new = tr_t64(t);
 	struct tr_inst *owner;
 	bool slots = tr_in_slots(t, inst, i, &owner);
 	struct place at;
@@ -577,7 +600,8 @@ static int lower_stack_atomic(struct tr *t, struct tr_inst *inst, uint32_t i)
 	if (slots)
 		load_slots(t, owner, tr_stack_offset(t, inst, i), bytes, old, false);
 	else
-		tr_emit(t, "ld.local.u%u %s, [%s+%d];", bytes * 8, old.s, at.base.s, at.displacement);
+		tr_emit(t, "ld.local.u%u %s, [%s+%d];", bytes * 8, old.s, at.base.s,
+			at.displacement);
 	if (in->imm == BPF_CMPXCHG) {
 		struct tr_name want = r0, p = tr_pred(t);
 		if (bytes == 4) {
@@ -594,7 +618,8 @@ static int lower_stack_atomic(struct tr *t, struct tr_inst *inst, uint32_t i)
 	if (slots)
 		store_slots(t, &owner->frame, tr_stack_offset(t, inst, i), bytes, new);
 	else
-		tr_emit(t, "st.local.u%u [%s+%d], %s;", bytes * 8, at.base.s, at.displacement, new.s);
+		tr_emit(t, "st.local.u%u [%s+%d], %s;", bytes * 8, at.base.s, at.displacement,
+			new.s);
 	if (in->imm & BPF_FETCH)
 		tr_emit(t, "mov.u64 %s, %s;", in->imm == BPF_CMPXCHG ? r0.s : src.s, old.s);
 	return 0;
@@ -609,7 +634,8 @@ static struct tr_name atomic_operand(struct tr *t, struct tr_name reg, bool wide
 static int lower_atomic(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
-	bool wide = BPF_SIZE(in->code) == BPF_DW, is_exchange = in->imm == BPF_XCHG || in->imm == BPF_CMPXCHG;
+	bool wide = BPF_SIZE(in->code) == BPF_DW,
+	     is_exchange = in->imm == BPF_XCHG || in->imm == BPF_CMPXCHG;
 	const char *name = is_exchange ? "" : atomic_name(in->imm, wide);
 	if (!name || (!wide && BPF_SIZE(in->code) != BPF_W))
 		return tr_unsupported(t, inst->at[i].pc, "unknown atomic operation");
@@ -628,13 +654,15 @@ static int lower_atomic(struct tr *t, struct tr_inst *inst, uint32_t i)
 	}
 	struct tr_name old = wide ? tr_t64(t) : tr_t32(t);
 	if (in->imm == BPF_CMPXCHG)
-		tr_emit(t, "atom.global.cas.b%u %s, [%s+%d], %s, %s;", wide ? 64 : 32, old.s, at.base.s, at.displacement,
-			atomic_operand(t, tr_reg(inst, 0), wide).s, src.s);
-	else if (in->imm == BPF_XCHG)
-		tr_emit(t, "atom.global.exch.b%u %s, [%s+%d], %s;", wide ? 64 : 32, old.s, at.base.s, at.displacement,
+		tr_emit(t, "atom.global.cas.b%u %s, [%s+%d], %s, %s;", wide ? 64 : 32, old.s,
+			at.base.s, at.displacement, atomic_operand(t, tr_reg(inst, 0), wide).s,
 			src.s);
+	else if (in->imm == BPF_XCHG)
+		tr_emit(t, "atom.global.exch.b%u %s, [%s+%d], %s;", wide ? 64 : 32, old.s,
+			at.base.s, at.displacement, src.s);
 	else
-		tr_emit(t, "atom.global.%s %s, [%s+%d], %s;", name, old.s, at.base.s, at.displacement, src.s);
+		tr_emit(t, "atom.global.%s %s, [%s+%d], %s;", name, old.s, at.base.s,
+			at.displacement, src.s);
 	tr_emit(t, "%s %s, %s;", wide ? "mov.u64" : "cvt.u64.u32", tr_reg(inst, result).s, old.s);
 	return 0;
 }
@@ -665,10 +693,11 @@ static void lower_rmw_step(struct tr *t, struct tr_inst *inst, uint32_t i)
 	if (BPF_OP(in->code) == BPF_MOV)
 		tr_emit(t, "mov.u64 %s, %s;", dst.s, delta_of(rmw, in->src_reg).s);
 	else if (inst->at[i].dst_tracked)
-		tr_emit(t, "%s.s64 %s, %s, %s;", BPF_OP(in->code) == BPF_ADD ? "add" : "sub", dst.s, dst.s,
-			src64(inst, in).s);
+		tr_emit(t, "%s.s64 %s, %s, %s;", BPF_OP(in->code) == BPF_ADD ? "add" : "sub", dst.s,
+			dst.s, src64(inst, in).s);
 	else
-		tr_emit(t, "add.s64 %s, %s, %s;", dst.s, tr_reg(inst, in->dst_reg).s, delta_of(rmw, in->src_reg).s);
+		tr_emit(t, "add.s64 %s, %s, %s;", dst.s, tr_reg(inst, in->dst_reg).s,
+			delta_of(rmw, in->src_reg).s);
 }
 
 static int lower_rmw_store(struct tr *t, struct tr_inst *inst, uint32_t i)
@@ -687,21 +716,25 @@ static int lower_rmw_store(struct tr *t, struct tr_inst *inst, uint32_t i)
 		sum = atomic_operand(t, delta_of(rmw, in->src_reg), wide);
 	uint32_t bits = rmw->bytes * 8;
 	if (!rmw->tracked) {
-		tr_emit(t, "red.global.add.u%u [%s+%d], %s;", bits, at.base.s, at.displacement, sum.s);
+		tr_emit(t, "red.global.add.u%u [%s+%d], %s;", bits, at.base.s, at.displacement,
+			sum.s);
 		return 0;
 	}
 	struct tr_name old = tr_t64(t);
 	if (wide) {
-		tr_emit(t, "atom.global.add.u64 %s, [%s+%d], %s;", old.s, at.base.s, at.displacement, sum.s);
+		tr_emit(t, "atom.global.add.u64 %s, [%s+%d], %s;", old.s, at.base.s,
+			at.displacement, sum.s);
 	} else {
 		struct tr_name half = tr_t32(t);
-		tr_emit(t, "atom.global.add.u32 %s, [%s+%d], %s;", half.s, at.base.s, at.displacement, sum.s);
+		tr_emit(t, "atom.global.add.u32 %s, [%s+%d], %s;", half.s, at.base.s,
+			at.displacement, sum.s);
 		tr_emit(t, "cvt.u64.u32 %s, %s;", old.s, half.s);
 	}
 	for (uint32_t r = 0; r < TR_REGS; r++) {
 		if (!(rmw->tracked >> r & 1))
 			continue;
-		struct tr_name dst = tr_reg(inst, r), by = rmw->constant ? tr_imm(rmw->addend) : delta_of(rmw, r);
+		struct tr_name dst = tr_reg(inst, r),
+			       by = rmw->constant ? tr_imm(rmw->addend) : delta_of(rmw, r);
 		tr_emit(t, "add.s64 %s, %s, %s;", dst.s, old.s, by.s);
 		if (!wide && !(rmw->wide >> r & 1))
 			tr_emit(t, "and.b64 %s, %s, 0xffffffff;", dst.s, dst.s);
@@ -735,7 +768,8 @@ static int lower_imm64(struct tr *t, struct tr_inst *inst, uint32_t i)
 	}
 	if (m->type != BPF_MAP_TYPE_ARRAY)
 		return tr_unsupported(t, pc, "only values of arrays have an address");
-	tr_emit(t, "add.s64 %s, %s, %lld;", dst.s, base.s, (long long)MAP_IMAGE_HEADER + (uint32_t)high->imm);
+	tr_emit(t, "add.s64 %s, %s, %lld;", dst.s, base.s,
+		(long long)MAP_IMAGE_HEADER + (uint32_t)high->imm);
 	return 0;
 }
 
@@ -815,7 +849,8 @@ static int lower_insn(struct tr *t, struct tr_inst *inst, uint32_t i)
 	if (tr_is_call(in))
 		return lower_call(t, inst, i);
 	if (BPF_OP(in->code) == BPF_CALL || BPF_OP(in->code) == BPF_EXIT)
-		return tr_unsupported(t, inst->at[i].pc, "calls through registers do not exist on GPUs");
+		return tr_unsupported(
+			t, inst->at[i].pc, "calls through registers do not exist on GPUs");
 	return lower_jump(t, inst, i);
 }
 
@@ -866,8 +901,8 @@ static int lower_shared(struct tr *t, struct tr_inst *inst)
 	return err;
 }
 
-/* What main finds in its registers: r1 (and r2) are its arguments, others are never read by a verified program
- * except as arguments that trace_printk ignores. */
+/* What main finds in its registers: r1 (and r2) are its arguments, others are never read by a
+ * verified program except as arguments that trace_printk ignores. */
 static void lower_entry(struct tr *t)
 {
 	struct tr_inst *inst = t->insts[0];
@@ -878,7 +913,8 @@ static void lower_entry(struct tr *t)
 		if (t->test && r == 1)
 			tr_emit(t, "mov.u64 %s, %%egpu_memory;", tr_reg(inst, r).s);
 		else
-			tr_emit(t, "mov.u64 %s, %u;", tr_reg(inst, r).s, t->test && r == 2 ? t->p->memory_bytes : 0);
+			tr_emit(t, "mov.u64 %s, %u;", tr_reg(inst, r).s,
+				t->test && r == 2 ? t->p->memory_bytes : 0);
 	}
 }
 

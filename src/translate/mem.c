@@ -1,4 +1,5 @@
-/* mem.c - reading the memory that a helper is given: slots, local or global memory, or bytes known now. */
+/* mem.c - reading the memory that a helper is given: slots, local or global memory, or bytes known
+ * now. */
 #include "translate/internal.h"
 
 #include <errno.h>
@@ -19,13 +20,14 @@ const uint8_t *tr_frozen_load(const struct tr *t, const struct tr_inst *inst, ui
 {
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
 	const struct ebpf_fact *f = tr_fact(t, inst, i);
-	if (BPF_CLASS(in->code) != BPF_LDX || f->region != EBPF_REGION_MAP_VALUE || !f->fixed || f->map < 0 ||
-		(uint32_t)f->map >= t->p->n_maps)
+	if (BPF_CLASS(in->code) != BPF_LDX || f->region != EBPF_REGION_MAP_VALUE || !f->fixed ||
+		f->map < 0 || (uint32_t)f->map >= t->p->n_maps)
 		return NULL;
 	return tr_frozen(&t->p->maps[f->map], f->offset, ebpf_insn_bytes(in->code), NULL);
 }
 
-bool tr_const_pointer(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint8_t reg, uint32_t *map, int64_t *offset)
+bool tr_const_pointer(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint8_t reg,
+	uint32_t *map, int64_t *offset)
 {
 	*offset = 0;
 	for (; i > 0 && !inst->at[i].join; i--) {
@@ -38,8 +40,8 @@ bool tr_const_pointer(const struct tr *t, const struct tr_inst *inst, uint32_t i
 			reg = in->src_reg;
 		} else if (in->code == (BPF_ALU64 | BPF_ADD | BPF_K)) {
 			*offset += in->imm;
-		} else if (ebpf_is_imm64(in) && in->src_reg == BPF_PSEUDO_MAP_VALUE && in->imm >= 0 &&
-			   (uint32_t)in->imm < t->p->n_maps) {
+		} else if (ebpf_is_imm64(in) && in->src_reg == BPF_PSEUDO_MAP_VALUE &&
+			   in->imm >= 0 && (uint32_t)in->imm < t->p->n_maps) {
 			*map = (uint32_t)in->imm;
 			*offset += (uint32_t)in[1].imm;
 			return true;
@@ -51,11 +53,13 @@ bool tr_const_pointer(const struct tr *t, const struct tr_inst *inst, uint32_t i
 }
 
 /* Constant bytes behind argument a, NULL when there are none. */
-static const uint8_t *const_arg(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a, uint64_t *n)
+static const uint8_t *const_arg(
+	const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a, uint64_t *n)
 {
 	uint32_t map, bytes;
 	int64_t offset;
-	if (tr_fact(t, inst, i)->args[a].region != EBPF_REGION_MAP_VALUE || !tr_helper_arg_bytes(t, inst, i, a, &bytes))
+	if (tr_fact(t, inst, i)->args[a].region != EBPF_REGION_MAP_VALUE ||
+		!tr_helper_arg_bytes(t, inst, i, a, &bytes))
 		return NULL;
 	if (bytes > TR_BY_STORE || !tr_const_pointer(t, inst, i, (uint8_t)(a + 1), &map, &offset))
 		return NULL;
@@ -90,7 +94,8 @@ static int stack_mem(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a,
 	out->kind = TR_MEM_LOCAL;
 	if (!owner) {
 		out->base = tr_reg(inst, a + 1);
-		out->align = tr_fact(t, inst, i)->args[a].align ? tr_fact(t, inst, i)->args[a].align : 1;
+		out->align =
+			tr_fact(t, inst, i)->args[a].align ? tr_fact(t, inst, i)->args[a].align : 1;
 		return 0;
 	}
 	out->offset = tr_fact(t, inst, i)->args[a].offset;
@@ -126,7 +131,8 @@ int tr_mem_arg(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, struc
 	case EBPF_REGION_MEMORY:
 		break;
 	default:
-		return tr_unsupported(t, inst->at[i].pc, "a helper is given memory of an unknown kind");
+		return tr_unsupported(
+			t, inst->at[i].pc, "a helper is given memory of an unknown kind");
 	}
 	if (f->args[a].align)
 		out->align = f->args[a].align;
@@ -172,7 +178,8 @@ static struct tr_name slots_word(struct tr *t, const struct tr_mem *m, uint32_t 
 		struct tr_name piece = tr_text(reg);
 		if (lo > a->offset || hi < last) {
 			struct tr_name cut = tr_t64(t);
-			tr_emit(t, "shr.u64 %s, %s, %u;", cut.s, piece.s, 8 * (uint32_t)(lo - a->offset));
+			tr_emit(t, "shr.u64 %s, %s, %u;", cut.s, piece.s,
+				8 * (uint32_t)(lo - a->offset));
 			if (hi < last)
 				tr_emit(t, "and.b64 %s, %s, 0x%llx;", cut.s, cut.s,
 					(unsigned long long)mask_of((uint32_t)(hi - lo)));
@@ -229,7 +236,8 @@ struct tr_name tr_mem_generic(struct tr *t, const struct tr_mem *m)
 	return r; /* a global address is its own generic address */
 }
 
-void tr_mem_copy_call(struct tr *t, const struct tr_mem *m, const char *to, int32_t displacement, const char *bytes)
+void tr_mem_copy_call(struct tr *t, const struct tr_mem *m, const char *to, int32_t displacement,
+	const char *bytes)
 {
 	struct tr_name dst = tr_t64(t);
 	tr_emit(t, "add.s64 %s, %s, %d;", dst.s, to, displacement);
@@ -237,7 +245,8 @@ void tr_mem_copy_call(struct tr *t, const struct tr_mem *m, const char *to, int3
 	tr_emit_call(t, tr_copy_func(t), NULL, args, 3);
 }
 
-void tr_mem_copy(struct tr *t, const struct tr_mem *m, const char *to, int32_t displacement, uint32_t bytes)
+void tr_mem_copy(
+	struct tr *t, const struct tr_mem *m, const char *to, int32_t displacement, uint32_t bytes)
 {
 	if (bytes > TR_BY_STORE && (m->kind == TR_MEM_LOCAL || m->kind == TR_MEM_GLOBAL)) {
 		tr_mem_copy_call(t, m, to, displacement, tr_imm(bytes).s);
@@ -246,7 +255,8 @@ void tr_mem_copy(struct tr *t, const struct tr_mem *m, const char *to, int32_t d
 	for (uint32_t at = 0; at < bytes;) {
 		uint32_t left = bytes - at, n = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
 		struct tr_name word = tr_mem_word(t, m, at, n);
-		tr_emit(t, "st.global.u%u [%s+%d], %s;", n * 8, to, displacement + (int32_t)at, word.s);
+		tr_emit(t, "st.global.u%u [%s+%d], %s;", n * 8, to, displacement + (int32_t)at,
+			word.s);
 		at += n;
 	}
 }

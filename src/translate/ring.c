@@ -1,10 +1,11 @@
 /* ring.c - module-scope functions for ring buffers, and the copy loop.
  *
- * Reserving moves `produced` by compare-and-swap, after a look at `consumed`, which only the reader moves: nothing is
- * overwritten that was not taken, and a full ring drops the record and counts it. A record that would wrap is preceded by
- * a discarded one which fills the end. Between the move of `produced` and the store of the busy header the header's
- * bytes are those that the reader left there: it clears what it has taken before it moves `consumed`, and takes a
- * header of zero for "not yet marked".
+ * Reserving moves `produced` by compare-and-swap, after a look at `consumed`, which only the reader
+ * moves: nothing is overwritten that was not taken, and a full ring drops the record and counts it.
+ * A record that would wrap is preceded by a discarded one which fills the end. Between the move of
+ * `produced` and the store of the busy header the header's bytes are those that the reader left
+ * there: it clears what it has taken before it moves `consumed`, and takes a header of zero for
+ * "not yet marked".
  */
 #include "translate/internal.h"
 
@@ -25,9 +26,10 @@ const char *tr_func_add(struct tr *t, const char *name, const struct buf *text)
 	for (size_t k = 0; k < t->n_helper_funcs; k++)
 		if (!strcmp(t->helper_funcs[k].name, name))
 			return t->helper_funcs[k].name;
-	struct ebpf_fragment_func *all =
-		arena_grow(t->arena, t->helper_funcs, t->n_helper_funcs, &t->cap_helper_funcs, sizeof(*all));
-	char *own_name = arena_strdup(t->arena, name), *own_text = arena_strndup(t->arena, text->data, text->len);
+	struct ebpf_fragment_func *all = arena_grow(
+		t->arena, t->helper_funcs, t->n_helper_funcs, &t->cap_helper_funcs, sizeof(*all));
+	char *own_name = arena_strdup(t->arena, name),
+	     *own_text = arena_strndup(t->arena, text->data, text->len);
 	if (!all || !own_name || !own_text) {
 		t->body.failed = true;
 		return "";
@@ -45,11 +47,13 @@ static const char *add_text(struct tr *t, const char *name, const char *text)
 
 /* len: payload bytes; the result is the payload's address, 0 when dropped. */
 static const char reserve_text[] =
-	".func (.param .b64 result) __egpu_ring_reserve(.param .b64 image, .param .b64 size, .param .b64 len)\n"
+	".func (.param .b64 result) __egpu_ring_reserve(.param .b64 image, .param .b64 size, "
+	".param .b64 len)\n"
 	"{\n"
 	"\t.reg .pred %p, %pad;\n"
 	"\t.reg .b32 %tries;\n"
-	"\t.reg .b64 %image, %size, %mask, %len, %total, %pos, %off, %room, %fill, %next, %taken, %got, %d, %r;\n"
+	"\t.reg .b64 %image, %size, %mask, %len, %total, %pos, %off, %room, %fill, %next, %taken, "
+	"%got, %d, %r;\n"
 	"\tld.param.b64 %image, [image];\n"
 	"\tld.param.b64 %size, [size];\n"
 	"\tld.param.b64 %len, [len];\n"

@@ -1,9 +1,10 @@
 /* stack.c - keeps stack slots out of local memory.
  *
- * Every access of a known place cuts its frame at both its ends; what lies between two cuts is an atom and becomes a
- * register. A load of several atoms joins them, a store splits its value. Bytes that are reached through an address (a
- * varying offset, an unknown frame, a helper that takes memory) or that would need too many atoms are left in a
- * .local array, together with all accesses that overlap them.
+ * Every access of a known place cuts its frame at both its ends; what lies between two cuts is an
+ * atom and becomes a register. A load of several atoms joins them, a store splits its value. Bytes
+ * that are reached through an address (a varying offset, an unknown frame, a helper that takes
+ * memory) or that would need too many atoms are left in a .local array, together with all accesses
+ * that overlap them.
  */
 #include "translate/internal.h"
 
@@ -92,7 +93,8 @@ bool tr_in_slots(const struct tr *t, struct tr_inst *inst, uint32_t i, struct tr
 static int check_range(struct tr *t, uint32_t pc, int64_t offset, uint64_t bytes)
 {
 	if (offset < -EBPF_STACK_BYTES || bytes > EBPF_STACK_BYTES || offset + (int64_t)bytes > 0)
-		return diag_set(t->d, EINVAL, "insn %u: stack access at %lld outside its frame", pc, (long long)offset);
+		return diag_set(t->d, EINVAL, "insn %u: stack access at %lld outside its frame", pc,
+			(long long)offset);
 	return 0;
 }
 
@@ -151,7 +153,8 @@ static int add_arg(struct tr *t, struct accesses *a, struct tr_inst *inst, uint3
 	if (!tr_helper_arg_memory(t, inst, i, arg) || f->args[arg].region != EBPF_REGION_STACK)
 		return 0;
 	bool known = tr_helper_arg_bytes(t, inst, i, arg, &bytes);
-	struct tr_inst *owner = f->args[arg].frame == 255 ? NULL : tr_frame_at(t, inst, f->args[arg].frame);
+	struct tr_inst *owner =
+		f->args[arg].frame == 255 ? NULL : tr_frame_at(t, inst, f->args[arg].frame);
 	if (!owner) {
 		t->frames_in_memory = true;
 		return 0;
@@ -162,9 +165,9 @@ static int add_arg(struct tr *t, struct accesses *a, struct tr_inst *inst, uint3
 	}
 	int32_t offset = f->args[arg].offset;
 	if (!known && offset < 0) /* varying size: up to the frame's top at most */
-		bytes = arg < 4 && f->args[arg + 1].max < (uint64_t)-(int64_t)offset ?
-				(uint32_t)f->args[arg + 1].max :
-				(uint32_t)-offset;
+		bytes = arg < 4 && f->args[arg + 1].max < (uint64_t) - (int64_t)offset
+				? (uint32_t)f->args[arg + 1].max
+				: (uint32_t)-offset;
 	int err = check_range(t, inst->at[i].pc, offset, bytes);
 	if (err)
 		return err;
@@ -186,7 +189,9 @@ static int add_insn(struct tr *t, struct accesses *a, struct tr_inst *inst, uint
 		return 0;
 	}
 	bool memory = tr_is_store(in) || BPF_CLASS(in->code) == BPF_LDX;
-	return memory && tr_fact(t, inst, i)->region == EBPF_REGION_STACK ? add_access(t, a, inst, i) : 0;
+	return memory && tr_fact(t, inst, i)->region == EBPF_REGION_STACK
+		       ? add_access(t, a, inst, i)
+		       : 0;
 }
 
 static uint32_t count_atoms(const struct access *a)
@@ -227,10 +232,11 @@ static int make_atoms(struct tr *t, struct tr_frame *f)
 			o++;
 			continue;
 		}
-		while (n < 8 && o + (int32_t)n < 0 && bit(f->used, b + n) && !bit(f->taken, b + n) &&
-			!bit(f->cut, b + n))
+		while (n < 8 && o + (int32_t)n < 0 && bit(f->used, b + n) &&
+			!bit(f->taken, b + n) && !bit(f->cut, b + n))
 			n++;
-		struct tr_atom *all = arena_grow(t->arena, f->atoms, f->n_atoms, &cap, sizeof(*all));
+		struct tr_atom *all =
+			arena_grow(t->arena, f->atoms, f->n_atoms, &cap, sizeof(*all));
 		if (!all)
 			return diag_set(t->d, ENOMEM, "out of memory");
 		f->atoms = all;

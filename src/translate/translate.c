@@ -11,8 +11,8 @@ static int run_passes(struct tr *t)
 		return diag_set(t->d, EINVAL, "the program has no first instruction");
 	for (uint32_t k = 0; k < t->p->n_maps; k++)
 		if (t->p->maps[k].id >= EBPF_TABLE_MAPS)
-			return diag_set(t->d, EINVAL, "map \"%s\" has id %u, beyond the table", t->p->maps[k].name,
-				t->p->maps[k].id);
+			return diag_set(t->d, EINVAL, "map \"%s\" has id %u, beyond the table",
+				t->p->maps[k].name, t->p->maps[k].id);
 	int (*const passes[])(struct tr *) = { tr_flow, tr_stack, tr_live, tr_idiom, tr_lower };
 	for (size_t k = 0; k < sizeof(passes) / sizeof(passes[0]); k++) {
 		int err = passes[k](t);
@@ -42,7 +42,8 @@ static void put_scope(struct tr *t, struct buf *out)
 		if (t->insts[k]->n_callers > 1)
 			buf_printf(out, "\t.reg .b32 %%egpu_rcall%zu;\n", k);
 		if (f->low != f->high)
-			buf_printf(out, "\t.local .align 8 .b8 $egpu_stack%zu[%d];\n", k, f->high - f->low);
+			buf_printf(out, "\t.local .align 8 .b8 $egpu_stack%zu[%d];\n", k,
+				f->high - f->low);
 	}
 	if (t->counts_calls)
 		buf_puts(out, "\t.reg .b64 %egpu_rcalls;\n\tmov.u64 %egpu_rcalls, 0;\n");
@@ -65,7 +66,8 @@ static int fill_params(struct tr *t, struct ebpf_fragment *out)
 		return diag_set(t->d, ENOMEM, "out of memory");
 	for (uint32_t k = 0; k < EBPF_PARAM_COUNT; k++)
 		if (t->param_bytes[k])
-			out->params[out->n_params++] = (struct ebpf_fragment_param){ k, t->param_bytes[k] };
+			out->params[out->n_params++] =
+				(struct ebpf_fragment_param){ k, t->param_bytes[k] };
 	return 0;
 }
 
@@ -79,7 +81,8 @@ static int fill(struct tr *t, enum ebpf_point point, bool warp, struct ebpf_frag
 		.warp = warp,
 		.fields = t->fields,
 		.maps = t->maps,
-		.max_insns = t->v->max_run_insns < UINT32_MAX ? (uint32_t)t->v->max_run_insns : UINT32_MAX,
+		.max_insns = t->v->max_run_insns < UINT32_MAX ? (uint32_t)t->v->max_run_insns
+							      : UINT32_MAX,
 		.local_bytes = local_bytes(t),
 		.funcs = t->helper_funcs,
 		.n_funcs = (uint32_t)t->n_helper_funcs,
@@ -91,8 +94,9 @@ static int fill(struct tr *t, enum ebpf_point point, bool warp, struct ebpf_frag
 	return fill_params(t, out);
 }
 
-int translate_program(struct arena *arena, const struct ebpf_program *p, const struct verifier_result *v,
-	enum ebpf_point point, bool warp, struct ebpf_fragment *out, struct diag *d)
+int translate_program(struct arena *arena, const struct ebpf_program *p,
+	const struct verifier_result *v, enum ebpf_point point, bool warp,
+	struct ebpf_fragment *out, struct diag *d)
 {
 	struct tr t = { .arena = arena, .p = p, .v = v, .d = d };
 	if (p->context == EBPF_CONTEXT_NONE)
@@ -143,7 +147,8 @@ static const char *version_for(const char *target)
 	static const struct {
 		int sm;
 		const char *version;
-	} table[] = { { 75, "6.3" }, { 86, "7.1" }, { 89, "7.8" }, { 90, "8.0" }, { 101, "8.6" }, { 120, "8.8" } };
+	} table[] = { { 75, "6.3" }, { 86, "7.1" }, { 89, "7.8" }, { 90, "8.0" }, { 101, "8.6" },
+		{ 120, "8.8" } };
 	int sm = !strncmp(target, "sm_", 3) ? atoi(target + 3) : 0;
 	for (size_t k = 0; k < sizeof(table) / sizeof(table[0]); k++)
 		if (sm <= table[k].sm)
@@ -152,7 +157,8 @@ static const char *version_for(const char *target)
 }
 
 int translate_test_module(struct arena *arena, const struct ebpf_program *const *programs,
-	const struct verifier_result *results, uint32_t n, const char *target, struct buf *ptx, struct diag *d)
+	const struct verifier_result *results, uint32_t n, const char *target, struct buf *ptx,
+	struct diag *d)
 {
 	struct buf entries = { 0 };
 	struct tr t = { 0 };
@@ -160,14 +166,22 @@ int translate_test_module(struct arena *arena, const struct ebpf_program *const 
 	for (uint32_t k = 0; k < n && !err; k++) {
 		char name[32];
 		snprintf(name, sizeof(name), n == 1 ? "egpu_test" : "egpu_test%u", k);
-		struct tr next = { .arena = arena, .p = programs[k], .v = &results[k], .d = d, .test = true, .table = "%egpu_table",
-			.helper_funcs = t.helper_funcs, .n_helper_funcs = t.n_helper_funcs, .cap_helper_funcs = t.cap_helper_funcs };
+		struct tr next = { .arena = arena,
+			.p = programs[k],
+			.v = &results[k],
+			.d = d,
+			.test = true,
+			.table = "%egpu_table",
+			.helper_funcs = t.helper_funcs,
+			.n_helper_funcs = t.n_helper_funcs,
+			.cap_helper_funcs = t.cap_helper_funcs };
 		t = next;
 		err = test_kernel(&t, name, &entries);
 		buf_free(&t.body);
 	}
 	if (!err) {
-		buf_printf(ptx, ".version %s\n.target %s\n.address_size 64\n", version_for(target), target);
+		buf_printf(ptx, ".version %s\n.target %s\n.address_size 64\n", version_for(target),
+			target);
 		put_funcs(&t, ptx);
 		buf_add(ptx, entries.data ? entries.data : "", entries.len);
 		if (ptx->failed || entries.failed)
@@ -177,8 +191,8 @@ int translate_test_module(struct arena *arena, const struct ebpf_program *const 
 	return err;
 }
 
-int translate_test_kernel(struct arena *arena, const struct ebpf_program *p, const struct verifier_result *v,
-	const char *target, struct buf *ptx, struct diag *d)
+int translate_test_kernel(struct arena *arena, const struct ebpf_program *p,
+	const struct verifier_result *v, const char *target, struct buf *ptx, struct diag *d)
 {
 	return translate_test_module(arena, &p, v, 1, target, ptx, d);
 }

@@ -1,6 +1,8 @@
-/* The translator as an executor of instruction sequences: each becomes a test kernel of one thread on softgpu or on a GPU.
+/* The translator as an executor of instruction sequences: each becomes a test kernel of one thread
+ * on softgpu or on a GPU.
  *
- * The driver's library: EGPU_TEST_DRIVER for softgpu (conformance.t sets it), libcuda.so.1 for a GPU.
+ * The driver's library: EGPU_TEST_DRIVER for softgpu (conformance.t sets it), libcuda.so.1 for a
+ * GPU.
  */
 #include "device.h"
 #include "isa.h"
@@ -29,12 +31,17 @@ static int launch(struct isa_case *c, const char *ptx, const char **why)
 	const uint32_t one[3] = { 1, 1, 1 };
 	uint32_t bytes = c->program.memory_bytes;
 	uint64_t memory = bytes ? device_alloc(device, bytes) : 0, result = device_alloc(device, 8);
-	uint64_t table[EBPF_TABLE_SYMBOLS] = { [EBPF_TABLE_SMS] = device_sms(device), [EBPF_TABLE_SEED] = 1 };
-	uint64_t table_at = device_alloc(device, sizeof(table)), args[3] = { memory, result, table_at };
+	uint64_t table[EBPF_TABLE_SYMBOLS] = {
+		[EBPF_TABLE_SMS] = device_sms(device), [EBPF_TABLE_SEED] = 1
+	};
+	uint64_t table_at = device_alloc(device, sizeof(table)),
+		 args[3] = { memory, result, table_at };
 	struct device_module *m = device_load(device, ptx);
-	bool fine = m && device_write(device, table_at, table, sizeof(table)) && (!bytes || device_write(device, memory, c->mem, bytes)) &&
-		    device_launch(device, m, "egpu_test", one, one, args, 3) && device_wait(device) &&
-		    device_read(device, &c->r0, result, 8) && (!bytes || device_read(device, c->mem, memory, bytes));
+	bool fine = m && device_write(device, table_at, table, sizeof(table)) &&
+		    (!bytes || device_write(device, memory, c->mem, bytes)) &&
+		    device_launch(device, m, "egpu_test", one, one, args, 3) &&
+		    device_wait(device) && device_read(device, &c->r0, result, 8) &&
+		    (!bytes || device_read(device, c->mem, memory, bytes));
 	device_unload(device, m);
 	device_free(device, memory);
 	device_free(device, result);

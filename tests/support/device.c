@@ -7,14 +7,14 @@
 
 #include "egpu/cuda.h"
 
-#define CALLS(CALL)                                                     \
-	CALL(cuInit) CALL(cuDeviceGet) CALL(cuDeviceGetAttribute)       \
-	CALL(cuDevicePrimaryCtxRetain) CALL(cuCtxSetCurrent)            \
-	CALL(cuDevicePrimaryCtxRelease_v2) CALL(cuModuleLoadDataEx)     \
-	CALL(cuModuleUnload) CALL(cuModuleGetFunction)                  \
-	CALL(cuModuleGetGlobal_v2) CALL(cuMemAlloc_v2) CALL(cuMemFree_v2) \
-	CALL(cuMemcpyHtoD_v2) CALL(cuMemcpyDtoH_v2) CALL(cuLaunchKernel) \
-	CALL(cuCtxSynchronize)
+#define CALLS(CALL)                                                                                \
+	CALL(cuInit)                                                                               \
+	CALL(cuDeviceGet) CALL(cuDeviceGetAttribute) CALL(cuDevicePrimaryCtxRetain)                \
+		CALL(cuCtxSetCurrent) CALL(cuDevicePrimaryCtxRelease_v2) CALL(cuModuleLoadDataEx)  \
+			CALL(cuModuleUnload) CALL(cuModuleGetFunction) CALL(cuModuleGetGlobal_v2)  \
+				CALL(cuMemAlloc_v2) CALL(cuMemFree_v2) CALL(cuMemcpyHtoD_v2)       \
+					CALL(cuMemcpyDtoH_v2) CALL(cuLaunchKernel)                 \
+						CALL(cuCtxSynchronize)
 
 struct device {
 	void *library;
@@ -41,9 +41,9 @@ static bool check(CUresult r, const char *what)
 static const char *start(struct device *dev)
 {
 	int major = 0, minor = 0, sms = 0;
-#define CALL(name)                                                       \
-	dev->name = (__typeof__(dev->name))dlsym(dev->library, #name);   \
-	if (!dev->name)                                                  \
+#define CALL(name)                                                                                 \
+	dev->name = (__typeof__(dev->name))dlsym(dev->library, #name);                             \
+	if (!dev->name)                                                                            \
 		return "the driver has no " #name;
 	CALLS(CALL)
 #undef CALL
@@ -56,7 +56,8 @@ static const char *start(struct device *dev)
 	dev->sms = (uint32_t)sms;
 	if (dev->cuDevicePrimaryCtxRetain(&dev->context, dev->id) != CUDA_SUCCESS)
 		return "the device has no context";
-	return dev->cuCtxSetCurrent(dev->context) == CUDA_SUCCESS ? NULL : "the context cannot be used";
+	return dev->cuCtxSetCurrent(dev->context) == CUDA_SUCCESS ? NULL
+								  : "the context cannot be used";
 }
 
 struct device *device_open(const char *library, const char **why)
@@ -95,7 +96,8 @@ uint64_t device_alloc(struct device *dev, size_t bytes)
 {
 	CUdeviceptr at = 0;
 	void *zero = calloc(1, bytes);
-	if (!zero || !check(dev->cuMemAlloc_v2(&at, bytes), "cuMemAlloc") || !device_write(dev, at, zero, bytes))
+	if (!zero || !check(dev->cuMemAlloc_v2(&at, bytes), "cuMemAlloc") ||
+		!device_write(dev, at, zero, bytes))
 		at = 0;
 	free(zero);
 	return at;
@@ -124,7 +126,8 @@ struct device_module *device_load(struct device *dev, const char *ptx)
 	CUjit_option names[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
 	void *values[] = { log, (void *)(uintptr_t)sizeof(log) };
 	log[0] = '\0';
-	if (m && check(dev->cuModuleLoadDataEx(&m->module, ptx, 2, names, values), "cuModuleLoadDataEx"))
+	if (m && check(dev->cuModuleLoadDataEx(&m->module, ptx, 2, names, values),
+			 "cuModuleLoadDataEx"))
 		return m;
 	fprintf(stderr, "# %s\n", log);
 	free(m);
@@ -149,8 +152,8 @@ uint64_t device_symbol(struct device *dev, struct device_module *m, const char *
 	return at;
 }
 
-bool device_launch(struct device *dev, struct device_module *m, const char *kernel, const uint32_t grid[3], const uint32_t block[3],
-	const uint64_t *args, uint32_t n_args)
+bool device_launch(struct device *dev, struct device_module *m, const char *kernel,
+	const uint32_t grid[3], const uint32_t block[3], const uint64_t *args, uint32_t n_args)
 {
 	CUfunction f;
 	void *params[16];
@@ -158,7 +161,8 @@ bool device_launch(struct device *dev, struct device_module *m, const char *kern
 		return false;
 	for (uint32_t k = 0; k < n_args; k++)
 		params[k] = (void *)(uintptr_t)&args[k];
-	return check(dev->cuLaunchKernel(f, grid[0], grid[1], grid[2], block[0], block[1], block[2], 0, NULL, params, NULL),
+	return check(dev->cuLaunchKernel(f, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+			     0, NULL, params, NULL),
 		"cuLaunchKernel");
 }
 

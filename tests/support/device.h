@@ -1,6 +1,7 @@
 /* device.h - a CUDA driver found at run time: NVIDIA's or softgpu's, by the path of its library.
  *
- * Calls that fail print why and return false, or 0 for addresses; nothing here exits. One device, one context.
+ * Calls that fail print why and return false, or 0 for addresses; nothing here exits. One device,
+ * one context.
  */
 #ifndef EGPU_TEST_DEVICE_H
 #define EGPU_TEST_DEVICE_H
@@ -27,10 +28,11 @@ bool device_read(struct device *dev, void *to, uint64_t at, size_t bytes);
 struct device_module;
 struct device_module *device_load(struct device *dev, const char *ptx);
 void device_unload(struct device *dev, struct device_module *m);
-uint64_t device_symbol(struct device *dev, struct device_module *m, const char *name, size_t *bytes);
+uint64_t device_symbol(
+	struct device *dev, struct device_module *m, const char *name, size_t *bytes);
 /* Starts the kernel with 64-bit arguments; device_wait waits for all. */
-bool device_launch(struct device *dev, struct device_module *m, const char *kernel, const uint32_t grid[3], const uint32_t block[3],
-	const uint64_t *args, uint32_t n_args);
+bool device_launch(struct device *dev, struct device_module *m, const char *kernel,
+	const uint32_t grid[3], const uint32_t block[3], const uint64_t *args, uint32_t n_args);
 bool device_wait(struct device *dev);
 
 #endif

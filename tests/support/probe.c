@@ -17,14 +17,17 @@
 static bool runs(const char *clang, bool v4)
 {
 	char command[256];
-	snprintf(command, sizeof(command), "echo 'int f(void){return 0;}' | %s -target bpf -mcpu=%s -x c -c - -o /dev/null >/dev/null 2>&1",
+	snprintf(command, sizeof(command),
+		"echo 'int f(void){return 0;}' | %s -target bpf -mcpu=%s -x c -c - -o /dev/null "
+		">/dev/null 2>&1",
 		clang, v4 ? "v4" : "v3");
 	return system(command) == 0;
 }
 
 const char *probe_clang(bool v4)
 {
-	static const char *const names[] = { "clang", "clang-19", "clang-18", "clang-17", "clang-16", "clang-14" };
+	static const char *const names[] = { "clang", "clang-19", "clang-18", "clang-17",
+		"clang-16", "clang-14" };
 	for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++)
 		if (runs(names[k], v4))
 			return names[k];
@@ -34,7 +37,8 @@ const char *probe_clang(bool v4)
 bool probe_compile(const char *clang, const char *source, const char *cpu, const char *object)
 {
 	char command[2048];
-	snprintf(command, sizeof(command), "%s -O2 -g -target bpf -mcpu=%s -I%s -I/usr/include/%s -c %s -o %s", clang, cpu,
+	snprintf(command, sizeof(command),
+		"%s -O2 -g -target bpf -mcpu=%s -I%s -I/usr/include/%s -c %s -o %s", clang, cpu,
 		PROBE_INCLUDE,
 #ifdef __aarch64__
 		"aarch64-linux-gnu",
@@ -50,7 +54,7 @@ struct reader {
 	struct probe_object *out;
 	Elf *elf;
 	Elf_Data *symbols;
-	size_t strings;	 /* of the symbols */
+	size_t strings; /* of the symbols */
 	size_t shstr;
 	size_t text; /* section of .text, 0: none */
 };
@@ -71,7 +75,8 @@ static Elf_Data *section_data(struct reader *r, size_t index)
 static bool read_maps(struct reader *r, struct bpf_object *obj)
 {
 	struct bpf_map *m;
-	bpf_object__for_each_map(m, obj) {
+	bpf_object__for_each_map(m, obj)
+	{
 		struct ebpf_map *to = &r->out->maps[r->out->n_maps];
 		size_t size = 0;
 		const void *initial = bpf_map__initial_value(m, &size);
@@ -102,13 +107,16 @@ static bool ends_with(const char *s, const char *end)
 const struct ebpf_map *probe_map(const struct probe_object *o, const char *name)
 {
 	for (uint32_t k = 0; k < o->n_maps; k++)
-		if (name[0] == '.' ? ends_with(o->maps[k].name, name) : !strcmp(o->maps[k].name, name))
+		if (name[0] == '.' ? ends_with(o->maps[k].name, name)
+				   : !strcmp(o->maps[k].name, name))
 			return &o->maps[k];
 	return NULL;
 }
 
-/* One relocation of `insns`, which starts at byte `base` of its section; text_at: index of .text's first instruction. */
-static bool relocate(struct reader *r, struct bpf_insn *insns, uint32_t at, const GElf_Rel *rel, uint32_t text_at)
+/* One relocation of `insns`, which starts at byte `base` of its section; text_at: index of .text's
+ * first instruction. */
+static bool relocate(struct reader *r, struct bpf_insn *insns, uint32_t at, const GElf_Rel *rel,
+	uint32_t text_at)
 {
 	GElf_Sym sym;
 	if (!gelf_getsym(r->symbols, (int)GELF_R_SYM(rel->r_info), &sym))
@@ -117,11 +125,14 @@ static bool relocate(struct reader *r, struct bpf_insn *insns, uint32_t at, cons
 	const char *section = section_name(r, sym.st_shndx);
 	struct bpf_insn *in = &insns[at];
 	if (in->code == (BPF_JMP | BPF_CALL)) {
-		int32_t to = GELF_ST_TYPE(sym.st_info) == STT_SECTION ? in->imm + 1 : (int32_t)(sym.st_value / 8);
+		int32_t to = GELF_ST_TYPE(sym.st_info) == STT_SECTION ? in->imm + 1
+								      : (int32_t)(sym.st_value / 8);
 		in->imm = (int32_t)text_at + to - (int32_t)at - 1;
 		return true;
 	}
-	const struct ebpf_map *m = probe_map(r->out, section && !strcmp(section, ".maps") ? symbol : section ? section : "?");
+	const struct ebpf_map *m = probe_map(r->out, section && !strcmp(section, ".maps") ? symbol
+						     : section                            ? section
+											  : "?");
 	if (!m || in->code != (BPF_LD | BPF_IMM | BPF_DW)) {
 		fprintf(stderr, "# cannot relocate %s\n", symbol);
 		return false;
@@ -130,14 +141,17 @@ static bool relocate(struct reader *r, struct bpf_insn *insns, uint32_t at, cons
 		in->src_reg = BPF_PSEUDO_MAP_FD;
 	} else {
 		in->src_reg = BPF_PSEUDO_MAP_VALUE;
-		in[1].imm = in->imm + (GELF_ST_TYPE(sym.st_info) == STT_SECTION ? 0 : (int32_t)sym.st_value);
+		in[1].imm = in->imm +
+			    (GELF_ST_TYPE(sym.st_info) == STT_SECTION ? 0 : (int32_t)sym.st_value);
 	}
 	in->imm = (int32_t)m->id;
 	return true;
 }
 
-/* Applies those relocations of `section` that fall into [base, base + n) instructions; they are at insns[at]. */
-static bool relocate_range(struct reader *r, size_t section, struct bpf_insn *insns, uint32_t at, uint64_t base, uint32_t n, uint32_t text_at)
+/* Applies those relocations of `section` that fall into [base, base + n) instructions; they are at
+ * insns[at]. */
+static bool relocate_range(struct reader *r, size_t section, struct bpf_insn *insns, uint32_t at,
+	uint64_t base, uint32_t n, uint32_t text_at)
 {
 	for (Elf_Scn *s = NULL; (s = elf_nextscn(r->elf, s));) {
 		GElf_Shdr h;
@@ -150,7 +164,8 @@ static bool relocate_range(struct reader *r, size_t section, struct bpf_insn *in
 			gelf_getrel(data, (int)k, &rel);
 			if (rel.r_offset / 8 < base || rel.r_offset / 8 >= base + n)
 				continue;
-			if (!relocate(r, insns, at + (uint32_t)(rel.r_offset / 8 - base), &rel, text_at))
+			if (!relocate(r, insns, at + (uint32_t)(rel.r_offset / 8 - base), &rel,
+				    text_at))
 				return false;
 		}
 	}
@@ -161,7 +176,8 @@ static bool find_function(struct reader *r, const char *name, GElf_Sym *out)
 {
 	size_t n = r->symbols->d_size / sizeof(Elf64_Sym);
 	for (size_t k = 0; k < n; k++)
-		if (gelf_getsym(r->symbols, (int)k, out) && GELF_ST_TYPE(out->st_info) == STT_FUNC &&
+		if (gelf_getsym(r->symbols, (int)k, out) &&
+			GELF_ST_TYPE(out->st_info) == STT_FUNC &&
 			!strcmp(elf_strptr(r->elf, r->strings, out->st_name), name))
 			return true;
 	return false;
@@ -174,7 +190,8 @@ static bool read_program(struct reader *r, struct bpf_program *prog)
 	if (r->out->n_progs == 16 || !find_function(r, name, &sym))
 		return false;
 	uint32_t n = (uint32_t)(sym.st_size / 8), n_text = 0;
-	Elf_Data *code = section_data(r, sym.st_shndx), *text = r->text ? section_data(r, r->text) : NULL;
+	Elf_Data *code = section_data(r, sym.st_shndx),
+		 *text = r->text ? section_data(r, r->text) : NULL;
 	if (text)
 		n_text = (uint32_t)(text->d_size / 8);
 	struct bpf_insn *insns = arena_array(r->arena, n + n_text, sizeof(*insns));
@@ -215,9 +232,7 @@ static bool read_elf(struct reader *r, struct bpf_object *obj)
 	struct bpf_program *prog;
 	if (!r->symbols || !read_maps(r, obj))
 		return false;
-	bpf_object__for_each_program(prog, obj)
-		if (!read_program(r, prog))
-			return false;
+	bpf_object__for_each_program(prog, obj) if (!read_program(r, prog)) return false;
 	return true;
 }
 
@@ -250,7 +265,10 @@ bool probe_read(struct arena *arena, const char *object, struct probe_object *ou
 
 void probe_add_trace_map(struct probe_object *o, uint32_t bytes)
 {
-	o->maps[o->n_maps] = (struct ebpf_map){ .name = "egpu_trace", .type = BPF_MAP_TYPE_RINGBUF, .max_entries = bytes, .id = o->n_maps };
+	o->maps[o->n_maps] = (struct ebpf_map){ .name = "egpu_trace",
+		.type = BPF_MAP_TYPE_RINGBUF,
+		.max_entries = bytes,
+		.id = o->n_maps };
 	o->n_maps++;
 	for (uint32_t k = 0; k < o->n_progs; k++)
 		o->progs[k].program.n_maps = o->n_maps;
@@ -263,12 +281,18 @@ static const struct {
 	enum ebpf_field field;
 	const char *source;
 } sources[] = {
-	{ EBPF_FIELD_LANE, "%laneid" },	      { EBPF_FIELD_SM, "%smid" },
-	{ EBPF_FIELD_THREAD_X, "%tid.x" },    { EBPF_FIELD_THREAD_Y, "%tid.y" },
-	{ EBPF_FIELD_THREAD_Z, "%tid.z" },    { EBPF_FIELD_BLOCK_X, "%ctaid.x" },
-	{ EBPF_FIELD_BLOCK_Y, "%ctaid.y" },   { EBPF_FIELD_BLOCK_Z, "%ctaid.z" },
-	{ EBPF_FIELD_BLOCK_DIM_X, "%ntid.x" }, { EBPF_FIELD_GRID_DIM_X, "%nctaid.x" },
-	{ EBPF_FIELD_SITE, "%ctaid.x" },      { EBPF_FIELD_BYTES, "4" },
+	{ EBPF_FIELD_LANE, "%laneid" },
+	{ EBPF_FIELD_SM, "%smid" },
+	{ EBPF_FIELD_THREAD_X, "%tid.x" },
+	{ EBPF_FIELD_THREAD_Y, "%tid.y" },
+	{ EBPF_FIELD_THREAD_Z, "%tid.z" },
+	{ EBPF_FIELD_BLOCK_X, "%ctaid.x" },
+	{ EBPF_FIELD_BLOCK_Y, "%ctaid.y" },
+	{ EBPF_FIELD_BLOCK_Z, "%ctaid.z" },
+	{ EBPF_FIELD_BLOCK_DIM_X, "%ntid.x" },
+	{ EBPF_FIELD_GRID_DIM_X, "%nctaid.x" },
+	{ EBPF_FIELD_SITE, "%ctaid.x" },
+	{ EBPF_FIELD_BYTES, "4" },
 };
 
 static void put_field(struct buf *ptx, enum ebpf_field field)
@@ -278,7 +302,8 @@ static void put_field(struct buf *ptx, enum ebpf_field field)
 	for (size_t k = 0; k < sizeof(sources) / sizeof(sources[0]); k++)
 		if (sources[k].field == field)
 			source = sources[k].source;
-	buf_printf(ptx, "\t.reg .b%u %%egpu_%s;\n\tmov.u%u %%egpu_%s, %s;\n", row->bytes * 8, row->name, row->bytes * 8, row->name, source);
+	buf_printf(ptx, "\t.reg .b%u %%egpu_%s;\n\tmov.u%u %%egpu_%s, %s;\n", row->bytes * 8,
+		row->name, row->bytes * 8, row->name, source);
 }
 
 static void put_kernel(const struct ebpf_fragment *f, uint32_t index, struct buf *ptx)
@@ -288,8 +313,9 @@ static void put_kernel(const struct ebpf_fragment *f, uint32_t index, struct buf
 		if (f->fields >> k & 1)
 			put_field(ptx, (enum ebpf_field)k);
 	for (uint32_t k = 0; k < f->n_params; k++)
-		buf_printf(ptx, "\t.reg .b64 %%egpu_param%u;\n\tld.param.u64 %%egpu_param%u, [p%u];\n", f->params[k].index,
-			f->params[k].index, f->params[k].index);
+		buf_printf(ptx,
+			"\t.reg .b64 %%egpu_param%u;\n\tld.param.u64 %%egpu_param%u, [p%u];\n",
+			f->params[k].index, f->params[k].index, f->params[k].index);
 	buf_puts(ptx, f->body);
 	buf_puts(ptx, "\tret;\n}\n");
 }
@@ -304,9 +330,13 @@ static bool seen(const struct ebpf_fragment *fragments, uint32_t before, const c
 	return false;
 }
 
-void probe_hosts(const struct ebpf_fragment *fragments, uint32_t n, const char *version, const char *target, struct buf *ptx)
+void probe_hosts(const struct ebpf_fragment *fragments, uint32_t n, const char *version,
+	const char *target, struct buf *ptx)
 {
-	buf_printf(ptx, ".version %s\n.target %s\n.address_size 64\n.const .align 8 .u64 __egpu_table[72];\n", version, target);
+	buf_printf(ptx,
+		".version %s\n.target %s\n.address_size 64\n.const .align 8 .u64 "
+		"__egpu_table[72];\n",
+		version, target);
 	for (uint32_t k = 0; k < n; k++)
 		for (uint32_t i = 0; i < fragments[k].n_funcs; i++)
 			if (!seen(fragments, k, fragments[k].funcs[i].name))

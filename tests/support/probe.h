@@ -1,6 +1,8 @@
-/* probe.h - probe sources to programs, without a loader: compiles with clang, reads the object, resolves maps.
+/* probe.h - probe sources to programs, without a loader: compiles with clang, reads the object,
+ * resolves maps.
  *
- * And a host for fragments: a kernel which computes a fragment's inputs from special registers and runs it once per thread.
+ * And a host for fragments: a kernel which computes a fragment's inputs from special registers and
+ * runs it once per thread.
  */
 #ifndef EGPU_TEST_PROBE_H
 #define EGPU_TEST_PROBE_H
@@ -21,7 +23,8 @@ struct probe_object {
 	uint32_t n_progs;
 };
 
-/* The command of a clang that knows BPF, or NULL: "clang", "clang-19", "clang-16", "clang-14" are tried, those with v4 only when asked. */
+/* The command of a clang that knows BPF, or NULL: "clang", "clang-19", "clang-16", "clang-14" are
+ * tried, those with v4 only when asked. */
 const char *probe_clang(bool v4);
 /* Compiles source for cpu "v3" or "v4" into the file `object`. */
 bool probe_compile(const char *clang, const char *source, const char *cpu, const char *object);
@@ -32,7 +35,9 @@ void probe_add_trace_map(struct probe_object *o, uint32_t bytes);
 /* The map of that name, or of a section (".bss"); NULL. */
 const struct ebpf_map *probe_map(const struct probe_object *o, const char *name);
 
-/* A module whose kernels host0, host1, ... (.param .u64 p0, .param .u64 p1) run one fragment in each thread; table: `__egpu_table`. */
-void probe_hosts(const struct ebpf_fragment *fragments, uint32_t n, const char *version, const char *target, struct buf *ptx);
+/* A module whose kernels host0, host1, ... (.param .u64 p0, .param .u64 p1) run one fragment in
+ * each thread; table: `__egpu_table`. */
+void probe_hosts(const struct ebpf_fragment *fragments, uint32_t n, const char *version,
+	const char *target, struct buf *ptx);
 
 #endif

@@ -1,6 +1,7 @@
 /* ptxas, where there is one, accepts the text of every probe, for old and new targets.
  *
- * One .version per target: the lowest that knows it, and for the old ones a new one too, since kernels bring their own.
+ * One .version per target: the lowest that knows it, and for the old ones a new one too, since
+ * kernels bring their own.
  */
 #include "tap.h"
 
@@ -9,13 +10,15 @@
 #include "probe.h"
 #include "translate/translate.h"
 
-static const char *const probes[] = { "counter", "histogram", "blocks", "churn", "stream", "filter", "trace", "subprograms" };
+static const char *const probes[] = { "counter", "histogram", "blocks", "churn", "stream", "filter",
+	"trace", "subprograms" };
 enum { PROBES = sizeof(probes) / sizeof(probes[0]) };
 
 static const struct {
 	const char *version, *target;
-} targets[] = { { "6.3", "sm_75" }, { "8.5", "sm_75" }, { "7.0", "sm_80" }, { "7.8", "sm_90" }, { "8.0", "sm_90a" }, { "8.8", "sm_90a" },
-	{ "8.6", "sm_100" }, { "9.0", "sm_100a" }, { "8.7", "sm_120" } };
+} targets[] = { { "6.3", "sm_75" }, { "8.5", "sm_75" }, { "7.0", "sm_80" }, { "7.8", "sm_90" },
+	{ "8.0", "sm_90a" }, { "8.8", "sm_90a" }, { "8.6", "sm_100" }, { "9.0", "sm_100a" },
+	{ "8.7", "sm_120" } };
 enum { TARGETS = sizeof(targets) / sizeof(targets[0]) };
 
 static char dir[64];
@@ -32,7 +35,8 @@ static const char *find_ptxas(void)
 	return NULL;
 }
 
-static bool translate(struct arena *arena, const char *clang, const char *cpu, const char *name, struct ebpf_fragment *out)
+static bool translate(struct arena *arena, const char *clang, const char *cpu, const char *name,
+	struct ebpf_fragment *out)
 {
 	static struct probe_object object;
 	struct verifier_result v;
@@ -45,7 +49,8 @@ static bool translate(struct arena *arena, const char *clang, const char *cpu, c
 	probe_add_trace_map(&object, 4096);
 	int err = verifier_check(arena, &object.progs[0].program, NULL, &v, NULL, &d);
 	if (!err)
-		err = translate_program(arena, &object.progs[0].program, &v, object.progs[0].point, object.progs[0].warp, out, &d);
+		err = translate_program(arena, &object.progs[0].program, &v, object.progs[0].point,
+			object.progs[0].warp, out, &d);
 	if (err)
 		printf("# %s: %s\n", name, d.text);
 	return !err;
@@ -58,7 +63,9 @@ static bool accepts(const char *ptxas, const char *target, const struct buf *ptx
 	FILE *f = fopen(path, "w");
 	if (!f || fwrite(ptx->data, 1, ptx->len, f) != ptx->len || fclose(f))
 		return false;
-	snprintf(command, sizeof(command), "%s -arch=%s %s -o /dev/null 2>&1 | sed 's/^/# /'; test \"$(%s -arch=%s %s -o /dev/null 2>&1)\" = ''",
+	snprintf(command, sizeof(command),
+		"%s -arch=%s %s -o /dev/null 2>&1 | sed 's/^/# /'; test \"$(%s -arch=%s %s -o "
+		"/dev/null 2>&1)\" = ''",
 		ptxas, target, path, ptxas, target, path);
 	return system(command) == 0;
 }
@@ -78,7 +85,8 @@ int main(void)
 		return tap_done();
 	}
 	for (int k = 0; k < PROBES; k++)
-		ok(translate(arena, clang, cpu, probes[k], &fragments[k]), "%s is translated", probes[k]);
+		ok(translate(arena, clang, cpu, probes[k], &fragments[k]), "%s is translated",
+			probes[k]);
 	for (int k = 0; k < TARGETS; k++) {
 		struct buf ptx = { 0 };
 		if (!ptxas) {
@@ -86,7 +94,8 @@ int main(void)
 			continue;
 		}
 		probe_hosts(fragments, PROBES, targets[k].version, targets[k].target, &ptx);
-		ok(accepts(ptxas, targets[k].target, &ptx), "ptxas accepts %d probes as .version %s, %s", PROBES, targets[k].version,
+		ok(accepts(ptxas, targets[k].target, &ptx),
+			"ptxas accepts %d probes as .version %s, %s", PROBES, targets[k].version,
 			targets[k].target);
 		buf_free(&ptx);
 	}

@@ -1,8 +1,10 @@
-/* Random programs that the verifier accepts give the same result, memory and map on softgpu as in the interpreter.
+/* Random programs that the verifier accepts give the same result, memory and map on softgpu as in
+ * the interpreter.
  *
- * They load and store the stack in overlapping pieces, call functions with frames and pointers to their caller's frame, jump forward,
- * loop a few times, and read, add and write map values in every order, so that slot allocation, dead code and the load-add-store
- * idiom meet cases nobody thought of.
+ * They load and store the stack in overlapping pieces, call functions with frames and pointers to
+ * their caller's frame, jump forward, loop a few times, and read, add and write map values in every
+ * order, so that slot allocation, dead code and the load-add-store idiom meet cases nobody thought
+ * of.
  *
  * usage: translate_random [LIBRARY [PROGRAMS [SEED]]]
  */
@@ -38,7 +40,9 @@ struct program {
 static void put(struct program *p, uint8_t code, uint8_t dst, uint8_t src, int16_t off, int32_t imm)
 {
 	if (p->n < MAX_INSNS)
-		p->insns[p->n++] = (struct bpf_insn){ .code = code, .dst_reg = dst, .src_reg = src, .off = off, .imm = imm };
+		p->insns[p->n++] = (struct bpf_insn){
+			.code = code, .dst_reg = dst, .src_reg = src, .off = off, .imm = imm
+		};
 }
 
 static void put_imm64(struct program *p, uint8_t dst, uint8_t src, uint64_t value)
@@ -49,7 +53,8 @@ static void put_imm64(struct program *p, uint8_t dst, uint8_t src, uint64_t valu
 
 static int32_t some_imm(void)
 {
-	static const int32_t odd[] = { 0, 1, -1, 7, 8, 31, 32, 63, 64, 255, 256, 0x7fffffff, (int32_t)0x80000000 };
+	static const int32_t odd[] = { 0, 1, -1, 7, 8, 31, 32, 63, 64, 255, 256, 0x7fffffff,
+		(int32_t)0x80000000 };
 	return next(2) ? odd[next(13)] : (int32_t)((uint32_t)next(65536) << 16 | next(65536));
 }
 
@@ -62,9 +67,10 @@ static uint8_t scalar(void)
 
 static void put_alu(struct program *p)
 {
-	static const uint8_t ops[] = { BPF_ADD, BPF_SUB, BPF_MUL, BPF_DIV, BPF_OR, BPF_AND, BPF_LSH, BPF_RSH, BPF_NEG, BPF_MOD, BPF_XOR,
-		BPF_MOV, BPF_ARSH, BPF_END, BPF_ADD, BPF_MOV };
-	uint8_t op = ops[next(16)], class = next(2) ? BPF_ALU64 : BPF_ALU, src = next(2) ? BPF_X : BPF_K, dst = scalar();
+	static const uint8_t ops[] = { BPF_ADD, BPF_SUB, BPF_MUL, BPF_DIV, BPF_OR, BPF_AND, BPF_LSH,
+		BPF_RSH, BPF_NEG, BPF_MOD, BPF_XOR, BPF_MOV, BPF_ARSH, BPF_END, BPF_ADD, BPF_MOV };
+	uint8_t op = ops[next(16)], class = next(2) ? BPF_ALU64 : BPF_ALU,
+		src = next(2) ? BPF_X : BPF_K, dst = scalar();
 	int32_t imm = src == BPF_K ? some_imm() : 0;
 	int16_t off = 0;
 	uint8_t from = src == BPF_X ? scalar() : 0;
@@ -90,7 +96,8 @@ static void put_alu(struct program *p)
 
 static const uint8_t sizes[] = { BPF_B, BPF_H, BPF_W, BPF_DW };
 
-/* An aligned place of 2^size bytes in `bytes`; registers 6 and 7 point to the memory and the map's value, 10 to the frame. */
+/* An aligned place of 2^size bytes in `bytes`; registers 6 and 7 point to the memory and the map's
+ * value, 10 to the frame. */
 static void put_access(struct program *p)
 {
 	uint8_t base = p->in_function ? (next(2) ? 10 : 1) : (uint8_t[]){ 6, 7, 10, 10 }[next(4)];
@@ -103,7 +110,8 @@ static void put_access(struct program *p)
 		off = (int16_t)next(MEMORY - (1u << size) + 1);
 	switch (next(3)) {
 	case 0:
-		put(p, BPF_LDX | (size < 3 && next(3) == 0 ? 0x80 : BPF_MEM) | sizes[size], reg, base, off, 0);
+		put(p, BPF_LDX | (size < 3 && next(3) == 0 ? 0x80 : BPF_MEM) | sizes[size], reg,
+			base, off, 0);
 		break;
 	case 1:
 		put(p, BPF_STX | BPF_MEM | sizes[size], base, reg, off, 0);
@@ -115,12 +123,13 @@ static void put_access(struct program *p)
 
 static void put_atomic(struct program *p)
 {
-	static const int32_t ops[] = { BPF_ADD, BPF_ADD | BPF_FETCH, BPF_OR, BPF_OR | BPF_FETCH, BPF_AND, BPF_AND | BPF_FETCH, BPF_XOR,
-		BPF_XOR | BPF_FETCH, BPF_XCHG, BPF_CMPXCHG };
+	static const int32_t ops[] = { BPF_ADD, BPF_ADD | BPF_FETCH, BPF_OR, BPF_OR | BPF_FETCH,
+		BPF_AND, BPF_AND | BPF_FETCH, BPF_XOR, BPF_XOR | BPF_FETCH, BPF_XCHG, BPF_CMPXCHG };
 	uint8_t base = p->in_function ? 10 : (uint8_t[]){ 6, 7, 10 }[next(3)];
 	uint32_t size = 2 + next(2);
 	int16_t off = (int16_t)(next(FRAME >> size) << size);
-	put(p, BPF_STX | BPF_ATOMIC | sizes[size], base, scalar(), base == 10 ? (int16_t)(off - FRAME) : off, ops[next(10)]);
+	put(p, BPF_STX | BPF_ATOMIC | sizes[size], base, scalar(),
+		base == 10 ? (int16_t)(off - FRAME) : off, ops[next(10)]);
 }
 
 /* Load, additions, copies, branches and other work, store: often the idiom, sometimes nearly. */
@@ -170,7 +179,8 @@ static void put_rmw(struct program *p)
 	put(p, BPF_STX | BPF_MEM | sizes[size], 7, reg, off, 0);
 	while (n_jumps) {
 		n_jumps--;
-		p->insns[jumps[n_jumps]].off = (int16_t)((next(2) ? store : p->n) - jumps[n_jumps] - 1);
+		p->insns[jumps[n_jumps]].off =
+			(int16_t)((next(2) ? store : p->n) - jumps[n_jumps] - 1);
 	}
 }
 
@@ -200,7 +210,8 @@ static void put_step(struct program *p);
 
 static void put_branch(struct program *p)
 {
-	static const uint8_t ops[] = { BPF_JEQ, BPF_JGT, BPF_JGE, BPF_JSET, BPF_JNE, BPF_JSGT, BPF_JSGE, BPF_JLT, BPF_JLE, BPF_JSLT, BPF_JSLE };
+	static const uint8_t ops[] = { BPF_JEQ, BPF_JGT, BPF_JGE, BPF_JSET, BPF_JNE, BPF_JSGT,
+		BPF_JSGE, BPF_JLT, BPF_JLE, BPF_JSLT, BPF_JSLE };
 	uint8_t class = next(2) ? BPF_JMP : BPF_JMP32;
 	uint32_t at = p->n;
 	if (next(2))
@@ -299,18 +310,25 @@ static void *value_of(void *self, uint32_t map)
 
 static const struct interp_ops ops = { .value = value_of };
 static struct device *device;
-static struct ebpf_map map = { .name = "m", .type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = VALUE, .max_entries = 1 };
+static struct ebpf_map map = { .name = "m",
+	.type = BPF_MAP_TYPE_ARRAY,
+	.key_size = 4,
+	.value_size = VALUE,
+	.max_entries = 1 };
 static uint64_t buffers, image; /* one run's memory, result and table; the map */
 
-static bool launch(struct device_module *m, uint32_t index, uint32_t of, struct program *p, uint64_t *r0)
+static bool launch(
+	struct device_module *m, uint32_t index, uint32_t of, struct program *p, uint64_t *r0)
 {
 	const uint32_t one[3] = { 1, 1, 1 };
 	uint64_t args[3] = { buffers, buffers + MEMORY, buffers + 128 };
 	char name[32];
 	snprintf(name, sizeof(name), of == 1 ? "egpu_test" : "egpu_test%u", index);
-	return device_write(device, buffers, p->memory, MEMORY) && device_write(device, image + MAP_IMAGE_HEADER, p->value, VALUE) &&
+	return device_write(device, buffers, p->memory, MEMORY) &&
+	       device_write(device, image + MAP_IMAGE_HEADER, p->value, VALUE) &&
 	       device_launch(device, m, name, one, one, args, 3) && device_wait(device) &&
-	       device_read(device, p->memory, buffers, MEMORY) && device_read(device, r0, buffers + MEMORY, 8) &&
+	       device_read(device, p->memory, buffers, MEMORY) &&
+	       device_read(device, r0, buffers + MEMORY, 8) &&
 	       device_read(device, p->value, image + MAP_IMAGE_HEADER, VALUE);
 }
 
@@ -338,8 +356,12 @@ static uint32_t batch(uint32_t n, uint32_t *refused, uint32_t *atomic)
 	uint32_t differ = 0;
 	for (uint32_t k = 0; k < n;) {
 		generate(&programs[k]);
-		e[k] = (struct ebpf_program){ .name = "random", .insns = programs[k].insns, .n_insns = programs[k].n, .memory_bytes = MEMORY,
-			.maps = &map, .n_maps = 1 };
+		e[k] = (struct ebpf_program){ .name = "random",
+			.insns = programs[k].insns,
+			.n_insns = programs[k].n,
+			.memory_bytes = MEMORY,
+			.maps = &map,
+			.n_maps = 1 };
 		list[k] = &e[k];
 		struct diag why = { 0 };
 		if (verifier_check(arena, &e[k], NULL, &results[k], NULL, &why)) {
@@ -365,18 +387,26 @@ static uint32_t batch(uint32_t n, uint32_t *refused, uint32_t *atomic)
 		++*atomic;
 	for (uint32_t k = 0; k < n; k++) {
 		struct program on_cpu = programs[k];
-		struct interp run = { .program = &e[k], .memory = on_cpu.memory, .ops = &ops, .self = on_cpu.value, .max_insns = 1000000 };
+		struct interp run = { .program = &e[k],
+			.memory = on_cpu.memory,
+			.ops = &ops,
+			.self = on_cpu.value,
+			.max_insns = 1000000 };
 		struct interp_result r = { 0 };
 		uint64_t r0 = ~0ull;
 		if (interp_run(&run, &r))
 			printf("# interpreter: %s\n", r.violation);
-		if (m && launch(m, k, n, &programs[k], &r0) && r0 == r.r0 && !memcmp(on_cpu.memory, programs[k].memory, MEMORY) &&
+		if (m && launch(m, k, n, &programs[k], &r0) && r0 == r.r0 &&
+			!memcmp(on_cpu.memory, programs[k].memory, MEMORY) &&
 			!memcmp(on_cpu.value, programs[k].value, VALUE))
 			continue;
 		if (!differ++) {
-			printf("# r0 0x%llx, on the device 0x%llx; memory %s, map %s\n", (unsigned long long)r.r0, (unsigned long long)r0,
-				memcmp(on_cpu.memory, programs[k].memory, MEMORY) ? "differs" : "same",
-				memcmp(on_cpu.value, programs[k].value, VALUE) ? "differs" : "same");
+			printf("# r0 0x%llx, on the device 0x%llx; memory %s, map %s\n",
+				(unsigned long long)r.r0, (unsigned long long)r0,
+				memcmp(on_cpu.memory, programs[k].memory, MEMORY) ? "differs"
+										  : "same",
+				memcmp(on_cpu.value, programs[k].value, VALUE) ? "differs"
+									       : "same");
 			show(&e[k], ptx.data);
 		}
 	}
@@ -388,8 +418,10 @@ static uint32_t batch(uint32_t n, uint32_t *refused, uint32_t *atomic)
 
 int main(int argc, char **argv)
 {
-	const char *why = "EGPU_BUILD does not name the build directory", *library = argc > 1 ? argv[1] : NULL;
-	uint32_t programs = argc > 2 ? (uint32_t)atoi(argv[2]) : 512, differ = 0, refused = 0, atomic = 0;
+	const char *why = "EGPU_BUILD does not name the build directory",
+		   *library = argc > 1 ? argv[1] : NULL;
+	uint32_t programs = argc > 2 ? (uint32_t)atoi(argv[2]) : 512, differ = 0, refused = 0,
+		 atomic = 0;
 	char own[512];
 	state = argc > 3 ? strtoull(argv[3], NULL, 0) : 0x853c49e6748fea9bull;
 	if (!library && getenv("EGPU_BUILD")) {
@@ -401,15 +433,20 @@ int main(int argc, char **argv)
 		tap_skip(why);
 		return tap_done();
 	}
-	uint64_t bytes = map_image_bytes(map.type, 4, VALUE, 1, 1), table[EBPF_TABLE_SYMBOLS] = { 0 };
+	uint64_t bytes = map_image_bytes(map.type, 4, VALUE, 1, 1),
+		 table[EBPF_TABLE_SYMBOLS] = { 0 };
 	buffers = device_alloc(device, 128 + sizeof(table));
 	image = device_alloc(device, bytes);
 	table[0] = image;
 	table[EBPF_TABLE_SMS] = 1;
 	device_write(device, buffers + 128, table, sizeof(table));
 	for (uint32_t done = 0; done < programs; done += BATCH)
-		differ += batch(programs - done < BATCH ? programs - done : BATCH, &refused, &atomic);
-	is_int(differ, 0, "%u random programs give on the device what they give in the interpreter (%u refused)", programs, refused);
+		differ +=
+			batch(programs - done < BATCH ? programs - done : BATCH, &refused, &atomic);
+	is_int(differ, 0,
+		"%u random programs give on the device what they give in the interpreter (%u "
+		"refused)",
+		programs, refused);
 	ok(atomic > programs / 8, "the idiom was met (%u times)", atomic);
 	device_free(device, buffers);
 	device_free(device, image);

@@ -1,5 +1,5 @@
-/* Probes compiled by clang run on a device by many blocks: counts exact, hash maps without lost or double keys, ring
- * buffers whose records and drops add up.
+/* Probes compiled by clang run on a device by many blocks: counts exact, hash maps without lost or
+ * double keys, ring buffers whose records and drops add up.
  *
  * usage: translate_run [LIBRARY]     the driver; default: softgpu's of this build
  */
@@ -48,8 +48,8 @@ static bool prepare(struct run *r, const char *name, const char *cpu)
 		printf("# verifier: %s\n# %s\n", d.text, log.data ? log.data : "");
 	buf_free(&log);
 	if (!err)
-		err = translate_program(r->arena, &r->object.progs[0].program, &v, r->object.progs[0].point,
-			r->object.progs[0].warp, &r->fragment, &d);
+		err = translate_program(r->arena, &r->object.progs[0].program, &v,
+			r->object.progs[0].point, r->object.progs[0].warp, &r->fragment, &d);
 	if (err)
 		printf("# %s: %s\n", name, d.text);
 	return !err;
@@ -60,11 +60,13 @@ static bool place_maps(struct run *r)
 	for (uint32_t k = 0; k < r->object.n_maps; k++) {
 		const struct ebpf_map *m = &r->object.maps[k];
 		uint32_t replicas = m->type == BPF_MAP_TYPE_PERCPU_ARRAY ? device_sms(r->dev) : 1;
-		uint64_t bytes = map_image_bytes(m->type, m->key_size, m->value_size, m->max_entries, replicas);
+		uint64_t bytes = map_image_bytes(
+			m->type, m->key_size, m->value_size, m->max_entries, replicas);
 		char *image = bytes ? calloc(1, bytes) : NULL;
 		if (!image)
 			return false;
-		map_image_init((struct map_image *)image, m->type, m->key_size, m->value_size, m->max_entries, replicas);
+		map_image_init((struct map_image *)image, m->type, m->key_size, m->value_size,
+			m->max_entries, replicas);
 		if (m->values)
 			memcpy(image + MAP_IMAGE_HEADER, m->values, m->value_size);
 		r->image_bytes[k] = bytes;
@@ -87,7 +89,8 @@ static bool load(struct run *r)
 {
 	struct buf ptx = { 0 };
 	uint64_t table[72] = { 0 };
-	probe_hosts(&r->fragment, 1, version_of(device_target(r->dev)), device_target(r->dev), &ptx);
+	probe_hosts(
+		&r->fragment, 1, version_of(device_target(r->dev)), device_target(r->dev), &ptx);
 	r->module = device_load(r->dev, ptx.data);
 	buf_free(&ptx);
 	if (!r->module)
@@ -105,7 +108,8 @@ static bool launch(struct run *r, uint32_t blocks, uint32_t threads, uint64_t p0
 {
 	uint32_t grid[3] = { blocks, 1, 1 }, block[3] = { threads, 1, 1 };
 	uint64_t args[2] = { p0, p1 };
-	return device_launch(r->dev, r->module, "host0", grid, block, args, 2) && device_wait(r->dev);
+	return device_launch(r->dev, r->module, "host0", grid, block, args, 2) &&
+	       device_wait(r->dev);
 }
 
 static void finish(struct run *r)
@@ -135,7 +139,8 @@ static bool run_probe(struct run *r, const char *name, const char *cpu, uint64_t
 {
 	bool fine = prepare(r, name, cpu);
 	r->dev = device;
-	if (ok(fine && place_maps(r) && load(r) && launch(r, BLOCKS, THREADS, p0, p1), "%s (%s) runs", name, cpu))
+	if (ok(fine && place_maps(r) && load(r) && launch(r, BLOCKS, THREADS, p0, p1),
+		    "%s (%s) runs", name, cpu))
 		return true;
 	finish(r);
 	return false;
@@ -157,7 +162,8 @@ static void test_counter(const char *cpu)
 	struct run r;
 	if (!run_probe(&r, "counter", cpu, 0, 0))
 		return;
-	struct map_image *counts = image_of(&r, "counts"), *bss = image_of(&r, ".bss"), *small = image_of(&r, ".data");
+	struct map_image *counts = image_of(&r, "counts"), *bss = image_of(&r, ".bss"),
+			 *small = image_of(&r, ".data");
 	uint64_t sums[8] = { 0 };
 	for (uint32_t k = 0; k < 64; k++)
 		sums[k % 8] += ((uint64_t *)data_of(counts))[k];
@@ -165,7 +171,8 @@ static void test_counter(const char *cpu)
 	is_int(sums[0], n, "v[0]++ counts every thread");
 	is_int(sums[1], 4 * n, "v += field");
 	is_int((int64_t)sums[2], -(int64_t)(BLOCKS * lane_sum), "v -= field");
-	is_int(sums[3], (uint64_t)BLOCKS * THREADS / LANES * (6 * 1 + 26 * 3), "a conditional addend");
+	is_int(sums[3], (uint64_t)BLOCKS * THREADS / LANES * (6 * 1 + 26 * 3),
+		"a conditional addend");
 	is_int(sums[4], n, "v++ whose old value is used");
 	is_int(sums[5], n, "every other old value is odd");
 	is_int(sums[6], BLOCKS * THREADS / LANES * 20u, "a conditional addition");
@@ -174,9 +181,11 @@ static void test_counter(const char *cpu)
 	memcpy(&globals, data_of(bss), 8);
 	int64_t other;
 	memcpy(&other, data_of(bss) + 8, 8);
-	ok((globals == n && other == -(int64_t)(BLOCKS * lane_sum)) || ((uint64_t)other == n && (int64_t)globals == -(int64_t)(BLOCKS * lane_sum)),
+	ok((globals == n && other == -(int64_t)(BLOCKS * lane_sum)) ||
+			((uint64_t)other == n && (int64_t)globals == -(int64_t)(BLOCKS * lane_sum)),
 		"64-bit globals");
-	is_int(*(uint32_t *)data_of(small), 7 + BLOCKS * lane_sum, "a 32-bit global with an initial value");
+	is_int(*(uint32_t *)data_of(small), 7 + BLOCKS * lane_sum,
+		"a 32-bit global with an initial value");
 	is_int(count(r.fragment.body, "ld.volatile"), 0, "no load is left");
 	is_int(r.fragment.local_bytes, 0, "no local memory");
 	free(counts);
@@ -203,10 +212,13 @@ static void test_histogram(const char *cpu)
 	finish(&r);
 }
 
-/* Slots of a hash image: how many are live; whether two hold one key; any that is neither free, live nor dead. */
-static uint32_t check_hash(struct map_image *image, bool *doubled, bool *busy, void (*each)(void *, const uint8_t *, const uint8_t *), void *arg)
+/* Slots of a hash image: how many are live; whether two hold one key; any that is neither free,
+ * live nor dead. */
+static uint32_t check_hash(struct map_image *image, bool *doubled, bool *busy,
+	void (*each)(void *, const uint8_t *, const uint8_t *), void *arg)
 {
-	uint64_t slots = map_hash_slots(image->max_entries), bytes = map_hash_slot_bytes(image->key_size, image->value_size);
+	uint64_t slots = map_hash_slots(image->max_entries),
+		 bytes = map_hash_slot_bytes(image->key_size, image->value_size);
 	uint32_t live = 0;
 	*doubled = *busy = false;
 	for (uint64_t a = 0; a < slots; a++) {
@@ -218,7 +230,8 @@ static uint32_t check_hash(struct map_image *image, bool *doubled, bool *busy, v
 			 ((uint32_t *)slot)[1] != map_hash_key(slot + 8, image->key_size);
 		for (uint64_t b = 0; b < a; b++) {
 			uint8_t *twin = data_of(image) + b * bytes;
-			*doubled |= ((uint32_t *)twin)[0] && !memcmp(twin + 8, slot + 8, image->key_size);
+			*doubled |= ((uint32_t *)twin)[0] &&
+				    !memcmp(twin + 8, slot + 8, image->key_size);
 		}
 		if (state == MAP_SLOT_LIVE) {
 			live++;
@@ -255,7 +268,8 @@ static void test_blocks(const char *cpu)
 		return;
 	bool doubled, busy;
 	uint64_t sums[3] = { 0 };
-	struct map_image *by_block = image_of(&r, "by_block"), *crowded = image_of(&r, "crowded"), *bss = image_of(&r, ".bss");
+	struct map_image *by_block = image_of(&r, "by_block"), *crowded = image_of(&r, "crowded"),
+			 *bss = image_of(&r, ".bss");
 	is_int(check_hash(by_block, &doubled, &busy, sum_block, sums), BLOCKS, "one key a block");
 	ok(!doubled && !busy, "no key has two slots, none is left half written");
 	is_int(sums[0], BLOCKS * THREADS, "every run is counted in its key's slot");
@@ -263,7 +277,8 @@ static void test_blocks(const char *cpu)
 	is_int(sums[2], BLOCKS, "keys and values are whole");
 	is_int(by_block->live, BLOCKS, "live keys");
 	is_int(by_block->lost, 0, "nothing lost");
-	is_int(check_hash(crowded, &doubled, &busy, NULL, NULL), 16, "a full map holds max_entries keys");
+	is_int(check_hash(crowded, &doubled, &busy, NULL, NULL), 16,
+		"a full map holds max_entries keys");
 	ok(!doubled && !busy, "and each once");
 	is_int(crowded->live, 16, "live keys of the full map");
 	/* clang lays the three counters out in an order of its own */
@@ -272,7 +287,8 @@ static void test_blocks(const char *cpu)
 	bool found = false;
 	for (uint32_t k = 0; k < 3; k++)
 		found |= global_at(bss, k) == crowded->lost;
-	ok(found && crowded->lost >= BLOCKS * THREADS / 3, "every refusal is counted as lost (%llu)", (unsigned long long)crowded->lost);
+	ok(found && crowded->lost >= BLOCKS * THREADS / 3,
+		"every refusal is counted as lost (%llu)", (unsigned long long)crowded->lost);
 	free(by_block);
 	free(crowded);
 	free(bss);
@@ -315,7 +331,8 @@ struct records {
 	uint64_t good, discarded, fills, bad, end;
 };
 
-/* Walks the records from `at` on. A discarded record of another size is what fills the ring's end. */
+/* Walks the records from `at` on. A discarded record of another size is what fills the ring's end.
+ */
 static struct records read_ring(struct map_image *ring, uint64_t at)
 {
 	struct records r = { 0 };
@@ -352,12 +369,15 @@ static void test_ring(const char *cpu)
 	struct records all = read_ring(ring, 0);
 	is_int(all.bad, 0, "every record is whole and committed");
 	is_int(all.end, ring->produced, "records end where the producer is");
-	is_int(all.good + all.discarded + ring->lost, BLOCKS * THREADS, "records and drops are all there is");
-	ok(ring->lost > 0 && ring->produced <= ring->max_entries, "the ring was full (%llu dropped)", (unsigned long long)ring->lost);
+	is_int(all.good + all.discarded + ring->lost, BLOCKS * THREADS,
+		"records and drops are all there is");
+	ok(ring->lost > 0 && ring->produced <= ring->max_entries,
+		"the ring was full (%llu dropped)", (unsigned long long)ring->lost);
 	uint64_t sum = 0, found = 0;
 	for (uint32_t k = 0; k < 4; k++) {
 		sum += global_at(bss, k);
-		found |= (uint64_t)(global_at(bss, k) == ring->lost) << 0 | (uint64_t)(global_at(bss, k) == all.discarded) << 1;
+		found |= (uint64_t)(global_at(bss, k) == ring->lost) << 0 |
+			 (uint64_t)(global_at(bss, k) == all.discarded) << 1;
 	}
 	is_int(sum, BLOCKS * THREADS, "the probe counts them all");
 	is_int(found, 3, "the probe's drops and discards are the ring's");
@@ -391,11 +411,13 @@ static void test_filter(const char *cpu)
 	uint64_t n = BLOCKS * THREADS, sum = 0;
 	for (uint32_t k = 0; k < 4; k++)
 		sum += global_at(bss, k);
-	uint64_t low = (uint64_t)BLOCKS * (THREADS * (THREADS - 1) / 2) + (uint64_t)THREADS * (BLOCKS * (BLOCKS - 1) / 2);
+	uint64_t low = (uint64_t)BLOCKS * (THREADS * (THREADS - 1) / 2) +
+		       (uint64_t)THREADS * (BLOCKS * (BLOCKS - 1) / 2);
 	uint64_t weighed = (uint64_t)(-(int64_t)(n / 4) * 295);
 	is_int(sum, n + 11 * n + low + weighed, "parameters, narrow fields and signed constants");
 	is_int(r.fragment.n_params, 2, "two parameters are read");
-	is_int(r.fragment.params[0].bytes * 16 + r.fragment.params[1].bytes, 8 * 16 + 4, "of 8 and 4 bytes");
+	is_int(r.fragment.params[0].bytes * 16 + r.fragment.params[1].bytes, 8 * 16 + 4,
+		"of 8 and 4 bytes");
 	ok(launch(&r, BLOCKS, THREADS, 11, 4), "it runs with another parameter");
 	free(bss);
 	bss = image_of(&r, ".bss");
@@ -419,14 +441,17 @@ static void test_trace(const char *cpu)
 		const char *format = (const char *)(record + 2) + 32;
 		uint64_t args[3];
 		memcpy(args, (char *)(record + 2) + 8, sizeof(args));
-		bad += record[0] & MAP_RING_BUSY || record[3] != 2 || args[0] != 2 || args[1] >= BLOCKS || args[2] != 0 ||
-		       strcmp(format, "lane %d of block %d: 100%%") || record[2] != strlen(format) + 1;
+		bad += record[0] & MAP_RING_BUSY || record[3] != 2 || args[0] != 2 ||
+		       args[1] >= BLOCKS || args[2] != 0 ||
+		       strcmp(format, "lane %d of block %d: 100%%") ||
+		       record[2] != strlen(format) + 1;
 		lines++;
 		at += 8 + map_round_up(record[0] & 0x3fffffff, 8);
 	}
 	is_int(lines, BLOCKS * THREADS / LANES, "a line from one lane of each warp");
 	is_int(bad, 0, "with its format and arguments");
-	is_int(global_at(bss, 0) + global_at(bss, 1) + global_at(bss, 2), 0, "time goes forward, and the processor is the SM");
+	is_int(global_at(bss, 0) + global_at(bss, 1) + global_at(bss, 2), 0,
+		"time goes forward, and the processor is the SM");
 	free(ring);
 	free(bss);
 	finish(&r);
@@ -439,7 +464,8 @@ static uint64_t mix(uint64_t a, uint64_t b)
 
 static void test_subprograms(const char *cpu)
 {
-	static const uint8_t bytes[16] = { 1, 2, 4, 8, 16, 32, 64, 128, 3, 6, 9, 12, 15, 18, 21, 24 };
+	static const uint8_t bytes[16] = { 1, 2, 4, 8, 16, 32, 64, 128, 3, 6, 9, 12, 15, 18, 21,
+		24 };
 	struct run r;
 	if (!run_probe(&r, "subprograms", cpu, 0, 0))
 		return;
@@ -473,7 +499,8 @@ static void test_all(const char *cpu)
 
 int main(int argc, char **argv)
 {
-	const char *why = "EGPU_BUILD does not name the build directory", *library = argc > 1 ? argv[1] : NULL;
+	const char *why = "EGPU_BUILD does not name the build directory",
+		   *library = argc > 1 ? argv[1] : NULL;
 	static const char *const cpus[] = { "v3", "v4" };
 	char own[512];
 	if (!library && getenv("EGPU_BUILD")) {
