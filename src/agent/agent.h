@@ -330,7 +330,7 @@ struct agent {
 	struct link_record *links;
 	struct link_product *products;
 	struct variant *queue, *retired; /* under build */
-	atomic_int n_queued;
+	atomic_int n_queued, n_retired;
 	_Atomic uint64_t last_try_ns;
 	atomic_int captures;
 	struct thread_use *thread_uses;

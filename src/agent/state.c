@@ -114,6 +114,6 @@ void agent_start(void)
 
 void agent_moment(enum load_hurry hurry)
 {
-	if (atomic_load_explicit(&agent.n_queued, memory_order_relaxed))
+	if (atomic_load_explicit(&agent.n_queued, memory_order_relaxed) || atomic_load_explicit(&agent.n_retired, memory_order_relaxed))
 		variant_load_queued(hurry);
 }

@@ -317,6 +317,7 @@ static void unload_retired(void)
 {
 	struct variant *v = agent.retired;
 	agent.retired = NULL;
+	atomic_store(&agent.n_retired, 0);
 	while (v) {
 		CUcontext was;
 		struct variant *next = v->queued;
@@ -355,7 +356,7 @@ static void try_load(void)
 
 void variant_load_queued(enum load_hurry hurry)
 {
-	if (!atomic_load(&agent.n_queued) || !agent_on())
+	if (!agent_on() || (!atomic_load(&agent.n_queued) && !(hurry == LOAD_SYNC && atomic_load(&agent.n_retired))))
 		return;
 	uint64_t now = now_ns();
 	if (hurry == LOAD_POLL && now - atomic_load(&agent.last_try_ns) < RETRY_NS)
@@ -366,7 +367,7 @@ void variant_load_queued(enum load_hurry hurry)
 	else if (!lock_try(&agent.build))
 		return;
 	atomic_store(&agent.last_try_ns, now);
-	if (agent.queue)
+	if (agent.queue || agent.retired)
 		try_load();
 	lock_drop(&agent.build);
 }
@@ -550,9 +551,12 @@ struct variant *variant_that_fits(struct function *f, struct variant *v, uint64_
 		return NULL;
 	if (atomic_load(&c->state) == VARIANT_PENDING)
 		variant_load_queued(LOAD_MUST);
-	if (atomic_load_explicit(&c->state, memory_order_acquire) != VARIANT_READY || !fits(c, blocks, threads, shared, cooperative))
-		return NULL;
-	return c;
+	if (atomic_load_explicit(&c->state, memory_order_acquire) == VARIANT_READY && fits(c, blocks, threads, shared, cooperative))
+		return c;
+	struct session_kernel *row = atomic_load(&v->kernel->shared);
+	if (row && !row->reason)
+		row->reason = session_add_text(agent.session, "some launches ran the original: fewer blocks of the variant are resident together");
+	return NULL;
 }
 
 void variant_each(struct function *f, void (*fn)(struct variant *v, void *arg), void *arg)
@@ -617,6 +621,7 @@ void variant_retire_module(struct module *m)
 		atomic_store(&v->state, VARIANT_REFUSED);
 		v->queued = agent.retired;
 		agent.retired = v;
+		atomic_fetch_add(&agent.n_retired, 1);
 	}
 	lock_drop(&agent.build);
 }
