@@ -59,17 +59,25 @@ static const struct region *region_at(const struct interp_state *s, uint64_t add
 	return NULL;
 }
 
+/* A test-run's buffer (region 0 where there is one) may be read and written at any address. */
+static bool misaligned(const struct interp_state *s, const struct region *r, uint64_t address, uint32_t align)
+{
+	bool buffer = r && r == s->regions && s->run->program->context == EBPF_CONTEXT_NONE && s->run->program->memory_bytes;
+	return (address & (align - 1)) && !buffer && !s->run->any_alignment;
+}
+
 int interp_readable(struct interp_state *s, uint64_t address, uint64_t bytes, uint32_t align)
 {
 	uint64_t offset;
 	if (!s->run->check)
 		return 0;
-	if (!s->run->any_alignment && (address & (align - 1)))
-		return interp_stop(s, EFAULT, "misaligned read");
 	struct interp_frame *f = frame_at(s, address, bytes, &offset);
+	const struct region *r = f ? NULL : region_at(s, address, bytes);
+	if (misaligned(s, r, address, align))
+		return interp_stop(s, EFAULT, "misaligned read");
 	if (f && memchr(f->set + offset, 0, bytes))
 		return interp_stop(s, EFAULT, "read of stack bytes that were not written");
-	return f || region_at(s, address, bytes) ? 0 : interp_stop(s, EFAULT, "read out of bounds");
+	return f || r ? 0 : interp_stop(s, EFAULT, "read out of bounds");
 }
 
 int interp_writable(struct interp_state *s, uint64_t address, uint64_t bytes, uint32_t align)
@@ -77,14 +85,14 @@ int interp_writable(struct interp_state *s, uint64_t address, uint64_t bytes, ui
 	uint64_t offset;
 	if (!s->run->check)
 		return 0;
-	if (!s->run->any_alignment && (address & (align - 1)))
-		return interp_stop(s, EFAULT, "misaligned write");
 	struct interp_frame *f = frame_at(s, address, bytes, &offset);
+	const struct region *r = f ? NULL : region_at(s, address, bytes);
+	if (misaligned(s, r, address, align))
+		return interp_stop(s, EFAULT, "misaligned write");
 	if (f) {
 		memset(f->set + offset, 1, bytes);
 		return 0;
 	}
-	const struct region *r = region_at(s, address, bytes);
 	if (r && !r->writable)
 		return interp_stop(s, EFAULT, "write to read-only memory");
 	return r ? 0 : interp_stop(s, EFAULT, "write out of bounds");

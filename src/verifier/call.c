@@ -107,17 +107,16 @@ static int arg_record(struct verifier *v, struct call *c, uint32_t reg, const st
 	return fact_memory(v, r, 0, (int)reg - 1);
 }
 
-/* A number of no consequence to safety. Constant flags are worth knowing to the translator; values to be printed are not,
- * and would keep states apart that only differ in them. */
-static int arg_any(struct verifier *v, const struct call *c, uint32_t reg, struct vreg *r, int arg)
+/* A number of no consequence to safety: flags. Where they are constant the translator gets to know them. */
+static int arg_any(struct verifier *v, uint32_t reg, struct vreg *r, int arg)
 {
 	if (is_pointer(r))
 		return refuse(v, EACCES, "leak", "R%u leaks addr into helper function; pass a number", reg);
-	bool flags = c->helper->number != 6 && range_is_const(&r->r);
-	int err = flags ? mark_precise(v, r) : 0;
+	bool constant = range_is_const(&r->r);
+	int err = constant ? mark_precise(v, r) : 0;
 	if (!err) {
 		struct vreg any = scalar_unknown();
-		fact_scalar(v, arg, flags ? r : &any, flags);
+		fact_scalar(v, arg, constant ? r : &any, constant);
 	}
 	return err;
 }
@@ -144,7 +143,7 @@ static int check_arg(struct verifier *v, struct call *c, int arg)
 	case EBPF_ARG_RING_RECORD:
 		return arg_record(v, c, reg, r);
 	case EBPF_ARG_ANY:
-		return arg_any(v, c, reg, r, arg);
+		return arg_any(v, reg, r, arg);
 	default: /* NONE; MEM is looked at with its size */
 		return 0;
 	}

@@ -18,7 +18,7 @@ enum ebpf_region {
 	EBPF_REGION_STACK,
 	EBPF_REGION_MAP_VALUE, /* also globals */
 	EBPF_REGION_RECORD,    /* reserved ring record */
-	EBPF_REGION_MEMORY,    /* test-run buffer */
+	EBPF_REGION_MEMORY,    /* test-run buffer: accesses but atomics at any address; elsewhere they are aligned to their size */
 };
 
 struct ebpf_fact {

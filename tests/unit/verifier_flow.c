@@ -17,27 +17,35 @@ static void test_branches(void)
 		JMPI(BPF_JNE, 7, 0, 1), LD(BPF_DW, 7, 6, 0), MOVI(0, 0), EXIT());
 }
 
-/* The second way to a join has something that the first had not: a remembered state must not cover it. */
+/* Two ways to what follows, told apart by nothing that is looked at later; the one that executes `insn` is walked first. Then joins
+ * enough for a state to be remembered. */
+#define WAYS(insn) LD(BPF_W, 0, 9, 0), JMPI(BPF_JNE, 0, 1, 1), insn
+#define JOIN() LD(BPF_W, 0, 9, 4), JMPI(BPF_JEQ, 0, 1, 1), MOVI(8, 0)
+#define JOINS() JOIN(), JOIN(), JOIN(), JOIN()
+
+/* The second way to a join has not what the first had: a remembered state must not cover it. */
 static void test_joins(void)
 {
-	refused_raw("oob", 8, "R1 min value is outside of the allowed memory range: off=64 size=1 of 64 bytes", "bounds of the second way", LD(BPF_W, 0, 1, 0), MOVI(3, 8),
-		JMPI(BPF_JNE, 0, 7, 1), MOVI(3, 64), JMPI(BPF_JNE, 0, 9, 1), MOVI(4, 1), MOVI(5, 0), ALU(BPF_ADD, 1, 3), LD(BPF_B, 0, 1, 0), EXIT());
-	refused("uninit", 12, "invalid read from stack R10 off -8+0 size 8: uninitialised; write these bytes on every path first", "a slot of the second way",
-		LD(BPF_W, 0, 1, 0), LD(BPF_W, 2, 1, 4), JMPI(BPF_JEQ, 0, 3, 1), STI(BPF_DW, 10, -8, 1), JMPI(BPF_JEQ, 2, 1, 0), JMPI(BPF_JEQ, 2, 2, 1), MOVI(3, 1),
-		JMPI(BPF_JEQ, 2, 4, 1), MOVI(3, 1), JMPI(BPF_JEQ, 2, 6, 1), MOVI(3, 1), MOVI(3, 2), LD(BPF_DW, 0, 10, -8), EXIT());
-	/* Two values, one checked: which of them depends on the way. */
-	refused("null", 23, "R7 invalid mem access 'map_value_or_null'; check it against NULL first", "null checks of another pointer", MOV(9, 1), LOOKUP(HASH), MOV(6, 0),
-		LOOKUP(HASH), MOV(7, 0), LD(BPF_W, 0, 9, 4), JMPI(BPF_JNE, 0, 2, 1), MOV(7, 6), JMPI(BPF_JNE, 0, 3, 1), MOVI(8, 0), JMPI(BPF_JNE, 0, 5, 1), MOVI(8, 0),
-		JMPI(BPF_JEQ, 6, 0, 1), LD(BPF_DW, 0, 7, 0), MOVI(0, 0), EXIT());
-	/* On the first way r3 and r4 are one number, on the second two; then r4 is checked and r3 used. */
-	refused_raw("oob", 12, "math between mem pointer and register with unbounded min value is not allowed; check it against 0 or use an unsigned type",
-		"equalities of the other way", LD(BPF_DW, 3, 1, 0), LD(BPF_DW, 0, 1, 8), MOV(4, 3), JMPI(BPF_JNE, 0, 1, 1), LD(BPF_DW, 4, 1, 16), JMPI(BPF_JNE, 0, 2, 1), MOVI(5, 0),
-		JMPI(BPF_JNE, 0, 3, 1), MOVI(5, 0), JMPI(BPF_JNE, 0, 4, 1), MOVI(5, 0), JMPI(BPF_JGT, 4, 63, 2), ALU(BPF_ADD, 1, 3), LD(BPF_B, 0, 1, 0), MOVI(0, 0), EXIT());
-	/* An index that exists on the first way only makes the look-up safe there only. */
-	refused("null", 19, "R0 invalid mem access 'map_value_or_null'; check it against NULL first", "a constant index of the other way", LD(BPF_W, 0, 1, 0), MOVI(3, 0),
-		JMPI(BPF_JNE, 0, 1, 1), MOVI(3, 9), JMPI(BPF_JNE, 0, 2, 1), MOVI(5, 0), JMPI(BPF_JNE, 0, 3, 1), MOVI(5, 0), JMPI(BPF_JNE, 0, 4, 1), MOVI(5, 0),
-		ST(BPF_DW, 10, -8, 3), MOV(2, 10), ALUI(BPF_ADD, 2, -8), JA(0), JMPI(BPF_JNE, 0, 6, 0), MAP(1, ARR), CALL(map_lookup_elem), JA(0), LD(BPF_DW, 0, 0, 0),
-		EXIT());
+	refused_raw("oob", 20, "R1 min value is outside of the allowed memory range: off=64 size=1 of 64 bytes", "bounds of the second way", MOV(9, 1), MOVI(3, 64), MOVI(4, 0),
+		MOVI(5, 0), WAYS(MOVI(3, 8)), JOINS(), ALU(BPF_ADD, 1, 3), LD(BPF_B, 0, 1, 0), EXIT());
+	refused("uninit", 16, "invalid read from stack R10 off -8+0 size 8: uninitialised; write these bytes on every path first", "a slot of the second way", MOV(9, 1),
+		WAYS(STI(BPF_DW, 10, -8, 1)), JOINS(), LD(BPF_DW, 0, 10, -8), EXIT());
+	refused("leak", 18, "At program exit the register R0 leaks addr as return value; return a number", "a pointer in a slot of the second way", MOV(9, 1), ST(BPF_DW, 10, -8, 1),
+		WAYS(STI(BPF_DW, 10, -8, 1)), JOINS(), LD(BPF_DW, 0, 10, -8), EXIT());
+	refused("null", 31, "R7 invalid mem access 'map_value_or_null'; check it against NULL first", "the check of a pointer that is another on the second way", MOV(9, 1), LOOKUP(HASH),
+		MOV(6, 0), LOOKUP(HASH), MOV(7, 0), WAYS(MOV(7, 6)), JOINS(), JMPI(BPF_JEQ, 6, 0, 1), LD(BPF_DW, 0, 7, 0), MOVI(0, 0), EXIT());
+	refused_raw("oob", 19, "math between mem pointer and register with unbounded min value is not allowed; check it against 0 or use an unsigned type",
+		"the check of a number that is another on the second way", MOV(9, 1), LD(BPF_DW, 3, 1, 0), LD(BPF_DW, 4, 1, 8), WAYS(MOV(4, 3)), JOINS(), JMPI(BPF_JGT, 4, 63, 2),
+		ALU(BPF_ADD, 1, 3), LD(BPF_B, 0, 1, 0), MOVI(0, 0), EXIT());
+	refused("null", 23, "R0 invalid mem access 'map_value_or_null'; check it against NULL first", "an index that exists on the first way only", MOV(9, 1), MOVI(3, 9), WAYS(MOVI(3, 0)),
+		ST(BPF_DW, 10, -8, 3), MOV(2, 10), ALUI(BPF_ADD, 2, -8), JOINS(), MAP(1, ARR), CALL(map_lookup_elem), LD(BPF_DW, 0, 0, 0), EXIT());
+	/* r3 is bounded by r4, and r4 only on the first way. */
+	refused_raw("oob", 20, "R1 unbounded memory access, make sure to bounds check any such access", "a bound that is another on the second way", MOV(9, 1), LD(BPF_W, 3, 1, 0),
+		LD(BPF_W, 4, 1, 8), WAYS(MOVI(4, 8)), JOINS(), JMP(BPF_JGE, 3, 4, 2), ALU(BPF_ADD, 1, 3), LD(BPF_B, 0, 1, 0), MOVI(0, 0), EXIT());
+	/* A byte is zero because zero was kept as a register, on the first way. */
+	refused_raw("oob", 22, "R1 max value is outside of the allowed memory range: off=255 size=1 of 64 bytes; check the index against the size",
+		"a kept zero that is none on the second way", MOV(9, 1), LD(BPF_DW, 3, 1, 0), WAYS(MOVI(3, 0)), ST(BPF_DW, 10, -8, 3), MOVI(3, 0), JOINS(), LD(BPF_B, 3, 10, -5),
+		ALU(BPF_ADD, 1, 3), MOVI(0, 0), LD(BPF_B, 0, 1, 0), EXIT());
 }
 
 static void test_loops(void)
