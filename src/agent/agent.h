@@ -8,8 +8,9 @@
  *   stream.c   who has work on the device           context.c  per-context state, clock
  *   devmap.c   maps: device <-> session             ptxas.c    the compiler of last resort
  *
- * Rules: a failure of ours falls through to the program's own call; nothing is printed; no lock that a driver call may need is held
- * by us while others call the driver, except the launch gate as lock.c explains. Structures that a launch may look at are never freed.
+ * Rules: a failure of ours falls through to the program's own call; nothing is printed; no lock
+ * that a driver call may need is held by us while others call the driver, except the launch gate as
+ * lock.c explains. Structures that a launch may look at are never freed.
  */
 #ifndef EGPU_AGENT_AGENT_H
 #define EGPU_AGENT_AGENT_H
@@ -40,12 +41,13 @@ void lock_take(struct lock *l);
 bool lock_try(struct lock *l);
 void lock_drop(struct lock *l);
 
-/* Launches pass shared, the loader passes alone and never waits: a launch cannot slip between the loader's look at the streams and its
- * load, and nobody waits for a launch that waits for the device. */
+/* Launches pass shared, the loader passes alone and never waits: a launch cannot slip between the
+ * loader's look at the streams and its load, and nobody waits for a launch that waits for the
+ * device. */
 struct gate {
-	atomic_int users;	/* launches inside; -1: the loader is */
-	atomic_int waiting;	/* launches that wait for it */
-	atomic_int owner;	/* thread id of the loader: its own nested calls pass */
+	atomic_int users;   /* launches inside; -1: the loader is */
+	atomic_int waiting; /* launches that wait for it */
+	atomic_int owner;   /* thread id of the loader: its own nested calls pass */
 };
 void gate_enter(struct gate *g);
 void gate_leave(struct gate *g);
@@ -75,13 +77,11 @@ enum { MAX_UNITS = 4096 };
 /* One PTX text of an image. */
 struct unit {
 	const char *source; /* "fatbin sm_90 PTX" */
-	struct fatbin_entry entry; /* how `stored` is packed; strings are ours */
-	void *stored;	    /* our copy of the packed bytes; NULL: text is there from the start */
-	char *text;	    /* NUL-terminated; NULL until it is needed */
+	char *text;         /* NUL-terminated */
 	size_t text_bytes;
-	struct ptx_module *module; /* parsed; NULL until it is needed */
-	uint32_t max_regs;  /* -maxrregcount of its options; 0: none */
-	const char *broken; /* why the text cannot be used */
+	struct ptx_module *module; /* parsed; NULL until a kernel of it is wanted */
+	uint32_t max_regs;         /* -maxrregcount of its options; 0: none */
+	const char *broken;        /* why the text cannot be used */
 };
 
 /* What one compilation made: kept so that other contexts and reloads need no second one. */
@@ -101,17 +101,18 @@ struct build {
 
 struct kernel {
 	struct image *image;
-	const char *name, *demangled; /* demangled NULL: same as name */
-	int32_t unit;		      /* index in image->units, -1: no PTX has it */
-	uint32_t row;		      /* in the session; UINT32_MAX: none */
+	const char *name, *demangled;            /* demangled NULL: same as name */
+	int32_t unit;                            /* index in image->units, -1: no PTX has it */
+	uint32_t row;                            /* in the session; UINT32_MAX: none */
 	_Atomic(struct session_kernel *) shared; /* NULL: no row */
 	atomic_int row_asked;
 	uint32_t first_site, n_sites;
 	bool has_sites;
-	_Atomic uint64_t links;	      /* attached links that match */
-	const char *refused;	      /* NULL, or why no variant can be made for `links` */
+	_Atomic uint64_t links; /* attached links that match */
+	const char *refused;    /* NULL, or why no variant can be made for `links` */
 	struct build *builds;
-	_Atomic uint32_t wanted; /* links != 0 and not refused: a launch looks at the rest only then */
+	_Atomic uint32_t
+		wanted; /* links != 0 and not refused: a launch looks at the rest only then */
 	CUfunc_cache cache_config; /* last one set */
 	bool has_cache_config;
 };
@@ -126,19 +127,21 @@ struct image {
 	struct kernel *kernels;
 	uint32_t n_kernels;
 	struct table *by_name;
-	const char *no_ptx; /* reason for kernels without PTX */
+	const char *no_ptx;    /* reason for kernels without PTX */
 	uint32_t opt_max_regs; /* CU_JIT_MAX_REGISTERS of the program's own load; 0: none */
-	bool matched; /* against the links of agent.generation; under agent.build */
+	bool matched;          /* against the links of agent.generation; under agent.build */
 };
 
-/* The image for what a program hands to a load call. NULL when it cannot be understood (d says why). cc: of the device. */
+/* The image for what a program hands to a load call. NULL when it cannot be understood (d says
+ * why). cc: of the device. */
 struct image *image_get(const void *data, uint32_t cc, struct diag *d);
 struct image *image_get_file(const char *path, uint32_t cc, struct diag *d);
 struct kernel *image_kernel(struct image *im, const char *name);
 /* Text and parse of a unit; NULL with unit->broken set. Under agent.build. */
 struct ptx_module *unit_module(struct unit *u);
 /* Linker inputs and outputs. */
-void link_input(CUlinkState state, CUjitInputType type, const void *data, size_t bytes, uint32_t cc);
+void link_input(
+	CUlinkState state, CUjitInputType type, const void *data, size_t bytes, uint32_t cc);
 void link_input_file(CUlinkState state, CUjitInputType type, const char *path, uint32_t cc);
 void link_option_regs(CUlinkState state, uint32_t max_regs);
 void link_output(CUlinkState state, const void *cubin, size_t bytes);
@@ -162,19 +165,20 @@ struct context {
 	uint32_t cc, sms;
 	atomic_int dead;
 	_Atomic bool ready; /* stream and clock exist */
-	CUstream stream; /* private, NON_BLOCKING */
+	CUstream stream;    /* private, NON_BLOCKING */
 	int64_t clock_offset_ns;
-	uint32_t local_bytes; /* a thread's local memory that the context has room for, because of us */
+	uint32_t local_bytes; /* a thread's local memory that the context has room for, because of
+				 us */
 	bool primary;
 	struct lock copying; /* who holds it may use stream and maps[] */
-	void *scratch;	     /* first copy of a ring */
+	void *scratch;       /* first copy of a ring */
 	size_t scratch_bytes;
 	uint64_t copy_took_ns;
 	struct devmap maps[EBPF_MAX_MAPS];
 	uint64_t map_mask;
-	_Atomic uint64_t launches;	/* instrumented, ever */
-	_Atomic uint64_t finished;	/* launches known to have ended */
-	_Atomic uint64_t copied;	/* launches whose effect the last copy shows in full */
+	_Atomic uint64_t launches; /* instrumented, ever */
+	_Atomic uint64_t finished; /* launches known to have ended */
+	_Atomic uint64_t copied;   /* launches whose effect the last copy shows in full */
 	_Atomic uint64_t copied_ns;
 	_Atomic uint64_t last_launch_ns;
 };
@@ -186,11 +190,14 @@ struct context *context_current(void);
 uint32_t context_cc_hint(void);
 /* Private stream and clock. The context is current and the device idle. */
 int context_prepare(struct context *c, struct diag *d);
-/* Makes the driver take the local memory a kernel will need now, while nothing runs: at a launch it would wait for what runs. */
+/* Makes the driver take the local memory a kernel will need now, while nothing runs: at a launch it
+ * would wait for what runs. */
 void context_reserve_local(struct context *c, uint32_t bytes);
-/* Around a call of the program that may end a context: the last copy, and nobody else at it meanwhile. NULL: not one of ours. */
+/* Around a call of the program that may end a context: the last copy, and nobody else at it
+ * meanwhile. NULL: not one of ours. */
 struct context *context_ending(CUcontext handle);
-struct context *context_ending_primary(CUdevice device, bool surely); /* surely: not only a reference given back */
+struct context *context_ending_primary(
+	CUdevice device, bool surely); /* surely: not only a reference given back */
 void context_ended(struct context *c, bool gone);
 
 /* Makes the device images of these maps. Context current, device idle. */
@@ -201,8 +208,8 @@ void devmap_touched(void);
 /* The last copy, by who holds c->copying; the context need not be current. */
 void devmap_final(struct context *c);
 void devmap_after_sync(CUcontext which); /* NULL: every context */
-int devmap_start(void);			 /* the thread */
-void devmap_stop(void);			 /* at exit: last copies */
+int devmap_start(void);                  /* the thread */
+void devmap_stop(void);                  /* at exit: last copies */
 
 /* -- build.c, variant.c ---------------------------------------------------- */
 
@@ -211,7 +218,7 @@ enum variant_state { VARIANT_PENDING, VARIANT_READY, VARIANT_REFUSED };
 
 /* A kernel of a loaded module in a context. */
 struct variant {
-	struct variant *next;	/* in its module's list */
+	struct variant *next;   /* in its module's list */
 	struct variant *queued; /* in agent.queue */
 	struct kernel *kernel;
 	struct module *module;
@@ -223,16 +230,17 @@ struct variant {
 	CUmodule handle;
 	CUfunction function;
 	CUfunction original;
-	uint32_t cap;		  /* registers a thread it was limited to, so that as many blocks fit as of the original; 0: none */
-	bool tight;		  /* fewer blocks than of the original may fit an SM */
+	uint32_t cap; /* registers a thread it was limited to, so that as many blocks fit as of the
+			 original; 0: none */
+	bool tight;   /* fewer blocks than of the original may fit an SM */
 	atomic_int cap_tried;
-	_Atomic uint64_t fit;	  /* the last question of resident_blocks() with its answers */
+	_Atomic uint64_t fit; /* the last question of resident_blocks() with its answers */
 };
 
 struct function {
 	struct module *module;
 	struct kernel *kernel;
-	CUcontext context; /* NULL: a CUkernel, which lives in every context */
+	CUcontext context;                /* NULL: a CUkernel, which lives in every context */
 	_Atomic(struct variant *) cached; /* the one used last */
 };
 
@@ -243,36 +251,43 @@ struct module {
 	struct context *context; /* CUmodule: where it was loaded */
 	struct image *image;
 	atomic_int gone;
-	_Atomic(struct variant *) variants; /* all of this module, newest first */
-	_Atomic(struct context *) prepared[MAX_PREPARED]; /* contexts whose variants were made; written under agent.build */
+	_Atomic(struct variant *) variants;               /* all of this module, newest first */
+	_Atomic(struct context *) prepared[MAX_PREPARED]; /* contexts whose variants were made;
+							     written under agent.build */
 	atomic_uint n_prepared;
 };
 
 /* Attached links that match a kernel, reads programs that are new. */
 void build_match(struct image *im);
 /* The instrumented and compiled kernel for this device; -errno with d. Context current. */
-int build_kernel(struct kernel *k, uint32_t cc, const char *const *unbound, uint32_t n_unbound, uint32_t max_regs, struct build **out,
-	struct diag *d);
+int build_kernel(struct kernel *k, uint32_t cc, const char *const *unbound, uint32_t n_unbound,
+	uint32_t max_regs, struct build **out, struct diag *d);
 void kernel_refuse(struct kernel *k, const char *reason);
 void kernel_state(struct kernel *k, enum session_kernel_state state, const char *reason);
 /* Gives a kernel its row in the session. */
 void kernel_row(struct kernel *k);
 
 /* Compiles PTX with the driver for the current context. */
-int compile_ptx(const char *ptx, size_t bytes, const struct ptx_module *m, uint32_t cc, uint32_t max_regs, char **cubin, size_t *cubin_bytes,
-	struct diag *d);
+int compile_ptx(const char *ptx, size_t bytes, const struct ptx_module *m, uint32_t cc,
+	uint32_t max_regs, char **cubin, size_t *cubin_bytes, struct diag *d);
 /* ptxas from PATH or the usual place. target "sm_90a". */
-int ptxas_compile(const char *ptx, size_t bytes, const char *target, uint32_t max_regs, char **cubin, size_t *cubin_bytes, struct diag *d);
+int ptxas_compile(const char *ptx, size_t bytes, const char *target, uint32_t max_regs,
+	char **cubin, size_t *cubin_bytes, struct diag *d);
 
-/* Makes variants for all matching kernels of a module in a context: compiled, and queued for loading. */
+/* Makes variants for all matching kernels of a module in a context: compiled, and queued for
+ * loading. */
 void variant_prepare(struct module *m, struct context *c);
-/* The variant to launch in place of a function's kernel, made and loaded if that is possible now; NULL: the original. */
+/* The variant to launch in place of a function's kernel, made and loaded if that is possible now;
+ * NULL: the original. */
 struct variant *variant_for_launch(struct function *f, CUcontext current);
-/* v, or a variant of fewer registers, or NULL: whether all blocks of this launch that would be resident together stay so. */
-struct variant *variant_that_fits(struct function *f, struct variant *v, uint64_t blocks, uint32_t threads, size_t shared, bool cooperative);
+/* v, or a variant of fewer registers, or NULL: whether all blocks of this launch that would be
+ * resident together stay so. */
+struct variant *variant_that_fits(struct function *f, struct variant *v, uint64_t blocks,
+	uint32_t threads, size_t shared, bool cooperative);
 /* Takes note of links attached or detached since. */
 void variant_relink(void);
-/* Calls fn for the loaded variants of a function (in one context, or in all when it is a CUkernel). */
+/* Calls fn for the loaded variants of a function (in one context, or in all when it is a CUkernel).
+ */
 void variant_each(struct function *f, void (*fn)(struct variant *v, void *arg), void *arg);
 /* Loads what is queued if the device is idle. */
 enum load_hurry {
@@ -323,8 +338,8 @@ struct agent {
 	_Atomic(struct image *) images;
 	_Atomic(struct module *) modules;
 	_Atomic(struct context *) contexts; /* grow at the head, under lock; never shortened */
-	_Atomic uint64_t generation; /* of the session, when links were matched */
-	struct arena *arena;	     /* fragments, for the process's life */
+	_Atomic uint64_t generation;        /* of the session, when links were matched */
+	struct arena *arena;                /* fragments, for the process's life */
 	struct ebpf_fragment *fragments[SESSION_MAX_PROGS];
 	const char *fragment_error[SESSION_MAX_PROGS];
 	struct link_record *links;
@@ -347,7 +362,8 @@ extern struct agent agent;
 
 /* After the first successful cuInit. */
 void agent_start(void);
-/* Registers our exit handler again, so that it runs before those the driver has registered meanwhile. */
+/* Registers our exit handler again, so that it runs before those the driver has registered
+ * meanwhile. */
 void agent_stay_last(void);
 static inline bool agent_on(void)
 {

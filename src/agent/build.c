@@ -1,6 +1,8 @@
-/* build.c - from links to machine code: which programs a kernel wants, its rows in the session, its instrumented PTX, its cubin.
+/* build.c - from links to machine code: which programs a kernel wants, its rows in the session, its
+ * instrumented PTX, its cubin.
  *
- * Nothing here touches a device: the driver's linker only compiles. Everything runs under agent.build. */
+ * Nothing here touches a device: the driver's linker only compiles. Everything runs under
+ * agent.build. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +10,9 @@
 
 #include "agent/agent.h"
 
-enum { ROWS_FOR_ALL = 1024 }; /* an image with more kernels shows only those that are matched or launched */
+enum {
+	ROWS_FOR_ALL = 1024
+}; /* an image with more kernels shows only those that are matched or launched */
 
 /* -- programs ---------------------------------------------------------------- */
 
@@ -16,7 +20,7 @@ static struct ebpf_fragment *fragment_get(uint32_t prog)
 {
 	char *text;
 	size_t size;
-	struct diag d = {0};
+	struct diag d = { 0 };
 	if (prog >= SESSION_MAX_PROGS || agent.fragments[prog] || agent.fragment_error[prog])
 		return prog < SESSION_MAX_PROGS ? agent.fragments[prog] : NULL;
 	int err = session_read_prog(agent.session, prog, &text, &size);
@@ -64,7 +68,8 @@ void build_match(struct image *im)
 			continue; /* a second definition of the name */
 		uint64_t links = links_of(k), old = atomic_load(&k->links);
 		/* What nobody probes may take half of the rows, no more. */
-		if (links || (im->n_kernels <= ROWS_FOR_ALL && agent.shared->n_kernels < SESSION_MAX_KERNELS / 2))
+		if (links || (im->n_kernels <= ROWS_FOR_ALL &&
+				     agent.shared->n_kernels < SESSION_MAX_KERNELS / 2))
 			kernel_row(k);
 		if (links == old)
 			continue;
@@ -88,7 +93,8 @@ void kernel_row(struct kernel *k)
 {
 	bool created;
 	uint32_t id;
-	if (k->row != UINT32_MAX || session_add_kernel(agent.session, k->image->hash, k->name, &id, &created))
+	if (k->row != UINT32_MAX ||
+		session_add_kernel(agent.session, k->image->hash, k->name, &id, &created))
 		return;
 	if (id >= SESSION_MAX_KERNELS)
 		return;
@@ -105,7 +111,9 @@ void kernel_state(struct kernel *k, enum session_kernel_state state, const char 
 	if (!row)
 		return;
 	row->reason = session_add_text(agent.session, reason ? reason : "");
-	__atomic_store_n(&row->links, state == SESSION_KERNEL_INSTRUMENTED ? atomic_load(&k->links) : 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&row->links,
+		state == SESSION_KERNEL_INSTRUMENTED ? atomic_load(&k->links) : 0,
+		__ATOMIC_RELAXED);
 	__atomic_store_n(&row->state, (uint32_t)state, __ATOMIC_RELEASE);
 }
 
@@ -122,13 +130,20 @@ void kernel_refuse(struct kernel *k, const char *reason)
 static uint32_t space_number(enum ptx_space space)
 {
 	switch (space) {
-	case PTX_SPACE_GLOBAL: return 1;
-	case PTX_SPACE_SHARED: return 2;
-	case PTX_SPACE_LOCAL: return 3;
-	case PTX_SPACE_CONST: return 4;
-	case PTX_SPACE_PARAM: return 5;
-	case PTX_SPACE_SHARED_CLUSTER: return 6;
-	default: return 0;
+	case PTX_SPACE_GLOBAL:
+		return 1;
+	case PTX_SPACE_SHARED:
+		return 2;
+	case PTX_SPACE_LOCAL:
+		return 3;
+	case PTX_SPACE_CONST:
+		return 4;
+	case PTX_SPACE_PARAM:
+		return 5;
+	case PTX_SPACE_SHARED_CLUSTER:
+		return 6;
+	default:
+		return 0;
 	}
 }
 
@@ -150,7 +165,8 @@ static void site_row(struct kernel *k, uint32_t id, const struct instrument_site
 	};
 }
 
-/* Site ids are taken once for a kernel of the session; another process with the same image shares them. */
+/* Site ids are taken once for a kernel of the session; another process with the same image shares
+ * them. */
 static int take_sites(struct kernel *k, struct arena *a, struct ptx_module *m, struct diag *d)
 {
 	struct instrument_site *sites;
@@ -161,7 +177,8 @@ static int take_sites(struct kernel *k, struct arena *a, struct ptx_module *m, s
 	if (err)
 		return err;
 	struct session_kernel *row = atomic_load(&k->shared);
-	if (row && __atomic_load_n(&row->n_sites, __ATOMIC_ACQUIRE) == n && n && row->first_site <= SESSION_MAX_SITES - n) {
+	if (row && __atomic_load_n(&row->n_sites, __ATOMIC_ACQUIRE) == n && n &&
+		row->first_site <= SESSION_MAX_SITES - n) {
 		k->first_site = row->first_site;
 	} else {
 		if (n && session_add_sites(agent.session, n, &first))
@@ -185,14 +202,16 @@ static void mark_skipped(const struct kernel *k, const struct instrument_result 
 	for (uint32_t i = 0; i < r->n_sites; i++)
 		if (r->sites[i].ordinal < k->n_sites)
 			agent.shared->sites[k->first_site + r->sites[i].ordinal].skipped =
-				session_add_text(agent.session, r->sites[i].skipped ? r->sites[i].skipped : "");
+				session_add_text(agent.session,
+					r->sites[i].skipped ? r->sites[i].skipped : "");
 }
 
 /* -- compiling ----------------------------------------------------------------- */
 
 static bool needs_other_compiler(CUresult r)
 {
-	return r == CUDA_ERROR_UNSUPPORTED_PTX_VERSION || r == CUDA_ERROR_JIT_COMPILER_NOT_FOUND || r == CUDA_ERROR_JIT_COMPILATION_DISABLED;
+	return r == CUDA_ERROR_UNSUPPORTED_PTX_VERSION || r == CUDA_ERROR_JIT_COMPILER_NOT_FOUND ||
+	       r == CUDA_ERROR_JIT_COMPILATION_DISABLED;
 }
 
 static const char *error_name(CUresult r)
@@ -211,15 +230,17 @@ static void first_line(char *log)
 	memmove(log, from, strlen(from) + 1);
 }
 
-static CUresult link_one(const char *ptx, size_t bytes, uint32_t max_regs, char *log, size_t log_bytes, char **cubin, size_t *cubin_bytes)
+static CUresult link_one(const char *ptx, size_t bytes, uint32_t max_regs, char *log,
+	size_t log_bytes, char **cubin, size_t *cubin_bytes)
 {
-	CUjit_option names[4] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-	void *values[4] = {log, (void *)(uintptr_t)log_bytes};
+	CUjit_option names[4] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
+	void *values[4] = { log, (void *)(uintptr_t)log_bytes };
 	unsigned int n = 2;
 	CUlinkState state = NULL;
 	void *out = NULL;
 	size_t out_bytes = 0;
-	if (!REAL(cuLinkCreate_v2) || !REAL(cuLinkAddData_v2) || !REAL(cuLinkComplete) || !REAL(cuLinkDestroy))
+	if (!REAL(cuLinkCreate_v2) || !REAL(cuLinkAddData_v2) || !REAL(cuLinkComplete) ||
+		!REAL(cuLinkDestroy))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (max_regs) {
 		names[n] = CU_JIT_MAX_REGISTERS;
@@ -228,7 +249,8 @@ static CUresult link_one(const char *ptx, size_t bytes, uint32_t max_regs, char 
 	CUresult r = REAL(cuLinkCreate_v2)(n, names, values, &state);
 	if (r != CUDA_SUCCESS)
 		return r;
-	r = REAL(cuLinkAddData_v2)(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)ptx, bytes + 1, "egpu", 0, NULL, NULL);
+	r = REAL(cuLinkAddData_v2)(
+		state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)ptx, bytes + 1, "egpu", 0, NULL, NULL);
 	if (r == CUDA_SUCCESS)
 		r = REAL(cuLinkComplete)(state, &out, &out_bytes);
 	if (r == CUDA_SUCCESS) {
@@ -243,8 +265,8 @@ static CUresult link_one(const char *ptx, size_t bytes, uint32_t max_regs, char 
 	return r;
 }
 
-int compile_ptx(const char *ptx, size_t bytes, const struct ptx_module *m, uint32_t cc, uint32_t max_regs, char **cubin, size_t *cubin_bytes,
-	struct diag *d)
+int compile_ptx(const char *ptx, size_t bytes, const struct ptx_module *m, uint32_t cc,
+	uint32_t max_regs, char **cubin, size_t *cubin_bytes, struct diag *d)
 {
 	char log[4096] = "";
 	CUresult r = link_one(ptx, bytes, max_regs, log, sizeof(log), cubin, cubin_bytes);
@@ -253,16 +275,19 @@ int compile_ptx(const char *ptx, size_t bytes, const struct ptx_module *m, uint3
 	log[sizeof(log) - 1] = 0;
 	first_line(log);
 	if (!needs_other_compiler(r) || !m)
-		return diag_set(d, EINVAL, "the driver does not compile the instrumented kernel: %s (%s)", error_name(r), log);
+		return diag_set(d, EINVAL,
+			"the driver does not compile the instrumented kernel: %s (%s)",
+			error_name(r), log);
 	char target[32];
-	struct diag other = {0};
-	bool same = m->target_suffix == 'a' ? m->sm == cc : m->target_suffix == 'f' && m->sm / 10 == cc / 10;
+	struct diag other = { 0 };
+	bool same = m->target_suffix == 'a' ? m->sm == cc
+					    : m->target_suffix == 'f' && m->sm / 10 == cc / 10;
 	snprintf(target, sizeof(target), "sm_%u%.*s", cc, same, &m->target_suffix);
 	int err = ptxas_compile(ptx, bytes, target, max_regs, cubin, cubin_bytes, &other);
 	if (!err)
 		return 0;
-	return diag_set(d, -err, "PTX %u.%u is newer than the driver's compiler (%s) and %s", m->version_major, m->version_minor,
-		error_name(r), other.text);
+	return diag_set(d, -err, "PTX %u.%u is newer than the driver's compiler (%s) and %s",
+		m->version_major, m->version_minor, error_name(r), other.text);
 }
 
 /* -- builds -------------------------------------------------------------------- */
@@ -277,7 +302,8 @@ static bool same_unbound(const struct build *b, const char *const *unbound, uint
 	return true;
 }
 
-static uint32_t collect_fragments(uint64_t links, const struct ebpf_fragment **list, uint64_t *maps, struct diag *d)
+static uint32_t collect_fragments(
+	uint64_t links, const struct ebpf_fragment **list, uint64_t *maps, struct diag *d)
 {
 	uint32_t n = 0;
 	*maps = 0;
@@ -286,7 +312,8 @@ static uint32_t collect_fragments(uint64_t links, const struct ebpf_fragment **l
 			continue;
 		const struct ebpf_fragment *f = fragment_get(agent.shared->links[i].prog);
 		if (!f) {
-			diag_set(d, EINVAL, "the program of link %u cannot be read from the session", i);
+			diag_set(d, EINVAL,
+				"the program of link %u cannot be read from the session", i);
 			return 0;
 		}
 		*maps |= f->maps;
@@ -325,10 +352,12 @@ static int instrument(struct kernel *k, struct build *b, struct diag *d)
 	struct session_kernel *row = atomic_load(&k->shared);
 	if (row)
 		row->last_bit_may_differ = b->result.last_bit_may_differ;
-	return compile_ptx(b->result.ptx, b->result.ptx_bytes, m, b->cc, b->max_regs, &b->cubin, &b->cubin_bytes, d);
+	return compile_ptx(b->result.ptx, b->result.ptx_bytes, m, b->cc, b->max_regs, &b->cubin,
+		&b->cubin_bytes, d);
 }
 
-static struct build *build_new(struct kernel *k, uint32_t cc, const char *const *unbound, uint32_t n_unbound, uint32_t max_regs)
+static struct build *build_new(struct kernel *k, uint32_t cc, const char *const *unbound,
+	uint32_t n_unbound, uint32_t max_regs)
 {
 	struct arena *a = arena_new();
 	struct build *b = a ? arena_alloc(a, sizeof(*b)) : NULL;
@@ -356,17 +385,19 @@ static uint32_t regs_wanted(const struct kernel *k, uint32_t cap)
 	return own && (!cap || own < cap) ? own : cap;
 }
 
-int build_kernel(struct kernel *k, uint32_t cc, const char *const *unbound, uint32_t n_unbound, uint32_t max_regs, struct build **out,
-	struct diag *d)
+int build_kernel(struct kernel *k, uint32_t cc, const char *const *unbound, uint32_t n_unbound,
+	uint32_t max_regs, struct build **out, struct diag *d)
 {
 	uint64_t links = atomic_load(&k->links);
 	if (k->row == UINT32_MAX)
 		return diag_set(d, ENOSPC, "the session has no room for more kernels");
 	if (k->unit < 0)
-		return diag_set(d, ENOENT, "%s", k->image->no_ptx ? k->image->no_ptx : "no PTX in what the program loaded");
+		return diag_set(d, ENOENT, "%s",
+			k->image->no_ptx ? k->image->no_ptx : "no PTX in what the program loaded");
 	uint32_t cap = regs_wanted(k, max_regs);
 	for (struct build *b = k->builds; b; b = b->next) {
-		if (b->links != links || b->cc != cc || b->max_regs != cap || !same_unbound(b, unbound, n_unbound))
+		if (b->links != links || b->cc != cc || b->max_regs != cap ||
+			!same_unbound(b, unbound, n_unbound))
 			continue;
 		*out = b;
 		return 0;
@@ -380,8 +411,9 @@ int build_kernel(struct kernel *k, uint32_t cc, const char *const *unbound, uint
 		arena_free(b->arena);
 		return err;
 	}
-	agent_log("%s built in %.1f ms: %u sites, %u probed, %zu bytes", k->name, (double)(now_ns() - start) / 1e6, b->result.n_sites,
-		b->result.n_probed, b->cubin_bytes);
+	agent_log("%s built in %.1f ms: %u sites, %u probed, %zu bytes", k->name,
+		(double)(now_ns() - start) / 1e6, b->result.n_sites, b->result.n_probed,
+		b->cubin_bytes);
 	b->next = k->builds;
 	k->builds = b;
 	*out = b;

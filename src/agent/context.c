@@ -26,7 +26,8 @@ uint32_t context_cc_hint(void)
 {
 	CUdevice device;
 	CUcontext current = NULL;
-	if (REAL(cuCtxGetCurrent)(&current) == CUDA_SUCCESS && current && REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS)
+	if (REAL(cuCtxGetCurrent)(&current) == CUDA_SUCCESS && current &&
+		REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS)
 		return device_cc(device);
 	return REAL(cuDeviceGet)(&device, 0) == CUDA_SUCCESS ? device_cc(device) : 0;
 }
@@ -37,7 +38,9 @@ static bool is_primary(CUcontext handle, CUdevice device)
 	CUcontext primary = NULL;
 	unsigned int flags;
 	int active = 0;
-	if (!REAL(cuDevicePrimaryCtxGetState) || REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) != CUDA_SUCCESS || !active)
+	if (!REAL(cuDevicePrimaryCtxGetState) ||
+		REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) != CUDA_SUCCESS ||
+		!active)
 		return false;
 	if (REAL(cuDevicePrimaryCtxRetain)(&primary, device) != CUDA_SUCCESS)
 		return false;
@@ -103,22 +106,23 @@ struct context *context_current(void)
 
 /* -- clock -------------------------------------------------------------------- */
 
-static const char clock_ptx[] =
-	".version %s\n.target %s\n.address_size 64\n"
-	".visible .entry egpu_clock(.param .u64 out)\n"
-	"{\n\t.reg .b64 %%rd<4>;\n"
-	"\tld.param.u64 %%rd1, [out];\n"
-	"\tcvta.to.global.u64 %%rd2, %%rd1;\n"
-	"\tmov.u64 %%rd3, %%globaltimer;\n"
-	"\tst.global.u64 [%%rd2], %%rd3;\n"
-	"\tret;\n}\n";
+static const char clock_ptx[] = ".version %s\n.target %s\n.address_size 64\n"
+				".visible .entry egpu_clock(.param .u64 out)\n"
+				"{\n\t.reg .b64 %%rd<4>;\n"
+				"\tld.param.u64 %%rd1, [out];\n"
+				"\tcvta.to.global.u64 %%rd2, %%rd1;\n"
+				"\tmov.u64 %%rd3, %%globaltimer;\n"
+				"\tst.global.u64 [%%rd2], %%rd3;\n"
+				"\tret;\n}\n";
 
-static bool sample_clock(struct context *c, CUfunction fn, CUdeviceptr cell, int64_t *offset, uint64_t *spread)
+static bool sample_clock(
+	struct context *c, CUfunction fn, CUdeviceptr cell, int64_t *offset, uint64_t *spread)
 {
-	void *params[] = {&cell};
+	void *params[] = { &cell };
 	uint64_t device = 0;
 	uint64_t before = now_ns();
-	if (REAL(cuLaunchKernel)(fn, 1, 1, 1, 1, 1, 1, 0, c->stream, params, NULL) != CUDA_SUCCESS ||
+	if (REAL(cuLaunchKernel)(fn, 1, 1, 1, 1, 1, 1, 0, c->stream, params, NULL) !=
+			CUDA_SUCCESS ||
 		REAL(cuStreamSynchronize)(c->stream) != CUDA_SUCCESS)
 		return false;
 	uint64_t after = now_ns();
@@ -130,7 +134,8 @@ static bool sample_clock(struct context *c, CUfunction fn, CUdeviceptr cell, int
 	return true;
 }
 
-/* CLOCK_MONOTONIC minus %globaltimer, from the quickest of a few round trips. 0 where it cannot be measured. */
+/* CLOCK_MONOTONIC minus %globaltimer, from the quickest of a few round trips. 0 where it cannot be
+ * measured. */
 static int64_t measure_clock(struct context *c)
 {
 	char ptx[640], *cubin = NULL;
@@ -140,7 +145,8 @@ static int64_t measure_clock(struct context *c)
 	CUdeviceptr cell = 0;
 	int64_t best = 0, offset;
 	uint64_t tightest = UINT64_MAX, spread;
-	int n = snprintf(ptx, sizeof(ptx), clock_ptx, c->cc >= 75 ? "6.3" : "6.0", c->cc >= 75 ? "sm_75" : "sm_52");
+	int n = snprintf(ptx, sizeof(ptx), clock_ptx, c->cc >= 75 ? "6.3" : "6.0",
+		c->cc >= 75 ? "sm_75" : "sm_52");
 	if (compile_ptx(ptx, (size_t)n, NULL, c->cc, 0, &cubin, &bytes, NULL))
 		return 0;
 	if (REAL(cuModuleLoadData)(&module, cubin) == CUDA_SUCCESS &&
@@ -156,7 +162,8 @@ static int64_t measure_clock(struct context *c)
 	if (module)
 		REAL(cuModuleUnload)(module);
 	free(cubin);
-	agent_log("clock offset %lld ns, within %llu ns", (long long)best, (unsigned long long)tightest / 2);
+	agent_log("clock offset %lld ns, within %llu ns", (long long)best,
+		(unsigned long long)tightest / 2);
 	return best;
 }
 
@@ -180,13 +187,16 @@ void context_reserve_local(struct context *c, uint32_t bytes)
 	if (bytes <= c->local_bytes)
 		return;
 	uint32_t want = (bytes + 1023) / 1024 * 1024;
-	int n = snprintf(ptx, sizeof(ptx), local_ptx, c->cc >= 75 ? "6.3" : "6.0", c->cc >= 75 ? "sm_75" : "sm_52", want);
+	int n = snprintf(ptx, sizeof(ptx), local_ptx, c->cc >= 75 ? "6.3" : "6.0",
+		c->cc >= 75 ? "sm_75" : "sm_52", want);
 	if (compile_ptx(ptx, (size_t)n, NULL, c->cc, 0, &cubin, &size, NULL))
 		return;
-	if (REAL(cuModuleLoadData)(&module, cubin) == CUDA_SUCCESS && REAL(cuModuleGetFunction)(&fn, module, "egpu_local") == CUDA_SUCCESS &&
+	if (REAL(cuModuleLoadData)(&module, cubin) == CUDA_SUCCESS &&
+		REAL(cuModuleGetFunction)(&fn, module, "egpu_local") == CUDA_SUCCESS &&
 		REAL(cuMemAlloc_v2)(&cell, 16) == CUDA_SUCCESS) {
-		void *params[] = {&cell, &at};
-		if (REAL(cuLaunchKernel)(fn, 1, 1, 1, 1, 1, 1, 0, c->stream, params, NULL) == CUDA_SUCCESS &&
+		void *params[] = { &cell, &at };
+		if (REAL(cuLaunchKernel)(fn, 1, 1, 1, 1, 1, 1, 0, c->stream, params, NULL) ==
+				CUDA_SUCCESS &&
 			REAL(cuStreamSynchronize)(c->stream) == CUDA_SUCCESS)
 			c->local_bytes = want;
 		REAL(cuMemFree_v2)(cell);
@@ -244,7 +254,8 @@ void context_ended(struct context *c, bool gone)
 			if (!c->maps[i].instance)
 				continue;
 			if (c->maps[i].is_ring)
-				map_ring_give_up(agent.session, i, c->maps[i].image, c->maps[i].consumed);
+				map_ring_give_up(
+					agent.session, i, c->maps[i].image, c->maps[i].consumed);
 			__atomic_store_n(&c->maps[i].instance->ended, 1, __ATOMIC_RELEASE);
 			map_instance_close(c->maps[i].instance);
 			c->maps[i].instance = NULL;
@@ -300,7 +311,8 @@ static CUresult release(CUdevice device, CUresult (*call)(CUdevice))
 	int active = 1;
 	struct context *c = context_ending_primary(device, false);
 	CUresult r = call(device);
-	if (c && r == CUDA_SUCCESS && REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) != CUDA_SUCCESS)
+	if (c && r == CUDA_SUCCESS &&
+		REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) != CUDA_SUCCESS)
 		active = 1;
 	context_ended(c, c && r == CUDA_SUCCESS && !active);
 	return r;

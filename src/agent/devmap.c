@@ -1,7 +1,8 @@
 /* devmap.c - maps between device memory and the session.
  *
- * Each map a variant uses has one image on the device, made when nothing runs there. A thread, started with the first of them, copies images to
- * the session while instrumented work is unfinished, and drains rings. DMA runs beside kernels on a stream that waits for nobody.
+ * Each map a variant uses has one image on the device, made when nothing runs there. A thread,
+ * started with the first of them, copies images to the session while instrumented work is
+ * unfinished, and drains rings. DMA runs beside kernels on a stream that waits for nobody.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -13,10 +14,10 @@
 #include "agent/agent.h"
 
 enum {
-	COPY_MS = 20,	     /* between copies while work is unfinished */
-	RING_MS = 2,	     /* the same where a ring fills */
-	LATE_MS = 200,	     /* when the last launch was more than a second ago */
-	AFTER_SYNC_MS = 10,  /* at most one copy in the program's own thread in this time */
+	COPY_MS = 20,       /* between copies while work is unfinished */
+	RING_MS = 2,        /* the same where a ring fills */
+	LATE_MS = 200,      /* when the last launch was more than a second ago */
+	AFTER_SYNC_MS = 10, /* at most one copy in the program's own thread in this time */
 	AFTER_SYNC_BYTES = 1 << 20,
 	PARKED_MS = 10000,
 	EXIT_SETTLE_MS = 2000,
@@ -34,7 +35,8 @@ static bool ok(CUresult r)
 static int make_map(struct context *c, uint32_t id, struct diag *d)
 {
 	struct devmap *m = &c->maps[id];
-	int err = map_instance_create(agent.session, id, c->sms ? c->sms : 1, (uint32_t)c->device, &m->instance, &m->image, &m->bytes, d);
+	int err = map_instance_create(agent.session, id, c->sms ? c->sms : 1, (uint32_t)c->device,
+		&m->instance, &m->image, &m->bytes, d);
 	if (err)
 		return err;
 	m->is_ring = agent.shared->maps[id].type == BPF_MAP_TYPE_RINGBUF;
@@ -45,8 +47,10 @@ static int make_map(struct context *c, uint32_t id, struct diag *d)
 	}
 	/* Copies to memory that is not pinned are slower, not wrong. */
 	if (REAL(cuMemHostRegister_v2))
-		REAL(cuMemHostRegister_v2)(m->instance, (size_t)((char *)m->image - (char *)m->instance) + m->bytes, 0);
-	if (!ok(REAL(cuMemcpyHtoDAsync_v2)(m->address, m->image, m->bytes, c->stream)) || !ok(REAL(cuStreamSynchronize)(c->stream))) {
+		REAL(cuMemHostRegister_v2)
+		(m->instance, (size_t)((char *)m->image - (char *)m->instance) + m->bytes, 0);
+	if (!ok(REAL(cuMemcpyHtoDAsync_v2)(m->address, m->image, m->bytes, c->stream)) ||
+		!ok(REAL(cuStreamSynchronize)(c->stream))) {
 		REAL(cuMemFree_v2)(m->address);
 		map_instance_close(m->instance);
 		memset(m, 0, sizeof(*m));
@@ -115,8 +119,9 @@ static bool finish(struct context *c)
 	return ok(REAL(cuStreamSynchronize)(c->stream));
 }
 
-/* One round. A record is taken when the first copy shows it committed, its contents from the second copy, which was made later. What
- * was taken is zeroed before its room is given back, so that a header of an earlier lap is never read. Bytes taken, or negative. */
+/* One round. A record is taken when the first copy shows it committed, its contents from the second
+ * copy, which was made later. What was taken is zeroed before its room is given back, so that a
+ * header of an earlier lap is never read. Bytes taken, or negative. */
 static int64_t drain_round(struct context *c, uint32_t id)
 {
 	struct devmap *m = &c->maps[id];
@@ -129,16 +134,19 @@ static int64_t drain_round(struct context *c, uint32_t id)
 	uint64_t produced = first->produced;
 	if (produced < from || produced - from > size)
 		produced = from + size;
-	if (produced != from && (!each_piece(c, m, from, produced, first, piece_to_host) || !finish(c)))
+	if (produced != from &&
+		(!each_piece(c, m, from, produced, first, piece_to_host) || !finish(c)))
 		return -EIO;
 	uint64_t committed = produced == from ? from : map_ring_committed(first, from);
 	map_instance_begin(m->instance);
-	bool copied = committed == from || (each_piece(c, m, from, committed, m->image, piece_to_host) && finish(c));
+	bool copied = committed == from ||
+		      (each_piece(c, m, from, committed, m->image, piece_to_host) && finish(c));
 	memcpy(m->image, first, MAP_IMAGE_HEADER);
 	m->image->produced = committed;
 	m->image->consumed = from;
 	uint64_t to = from;
-	int got = copied && committed != from ? map_ring_drain(agent.session, id, m->image, &to) : 0;
+	int got =
+		copied && committed != from ? map_ring_drain(agent.session, id, m->image, &to) : 0;
 	m->image->consumed = to;
 	map_instance_end(m->instance, now_ns());
 	if (!copied)
@@ -147,7 +155,8 @@ static int64_t drain_round(struct context *c, uint32_t id)
 		return got < 0 ? got : 0;
 	m->consumed = to;
 	if (!each_piece(c, m, from, to, NULL, piece_zero) ||
-		!ok(REAL(cuMemcpyHtoDAsync_v2)(m->address + offsetof(struct map_image, consumed), &m->consumed, sizeof(m->consumed), c->stream)) ||
+		!ok(REAL(cuMemcpyHtoDAsync_v2)(m->address + offsetof(struct map_image, consumed),
+			&m->consumed, sizeof(m->consumed), c->stream)) ||
 		!finish(c))
 		return -EIO;
 	return (int64_t)(to - from);
@@ -168,7 +177,8 @@ static bool copy_maps(struct context *c)
 {
 	CUcontext was;
 	bool flows = false;
-	uint64_t start = now_ns(), launches = atomic_load(&c->launches), finished = atomic_load(&c->finished);
+	uint64_t start = now_ns(), launches = atomic_load(&c->launches),
+		 finished = atomic_load(&c->finished);
 	if (!ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
 		return false;
 	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
@@ -188,7 +198,8 @@ static bool copy_maps(struct context *c)
 	return flows;
 }
 
-/* What is pinned stays so until the context is gone: giving it back would wait for all that runs. */
+/* What is pinned stays so until the context is gone: giving it back would wait for all that runs.
+ */
 void devmap_final(struct context *c)
 {
 	for (int i = 0; i < RING_ROUNDS && copy_maps(c); i++)
@@ -197,7 +208,8 @@ void devmap_final(struct context *c)
 
 static bool unfinished(const struct context *c)
 {
-	return c->ready && !atomic_load(&c->dead) && atomic_load(&c->copied) != atomic_load(&c->launches);
+	return c->ready && !atomic_load(&c->dead) &&
+	       atomic_load(&c->copied) != atomic_load(&c->launches);
 }
 
 void devmap_after_sync(CUcontext which)
@@ -205,7 +217,8 @@ void devmap_after_sync(CUcontext which)
 	uint64_t now = now_ns();
 	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next) {
 		size_t bytes = 0;
-		if ((which && c->handle != which) || !unfinished(c) || now - atomic_load(&c->copied_ns) < AFTER_SYNC_MS * 1000000ull)
+		if ((which && c->handle != which) || !unfinished(c) ||
+			now - atomic_load(&c->copied_ns) < AFTER_SYNC_MS * 1000000ull)
 			continue;
 		if (atomic_load(&agent.captures) || !lock_try(&c->copying))
 			continue;
@@ -282,12 +295,14 @@ static void last_copies(void)
 			last_copy(c);
 }
 
-/* Waits for all work, however long that takes: the exiting thread does not wait for us beyond a limit. */
+/* Waits for all work, however long that takes: the exiting thread does not wait for us beyond a
+ * limit. */
 static void settle(void)
 {
 	CUcontext was;
 	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next) {
-		if (!c->ready || atomic_load(&c->dead) || atomic_load(&agent.captures) || !atomic_load(&c->launches))
+		if (!c->ready || atomic_load(&c->dead) || atomic_load(&agent.captures) ||
+			!atomic_load(&c->launches))
 			continue;
 		if (!ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
 			continue;
@@ -358,7 +373,8 @@ int devmap_start(void)
 
 static void wait_for(atomic_int *flag, int ms)
 {
-	for (uint64_t end = now_ns() + (uint64_t)ms * 1000000; !atomic_load(flag) && now_ns() < end;) {
+	for (uint64_t end = now_ns() + (uint64_t)ms * 1000000;
+		!atomic_load(flag) && now_ns() < end;) {
 		int seen = atomic_load(&agent.sync.word);
 		if (!atomic_load(flag))
 			word_wait(&agent.sync.word, seen, 100);

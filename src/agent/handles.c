@@ -1,8 +1,8 @@
 /* handles.c - a map from driver handles to our records that a launch reads without a lock.
  *
- * Open addressing. A key once placed keeps its slot; removing stores a NULL value, so that a reader meets either the record or nothing.
- * A full table is copied into one of twice the size; the old one stays, since a reader may be in it (all old ones together are
- * smaller than the current one).
+ * Open addressing. A key once placed keeps its slot; removing stores a NULL value, so that a reader
+ * meets either the record or nothing. A full table is copied into one of twice the size; the old
+ * one stays, since a reader may be in it (all old ones together are smaller than the current one).
  */
 #include <stdlib.h>
 
@@ -48,7 +48,9 @@ void *handles_get(struct handles *h, const void *key)
 	if (!t || !key)
 		return NULL;
 	struct handle_slot *s = find(t, key);
-	return atomic_load_explicit(&s->key, memory_order_acquire) ? atomic_load_explicit(&s->value, memory_order_acquire) : NULL;
+	return atomic_load_explicit(&s->key, memory_order_acquire)
+		       ? atomic_load_explicit(&s->value, memory_order_acquire)
+		       : NULL;
 }
 
 static void place(struct handle_table *t, const void *key, void *value)

@@ -1,4 +1,5 @@
-/* hooks.h - how each hooked symbol is handled. A row of cuda/calls.h that is hooked and has no class here does not compile.
+/* hooks.h - how each hooked symbol is handled. A row of cuda/calls.h that is hooked and has no
+ * class here does not compile.
  *
  *   OWN     hook_NAME, by hand, while a session is active
  *   AFTER   forwarded; a success is a moment to load pending variants (copies that wait)

@@ -1,7 +1,7 @@
 /* image.c - what a program loads: its PTX texts and its kernels, kept by contents.
  *
- * Texts are copied as they are packed and unpacked when somebody wants a kernel of them. Names come from a scan for `.entry`, since most
- * kernels are never parsed. */
+ * Texts are unpacked at once, since the program may free what it handed over and their kernels' names
+ * are wanted. Names come from a scan for `.entry`: most kernels are never parsed. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -52,9 +52,12 @@ static uint32_t max_regs_of(const char *options)
 	return v;
 }
 
-static bool unit_from_text(struct arena *a, struct unit *u, const char *source, const char *text, size_t bytes)
+static bool unit_from_text(
+	struct arena *a, struct unit *u, const char *source, const char *text, size_t bytes)
 {
-	*u = (struct unit){.source = arena_strdup(a, source), .text = malloc(bytes + 1), .text_bytes = bytes};
+	*u = (struct unit){
+		.source = arena_strdup(a, source), .text = malloc(bytes + 1), .text_bytes = bytes
+	};
 	if (!u->source || !u->text) {
 		free(u->text);
 		return false;
@@ -64,33 +67,22 @@ static bool unit_from_text(struct arena *a, struct unit *u, const char *source, 
 	return true;
 }
 
-static void unit_unpack(struct unit *u)
-{
-	struct diag d = {0};
-	if (u->text || u->broken || !u->stored)
-		return;
-	if (fatbin_unpack(&u->entry, u->stored, &u->text, &u->text_bytes, &d)) {
-		u->broken = strdup(d.text);
-		return;
-	}
-	free(u->stored);
-	u->stored = NULL;
-}
-
 /* A copy of what a fatbin unit holds. False: no PTX, or no memory. */
-static bool unit_from_fatbin(struct arena *a, struct unit *u, const struct fatbin *f, const struct fatbin_unit *from)
+static bool unit_from_fatbin(
+	struct arena *a, struct unit *u, const struct fatbin *f, const struct fatbin_unit *from)
 {
 	char *text;
 	size_t bytes;
-	struct diag d = {0};
+	struct diag d = { 0 };
 	if (!from->ptx && !from->ptx_in_elf)
 		return false;
-	/* In one step: it checks the memory as well, and a packed copy would be unpacked at once for the names. */
 	if (fatbin_unit_text(f, from, &text, &bytes, &d)) {
 		agent_log("%s: %s", from->source, d.text);
 		return false;
 	}
-	*u = (struct unit){.source = arena_strdup(a, from->source), .text = text, .text_bytes = bytes};
+	*u = (struct unit){
+		.source = arena_strdup(a, from->source), .text = text, .text_bytes = bytes
+	};
 	if (from->ptx)
 		u->max_regs = max_regs_of(from->ptx->options);
 	return u->source != NULL;
@@ -98,14 +90,14 @@ static bool unit_from_fatbin(struct arena *a, struct unit *u, const struct fatbi
 
 struct ptx_module *unit_module(struct unit *u)
 {
-	struct diag d = {0};
-	unit_unpack(u);
+	struct diag d = { 0 };
 	if (u->module || u->broken)
 		return u->module;
 	int err = ptx_parse(u->text, u->text_bytes, &u->module, &d);
 	if (err) {
 		char why[600];
-		snprintf(why, sizeof(why), "its PTX cannot be parsed (line %u): %s", d.line, d.text);
+		snprintf(
+			why, sizeof(why), "its PTX cannot be parsed (line %u): %s", d.line, d.text);
 		u->broken = strdup(why);
 		u->module = NULL;
 	}
@@ -119,7 +111,8 @@ static bool is_name(char c)
 	return isalnum((unsigned char)c) || c == '_' || c == '$' || c == '%';
 }
 
-static struct kernel *add_kernel(struct image *im, const char *name, size_t len, int32_t unit, size_t *cap)
+static struct kernel *add_kernel(
+	struct image *im, const char *name, size_t len, int32_t unit, size_t *cap)
 {
 	if (im->n_kernels >= MAX_KERNELS)
 		return NULL;
@@ -128,7 +121,9 @@ static struct kernel *add_kernel(struct image *im, const char *name, size_t len,
 		return NULL;
 	im->kernels = list;
 	struct kernel *k = &list[im->n_kernels];
-	*k = (struct kernel){.name = arena_strndup(im->arena, name, len), .unit = unit, .row = UINT32_MAX};
+	*k = (struct kernel){
+		.name = arena_strndup(im->arena, name, len), .unit = unit, .row = UINT32_MAX
+	};
 	if (!k->name)
 		return NULL;
 	im->n_kernels++;
@@ -150,7 +145,8 @@ static const char *step(const char *p, const char *end)
 	return to ? to + (p[0] == '/' && p[1] == '*' ? 2 : 1) : end;
 }
 
-/* Kernels that a text defines. Their declarations (".extern .entry") have no body and are harmless: nothing asks for them. */
+/* Kernels that a text defines. Their declarations (".extern .entry") have no body and are harmless:
+ * nothing asks for them. */
 static void scan_entries(struct image *im, int32_t unit, size_t *cap)
 {
 	const char *p = im->units[unit].text, *end = p + im->units[unit].text_bytes;
@@ -160,7 +156,9 @@ static void scan_entries(struct image *im, int32_t unit, size_t *cap)
 			continue;
 		}
 		p += 6;
-		while (p < end && (isspace((unsigned char)*p) || (*p == '/' && end - p >= 2 && (p[1] == '/' || p[1] == '*'))))
+		while (p < end &&
+			(isspace((unsigned char)*p) ||
+				(*p == '/' && end - p >= 2 && (p[1] == '/' || p[1] == '*'))))
 			p = step(p, end);
 		const char *name = p;
 		while (p < end && is_name(*p))
@@ -215,7 +213,6 @@ static void image_free(struct image *im)
 		return;
 	for (uint32_t i = 0; i < im->n_units; i++) {
 		free(im->units[i].text);
-		free(im->units[i].stored);
 	}
 	table_free(im->by_name);
 	arena_free(im->arena);
@@ -227,7 +224,8 @@ static void hash_unit(struct image *im, const struct unit *u)
 }
 
 /* Names of kernels for which only machine code is there. */
-static void names_from_elf(struct image *im, const struct fatbin *f, const struct fatbin_entry *e, size_t *cap)
+static void names_from_elf(
+	struct image *im, const struct fatbin *f, const struct fatbin_entry *e, size_t *cap)
 {
 	const char **names;
 	uint32_t n;
@@ -279,7 +277,8 @@ static struct image *image_share(struct image *im)
 {
 	lock_take(&agent.lock);
 	for (struct image *old = atomic_load(&agent.images); old; old = old->next) {
-		if (old->hash != im->hash || old->n_kernels != im->n_kernels || old->n_units != im->n_units)
+		if (old->hash != im->hash || old->n_kernels != im->n_kernels ||
+			old->n_units != im->n_units)
 			continue;
 		lock_drop(&agent.lock);
 		image_free(im);
@@ -388,19 +387,21 @@ static void link_add(CUlinkState state, struct fatbin *f, uint32_t cc)
 
 static bool may_hold_ptx(CUjitInputType type)
 {
-	return type == CU_JIT_INPUT_PTX || type == CU_JIT_INPUT_FATBINARY || type == CU_JIT_INPUT_CUBIN || type == CU_JIT_INPUT_OBJECT;
+	return type == CU_JIT_INPUT_PTX || type == CU_JIT_INPUT_FATBINARY ||
+	       type == CU_JIT_INPUT_CUBIN || type == CU_JIT_INPUT_OBJECT;
 }
 
 void link_input(CUlinkState state, CUjitInputType type, const void *data, size_t bytes, uint32_t cc)
 {
 	struct fatbin *f;
-	struct diag d = {0};
+	struct diag d = { 0 };
 	if (!data || !may_hold_ptx(type))
 		return;
 	while (type == CU_JIT_INPUT_PTX && bytes && !((const char *)data)[bytes - 1])
 		bytes--;
 	/* A fatbin may be given as its wrapper, whose extent is that of what it points to. */
-	int err = type == CU_JIT_INPUT_FATBINARY ? fatbin_open_image(data, &f, &d) : fatbin_open(data, bytes, &f, &d);
+	int err = type == CU_JIT_INPUT_FATBINARY ? fatbin_open_image(data, &f, &d)
+						 : fatbin_open(data, bytes, &f, &d);
 	if (!err)
 		link_add(state, f, cc);
 	else
@@ -477,7 +478,8 @@ static bool take_products(struct image *im, const void *elf, size_t bytes)
 	struct unit *units = p ? arena_array(im->arena, p->inputs->n, sizeof(*units)) : NULL;
 	for (size_t i = 0; units && i < p->inputs->n; i++) {
 		const struct unit *from = &p->inputs->units[i];
-		if (!unit_from_text(im->arena, &units[im->n_units], "linker input", from->text, from->text_bytes))
+		if (!unit_from_text(im->arena, &units[im->n_units], "linker input", from->text,
+			    from->text_bytes))
 			break;
 		units[im->n_units].max_regs = from->max_regs ? from->max_regs : p->inputs->max_regs;
 		im->n_units++;

@@ -1,4 +1,5 @@
-/* launch.c - the swap: the variant runs in place of the kernel that was asked for, or the kernel itself. */
+/* launch.c - the swap: the variant runs in place of the kernel that was asked for, or the kernel
+ * itself. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@ struct launch {
 	CUlaunchConfig config;
 	void **params, **extra;
 	bool cooperative, extended; /* through cuLaunchCooperativeKernel, cuLaunchKernelEx */
-	bool per_thread;	    /* the _ptsz twin */
+	bool per_thread;            /* the _ptsz twin */
 };
 
 /* The driver's function of that form with this function, these parameters. */
@@ -19,19 +20,24 @@ static CUresult call(const struct launch *l, CUfunction fn, void **params, void 
 {
 	const CUlaunchConfig *c = &l->config;
 	if (l->extended)
-		return (l->per_thread ? REAL(cuLaunchKernelEx_ptsz) : REAL(cuLaunchKernelEx))(c, fn, params, extra);
+		return (l->per_thread ? REAL(cuLaunchKernelEx_ptsz) : REAL(cuLaunchKernelEx))(
+			c, fn, params, extra);
 	if (l->cooperative)
-		return (l->per_thread ? REAL(cuLaunchCooperativeKernel_ptsz) : REAL(cuLaunchCooperativeKernel))(fn, c->gridDimX, c->gridDimY,
-			c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, params);
-	return (l->per_thread ? REAL(cuLaunchKernel_ptsz) : REAL(cuLaunchKernel))(fn, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX,
-		c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, params, extra);
+		return (l->per_thread ? REAL(cuLaunchCooperativeKernel_ptsz)
+				      : REAL(cuLaunchCooperativeKernel))(fn, c->gridDimX,
+			c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ,
+			c->sharedMemBytes, c->hStream, params);
+	return (l->per_thread ? REAL(cuLaunchKernel_ptsz) : REAL(cuLaunchKernel))(fn, c->gridDimX,
+		c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ,
+		c->sharedMemBytes, c->hStream, params, extra);
 }
 
 static bool is_cooperative(const struct launch *l)
 {
 	bool yes = l->cooperative;
 	for (unsigned int i = 0; l->extended && l->config.attrs && i < l->config.numAttrs; i++)
-		yes |= l->config.attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && l->config.attrs[i].value.cooperative;
+		yes |= l->config.attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE &&
+		       l->config.attrs[i].value.cooperative;
 	return yes;
 }
 
@@ -77,7 +83,8 @@ static CUresult with_block(const struct launch *l, const struct variant *v, uint
 	if (at)
 		memcpy(block, from, bytes < at ? bytes : at);
 	memcpy(block + at, &id, sizeof(id));
-	void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, block, CU_LAUNCH_PARAM_BUFFER_SIZE, &total, CU_LAUNCH_PARAM_END};
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, block, CU_LAUNCH_PARAM_BUFFER_SIZE,
+		&total, CU_LAUNCH_PARAM_END };
 	CUresult r = call(l, v->function, NULL, extra);
 	if (block != few)
 		free(block);
@@ -108,7 +115,8 @@ static CUcontext context_of(const struct launch *l)
 {
 	CUcontext c = NULL;
 	CUstream s = l->config.hStream;
-	if (s > CU_STREAM_PER_THREAD && REAL(cuStreamGetCtx) && REAL(cuStreamGetCtx)(s, &c) == CUDA_SUCCESS)
+	if (s > CU_STREAM_PER_THREAD && REAL(cuStreamGetCtx) &&
+		REAL(cuStreamGetCtx)(s, &c) == CUDA_SUCCESS)
 		return c;
 	REAL(cuCtxGetCurrent)(&c);
 	return c;
@@ -126,14 +134,17 @@ static struct session_kernel *row_of(struct kernel *k)
 	return atomic_load(&k->shared);
 }
 
-/* What goes into a graph is the program's own kernel: the program may look at its nodes and change them. */
+/* What goes into a graph is the program's own kernel: the program may look at its nodes and change
+ * them. */
 static bool capturing(const struct launch *l)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	if (!atomic_load_explicit(&agent.captures, memory_order_relaxed))
 		return false;
-	CUresult (*ask)(CUstream, CUstreamCaptureStatus *) = l->per_thread ? REAL(cuStreamIsCapturing_ptsz) : REAL(cuStreamIsCapturing);
-	return ask && ask(l->config.hStream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+	CUresult (*ask)(CUstream, CUstreamCaptureStatus *) =
+		l->per_thread ? REAL(cuStreamIsCapturing_ptsz) : REAL(cuStreamIsCapturing);
+	return ask && ask(l->config.hStream, &status) == CUDA_SUCCESS &&
+	       status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 static struct variant *choose(const struct launch *l, struct function *f)
@@ -142,18 +153,20 @@ static struct variant *choose(const struct launch *l, struct function *f)
 	struct session_kernel *row = row_of(f->kernel);
 	if (row)
 		__atomic_fetch_add(&row->launches, 1, __ATOMIC_RELAXED);
-	if (!atomic_load_explicit(&f->kernel->wanted, memory_order_relaxed) || agent_off_word() || capturing(l))
+	if (!atomic_load_explicit(&f->kernel->wanted, memory_order_relaxed) || agent_off_word() ||
+		capturing(l))
 		return NULL;
 	struct variant *v = variant_for_launch(f, f->context ? f->context : context_of(l));
 	if (!v || !v->tight)
 		return v;
-	return variant_that_fits(f, v, (uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ, c->blockDimX * c->blockDimY * c->blockDimZ,
-		c->sharedMemBytes, is_cooperative(l));
+	return variant_that_fits(f, v, (uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ,
+		c->blockDimX * c->blockDimY * c->blockDimZ, c->sharedMemBytes, is_cooperative(l));
 }
 
 static CUresult launch(const struct launch *l)
 {
-	if (atomic_load_explicit(&agent.generation, memory_order_relaxed) != __atomic_load_n(&agent.shared->generation, __ATOMIC_RELAXED))
+	if (atomic_load_explicit(&agent.generation, memory_order_relaxed) !=
+		__atomic_load_n(&agent.shared->generation, __ATOMIC_RELAXED))
 		variant_relink();
 	agent_moment(LOAD_POLL);
 	struct function *f = function_get(l->fn);
@@ -172,50 +185,76 @@ static CUresult launch(const struct launch *l)
 
 /* -- hooks ----------------------------------------------------------------------------- */
 
-#define CONFIG                                                                                                     \
-	{                                                                                                          \
-		.gridDimX = grid_x, .gridDimY = grid_y, .gridDimZ = grid_z, .blockDimX = block_x, .blockDimY = block_y, \
-		.blockDimZ = block_z, .sharedMemBytes = shared, .hStream = stream                                  \
+#define CONFIG                                                                                     \
+	{                                                                                          \
+		.gridDimX = grid_x, .gridDimY = grid_y, .gridDimZ = grid_z, .blockDimX = block_x,  \
+		.blockDimY = block_y, .blockDimZ = block_z, .sharedMemBytes = shared,              \
+		.hStream = stream                                                                  \
 	}
 
-#define LAUNCH_HOOK(sym, twin)                                                                                     \
-	CUresult hook_##sym(CUfunction fn, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, \
-		unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream, void **params, void **extra); \
-	CUresult hook_##sym(CUfunction fn, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, \
-		unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream, void **params, void **extra) \
-	{                                                                                                          \
-		return launch(&(struct launch){.fn = fn, .config = CONFIG, .params = params, .extra = extra, .per_thread = twin}); \
+#define LAUNCH_HOOK(sym, twin)                                                                     \
+	CUresult hook_##sym(CUfunction fn, unsigned int grid_x, unsigned int grid_y,               \
+		unsigned int grid_z, unsigned int block_x, unsigned int block_y,                   \
+		unsigned int block_z, unsigned int shared, CUstream stream, void **params,         \
+		void **extra);                                                                     \
+	CUresult hook_##sym(CUfunction fn, unsigned int grid_x, unsigned int grid_y,               \
+		unsigned int grid_z, unsigned int block_x, unsigned int block_y,                   \
+		unsigned int block_z, unsigned int shared, CUstream stream, void **params,         \
+		void **extra)                                                                      \
+	{                                                                                          \
+		return launch(&(struct launch){ .fn = fn,                                          \
+			.config = CONFIG,                                                          \
+			.params = params,                                                          \
+			.extra = extra,                                                            \
+			.per_thread = twin });                                                     \
 	}
 LAUNCH_HOOK(cuLaunchKernel, false)
 LAUNCH_HOOK(cuLaunchKernel_ptsz, true)
 
-#define COOPERATIVE_HOOK(sym, twin)                                                                                \
-	CUresult hook_##sym(CUfunction fn, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, \
-		unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream, void **params);  \
-	CUresult hook_##sym(CUfunction fn, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, \
-		unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream, void **params)   \
-	{                                                                                                          \
-		return launch(&(struct launch){.fn = fn, .config = CONFIG, .params = params, .cooperative = true, .per_thread = twin}); \
+#define COOPERATIVE_HOOK(sym, twin)                                                                \
+	CUresult hook_##sym(CUfunction fn, unsigned int grid_x, unsigned int grid_y,               \
+		unsigned int grid_z, unsigned int block_x, unsigned int block_y,                   \
+		unsigned int block_z, unsigned int shared, CUstream stream, void **params);        \
+	CUresult hook_##sym(CUfunction fn, unsigned int grid_x, unsigned int grid_y,               \
+		unsigned int grid_z, unsigned int block_x, unsigned int block_y,                   \
+		unsigned int block_z, unsigned int shared, CUstream stream, void **params)         \
+	{                                                                                          \
+		return launch(&(struct launch){ .fn = fn,                                          \
+			.config = CONFIG,                                                          \
+			.params = params,                                                          \
+			.cooperative = true,                                                       \
+			.per_thread = twin });                                                     \
 	}
 COOPERATIVE_HOOK(cuLaunchCooperativeKernel, false)
 COOPERATIVE_HOOK(cuLaunchCooperativeKernel_ptsz, true)
 
-static CUresult launch_ex(const CUlaunchConfig *config, CUfunction fn, void **params, void **extra, bool twin)
+static CUresult launch_ex(
+	const CUlaunchConfig *config, CUfunction fn, void **params, void **extra, bool twin)
 {
 	if (!config)
-		return (twin ? REAL(cuLaunchKernelEx_ptsz) : REAL(cuLaunchKernelEx))(config, fn, params, extra);
-	return launch(&(struct launch){.fn = fn, .config = *config, .params = params, .extra = extra, .extended = true, .per_thread = twin});
+		return (twin ? REAL(cuLaunchKernelEx_ptsz) : REAL(cuLaunchKernelEx))(
+			config, fn, params, extra);
+	return launch(&(struct launch){ .fn = fn,
+		.config = *config,
+		.params = params,
+		.extra = extra,
+		.extended = true,
+		.per_thread = twin });
 }
 
-CUresult hook_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction fn, void **params, void **extra);
-CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction fn, void **params, void **extra);
+CUresult hook_cuLaunchKernelEx(
+	const CUlaunchConfig *config, CUfunction fn, void **params, void **extra);
+CUresult hook_cuLaunchKernelEx_ptsz(
+	const CUlaunchConfig *config, CUfunction fn, void **params, void **extra);
 
-CUresult hook_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction fn, void **params, void **extra)
+CUresult hook_cuLaunchKernelEx(
+	const CUlaunchConfig *config, CUfunction fn, void **params, void **extra)
 {
 	return launch_ex(config, fn, params, extra, false);
 }
 
-CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction fn, void **params, void **extra)
+CUresult hook_cuLaunchKernelEx_ptsz(
+	const CUlaunchConfig *config, CUfunction fn, void **params, void **extra)
 {
 	return launch_ex(config, fn, params, extra, true);
 }

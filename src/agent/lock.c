@@ -25,7 +25,8 @@ static void futex_wake(atomic_int *word, int n)
 bool lock_try(struct lock *l)
 {
 	int free = 0;
-	return atomic_compare_exchange_strong_explicit(&l->v, &free, 1, memory_order_acquire, memory_order_relaxed);
+	return atomic_compare_exchange_strong_explicit(
+		&l->v, &free, 1, memory_order_acquire, memory_order_relaxed);
 }
 
 void lock_take(struct lock *l)
@@ -59,11 +60,13 @@ void gate_enter(struct gate *g)
 	int n = atomic_load_explicit(&g->users, memory_order_relaxed);
 	for (;;) {
 		if (n >= 0) {
-			if (atomic_compare_exchange_weak_explicit(&g->users, &n, n + 1, memory_order_acquire, memory_order_relaxed))
+			if (atomic_compare_exchange_weak_explicit(&g->users, &n, n + 1,
+				    memory_order_acquire, memory_order_relaxed))
 				return;
 			continue;
 		}
-		/* A driver that calls its own exported functions while it loads for us comes by here. */
+		/* A driver that calls its own exported functions while it loads for us comes by
+		 * here. */
 		if (atomic_load(&g->owner) == thread_id())
 			return;
 		atomic_fetch_add(&g->waiting, 1);
@@ -77,14 +80,16 @@ void gate_leave(struct gate *g)
 {
 	int n = atomic_load_explicit(&g->users, memory_order_relaxed);
 	while (n > 0)
-		if (atomic_compare_exchange_weak_explicit(&g->users, &n, n - 1, memory_order_release, memory_order_relaxed))
+		if (atomic_compare_exchange_weak_explicit(
+			    &g->users, &n, n - 1, memory_order_release, memory_order_relaxed))
 			return;
 }
 
 bool gate_close(struct gate *g)
 {
 	int none = 0;
-	if (!atomic_compare_exchange_strong_explicit(&g->users, &none, -1, memory_order_acquire, memory_order_relaxed))
+	if (!atomic_compare_exchange_strong_explicit(
+		    &g->users, &none, -1, memory_order_acquire, memory_order_relaxed))
 		return false;
 	atomic_store(&g->owner, thread_id());
 	return true;
@@ -100,7 +105,7 @@ void gate_open(struct gate *g)
 
 void word_wait(atomic_int *word, int seen, int ms)
 {
-	struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
+	struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
 	futex_wait(word, seen, &t);
 }
 

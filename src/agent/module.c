@@ -1,4 +1,5 @@
-/* module.c - the program's modules and libraries: what they hold, and the handles of their functions. */
+/* module.c - the program's modules and libraries: what they hold, and the handles of their
+ * functions. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +63,8 @@ static void loaded(void *handle, bool is_library, struct image *im)
 	struct context *c = context_current();
 	if (!im || (!is_library && !c))
 		return;
-	if (atomic_load(&agent.generation) != __atomic_load_n(&agent.shared->generation, __ATOMIC_ACQUIRE))
+	if (atomic_load(&agent.generation) !=
+		__atomic_load_n(&agent.shared->generation, __ATOMIC_ACQUIRE))
 		variant_relink();
 	lock_take(&agent.build);
 	if (!im->matched) {
@@ -79,7 +81,7 @@ static void loaded(void *handle, bool is_library, struct image *im)
 
 static struct image *read_image(const void *data)
 {
-	struct diag d = {0};
+	struct diag d = { 0 };
 	struct image *im = data ? image_get(data, context_cc_hint(), &d) : NULL;
 	if (!im)
 		agent_log("image at %p: %s", data, d.text);
@@ -88,7 +90,7 @@ static struct image *read_image(const void *data)
 
 static struct image *read_file(const char *path)
 {
-	struct diag d = {0};
+	struct diag d = { 0 };
 	struct image *im = path ? image_get_file(path, context_cc_hint(), &d) : NULL;
 	if (!im)
 		agent_log("image %s: %s", path ? path : "(null)", d.text);
@@ -111,7 +113,9 @@ static void set_regs(struct image *im, uint32_t regs)
 
 /* -- hooks: modules ---------------------------------------------------------------- */
 
-#define HOOK(name, ...) CUresult hook_##name(__VA_ARGS__); CUresult hook_##name(__VA_ARGS__)
+#define HOOK(name, ...)                                                                            \
+	CUresult hook_##name(__VA_ARGS__);                                                         \
+	CUresult hook_##name(__VA_ARGS__)
 
 HOOK(cuModuleLoad, CUmodule *mod, const char *path)
 {
@@ -131,7 +135,8 @@ HOOK(cuModuleLoadData, CUmodule *mod, const void *image)
 	return r;
 }
 
-HOOK(cuModuleLoadDataEx, CUmodule *mod, const void *image, unsigned int n, CUjit_option *options, void **values)
+HOOK(cuModuleLoadDataEx, CUmodule *mod, const void *image, unsigned int n, CUjit_option *options,
+	void **values)
 {
 	struct image *im = read_image(image);
 	set_regs(im, option_regs(n, options, values));
@@ -198,7 +203,8 @@ HOOK(cuModuleEnumerateFunctions, CUfunction *fns, unsigned int n, CUmodule mod)
 {
 	CUcontext context = NULL;
 	CUresult r = REAL(cuModuleEnumerateFunctions)(fns, n, mod);
-	struct module *m = r == CUDA_SUCCESS && fns && REAL(cuFuncGetName) ? module_of(mod, &context) : NULL;
+	struct module *m =
+		r == CUDA_SUCCESS && fns && REAL(cuFuncGetName) ? module_of(mod, &context) : NULL;
 	for (unsigned int i = 0; m && i < n; i++) {
 		const char *name = NULL;
 		if (fns[i] && REAL(cuFuncGetName)(&name, fns[i]) == CUDA_SUCCESS && name)
@@ -209,8 +215,8 @@ HOOK(cuModuleEnumerateFunctions, CUfunction *fns, unsigned int n, CUmodule mod)
 
 /* -- hooks: libraries --------------------------------------------------------------- */
 
-HOOK(cuLibraryLoadData, CUlibrary *lib, const void *code, CUjit_option *jit, void **jit_values, unsigned int n_jit,
-	CUlibraryOption *options, void **values, unsigned int n)
+HOOK(cuLibraryLoadData, CUlibrary *lib, const void *code, CUjit_option *jit, void **jit_values,
+	unsigned int n_jit, CUlibraryOption *options, void **values, unsigned int n)
 {
 	struct image *im = read_image(code);
 	set_regs(im, option_regs(n_jit, jit, jit_values));
@@ -220,12 +226,13 @@ HOOK(cuLibraryLoadData, CUlibrary *lib, const void *code, CUjit_option *jit, voi
 	return r;
 }
 
-HOOK(cuLibraryLoadFromFile, CUlibrary *lib, const char *path, CUjit_option *jit, void **jit_values, unsigned int n_jit,
-	CUlibraryOption *options, void **values, unsigned int n)
+HOOK(cuLibraryLoadFromFile, CUlibrary *lib, const char *path, CUjit_option *jit, void **jit_values,
+	unsigned int n_jit, CUlibraryOption *options, void **values, unsigned int n)
 {
 	struct image *im = read_file(path);
 	set_regs(im, option_regs(n_jit, jit, jit_values));
-	CUresult r = REAL(cuLibraryLoadFromFile)(lib, path, jit, jit_values, n_jit, options, values, n);
+	CUresult r =
+		REAL(cuLibraryLoadFromFile)(lib, path, jit, jit_values, n_jit, options, values, n);
 	if (r == CUDA_SUCCESS)
 		loaded(*lib, true, im);
 	return r;
@@ -248,7 +255,8 @@ HOOK(cuLibraryGetKernel, CUkernel *kernel, CUlibrary lib, const char *name)
 HOOK(cuLibraryEnumerateKernels, CUkernel *kernels, unsigned int n, CUlibrary lib)
 {
 	CUresult r = REAL(cuLibraryEnumerateKernels)(kernels, n, lib);
-	struct module *m = r == CUDA_SUCCESS && kernels && REAL(cuKernelGetName) ? module_find(lib) : NULL;
+	struct module *m =
+		r == CUDA_SUCCESS && kernels && REAL(cuKernelGetName) ? module_find(lib) : NULL;
 	for (unsigned int i = 0; m && i < n; i++) {
 		const char *name = NULL;
 		if (kernels[i] && REAL(cuKernelGetName)(&name, kernels[i]) == CUDA_SUCCESS && name)
@@ -295,7 +303,7 @@ HOOK(cuFuncSetAttribute, CUfunction fn, CUfunction_attribute attr, int value)
 	CUresult r = REAL(cuFuncSetAttribute)(fn, attr, value);
 	struct function *f = r == CUDA_SUCCESS ? function_get(fn) : NULL;
 	if (f)
-		variant_each(f, copy_attribute, &(struct attribute){attr, value, -1});
+		variant_each(f, copy_attribute, &(struct attribute){ attr, value, -1 });
 	return r;
 }
 
@@ -304,7 +312,7 @@ HOOK(cuKernelSetAttribute, CUfunction_attribute attr, int value, CUkernel kernel
 	CUresult r = REAL(cuKernelSetAttribute)(attr, value, kernel, dev);
 	struct function *f = r == CUDA_SUCCESS ? function_get(kernel) : NULL;
 	if (f)
-		variant_each(f, copy_attribute, &(struct attribute){attr, value, dev});
+		variant_each(f, copy_attribute, &(struct attribute){ attr, value, dev });
 	return r;
 }
 
@@ -364,8 +372,8 @@ HOOK(cuLinkCreate_v2, unsigned int n, CUjit_option *options, void **values, CUli
 	return r;
 }
 
-HOOK(cuLinkAddData_v2, CUlinkState state, CUjitInputType type, void *data, size_t bytes, const char *name, unsigned int n,
-	CUjit_option *options, void **values)
+HOOK(cuLinkAddData_v2, CUlinkState state, CUjitInputType type, void *data, size_t bytes,
+	const char *name, unsigned int n, CUjit_option *options, void **values)
 {
 	CUresult r = REAL(cuLinkAddData_v2)(state, type, data, bytes, name, n, options, values);
 	if (r == CUDA_SUCCESS)
@@ -373,7 +381,8 @@ HOOK(cuLinkAddData_v2, CUlinkState state, CUjitInputType type, void *data, size_
 	return r;
 }
 
-HOOK(cuLinkAddFile_v2, CUlinkState state, CUjitInputType type, const char *path, unsigned int n, CUjit_option *options, void **values)
+HOOK(cuLinkAddFile_v2, CUlinkState state, CUjitInputType type, const char *path, unsigned int n,
+	CUjit_option *options, void **values)
 {
 	CUresult r = REAL(cuLinkAddFile_v2)(state, type, path, n, options, values);
 	if (r == CUDA_SUCCESS)

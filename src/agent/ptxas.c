@@ -1,7 +1,8 @@
 /* ptxas.c - the toolkit's compiler, for PTX that is newer than the driver's.
  *
- * The target may wait for its children and may have a handler for SIGCHLD: ours is made with no exit signal, which wait() does not
- * see, and shares our memory until it has become ptxas, so nothing of the target is copied. */
+ * The target may wait for its children and may have a handler for SIGCHLD: ours is made with no
+ * exit signal, which wait() does not see, and shares our memory until it has become ptxas, so
+ * nothing of the target is copied. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -142,8 +143,9 @@ static int wait_child(pid_t pid)
 static int run(const char *path, char *const argv[])
 {
 	sigset_t all, old;
-	struct child c = {path, argv, clean_environment(), &old};
-	char *stack = mmap(NULL, CHILD_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	struct child c = { path, argv, clean_environment(), &old };
+	char *stack = mmap(NULL, CHILD_STACK, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
 	if (!c.envp || stack == MAP_FAILED) {
 		free((void *)c.envp);
 		return -ENOMEM;
@@ -161,18 +163,21 @@ static int run(const char *path, char *const argv[])
 	return err;
 }
 
-int ptxas_compile(const char *ptx, size_t bytes, const char *target, uint32_t max_regs, char **cubin, size_t *cubin_bytes, struct diag *d)
+int ptxas_compile(const char *ptx, size_t bytes, const char *target, uint32_t max_regs,
+	char **cubin, size_t *cubin_bytes, struct diag *d)
 {
 	static atomic_uint serial;
 	char tool[4096], in[512], out[512], arch[64], regs[64];
 	if (!find_ptxas(tool, sizeof(tool)))
 		return diag_set(d, ENOENT, "no ptxas is in PATH or /usr/local/cuda/bin");
 	unsigned int n = atomic_fetch_add(&serial, 1);
-	snprintf(in, sizeof(in), "%s/ptxas-%d-%u.ptx", session_path(agent.session), (int)getpid(), n);
-	snprintf(out, sizeof(out), "%s/ptxas-%d-%u.cubin", session_path(agent.session), (int)getpid(), n);
+	snprintf(in, sizeof(in), "%s/ptxas-%d-%u.ptx", session_path(agent.session), (int)getpid(),
+		n);
+	snprintf(out, sizeof(out), "%s/ptxas-%d-%u.cubin", session_path(agent.session),
+		(int)getpid(), n);
 	snprintf(arch, sizeof(arch), "-arch=%s", target);
 	snprintf(regs, sizeof(regs), "-maxrregcount=%u", max_regs);
-	char *argv[] = {tool, arch, "-o", out, in, max_regs ? regs : NULL, NULL};
+	char *argv[] = { tool, arch, "-o", out, in, max_regs ? regs : NULL, NULL };
 	int err = write_file(in, ptx, bytes);
 	if (!err)
 		err = run(tool, argv);

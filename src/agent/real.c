@@ -1,7 +1,8 @@
 /* real.c - finds the driver behind us.
  *
- * We carry its SONAME, so it is asked for under an alias that the session's directory, first on LD_LIBRARY_PATH, links to the real driver
- * or to softgpu. Without a session the alias is our own empty stub: then the driver is looked for by path.
+ * We carry its SONAME, so it is asked for under an alias that the session's directory, first on
+ * LD_LIBRARY_PATH, links to the real driver or to softgpu. Without a session the alias is our own
+ * empty stub: then the driver is looked for by path.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -15,7 +16,8 @@ static struct real table;
 static atomic_int resolved; /* 0 no, 1 being done, 2 done */
 static bool present;
 
-/* Where drivers are installed; the loader's cache knows more, but asking it for the SONAME gives us ourselves. */
+/* Where drivers are installed; the loader's cache knows more, but asking it for the SONAME gives us
+ * ourselves. */
 static const char *const places[] = {
 	"/usr/lib/x86_64-linux-gnu/libcuda.so.1",
 	"/usr/lib/aarch64-linux-gnu/libcuda.so.1",
@@ -47,7 +49,8 @@ static void *from_path(void)
 			Dl_info self;
 			void *lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
 			/* Ourselves under another path? */
-			if (usable(lib) && dladdr(dlsym(lib, "cuInit"), &self) && strcmp(self.dli_fname, file) == 0)
+			if (usable(lib) && dladdr(dlsym(lib, "cuInit"), &self) &&
+				strcmp(self.dli_fname, file) == 0)
 				return lib;
 		}
 		path += n + (path[n] == ':');
@@ -72,8 +75,8 @@ static void *open_driver(void)
 #define FILL_TWIN_(sym)
 #define FILL_TWIN__ptsz(sym) FILL_ONE(sym##_ptsz)
 #define FILL_TWIN__ptds(sym) FILL_ONE(sym##_ptds)
-#define FILL_ROW(name, suffix, since, ptds, flags, params, args) \
-	FILL_ONE(name##suffix)                                   \
+#define FILL_ROW(name, suffix, since, ptds, flags, params, args)                                   \
+	FILL_ONE(name##suffix)                                                                     \
 	FILL_TWIN(name##suffix, ptds)
 
 static void fill(void)
@@ -94,9 +97,11 @@ const struct real *real_calls(void)
 		fill();
 		atomic_store_explicit(&resolved, 2, memory_order_release);
 	}
-	/* Another thread is at it: it takes microseconds, except when the dynamic loader runs the driver's constructors. A constructor
-	 * that calls back here on the same thread would wait for itself, so the wait has an end. */
-	for (int i = 0; i < 1000 && atomic_load_explicit(&resolved, memory_order_acquire) != 2; i++) {
+	/* Another thread is at it: it takes microseconds, except when the dynamic loader runs the
+	 * driver's constructors. A constructor that calls back here on the same thread would wait
+	 * for itself, so the wait has an end. */
+	for (int i = 0; i < 1000 && atomic_load_explicit(&resolved, memory_order_acquire) != 2;
+		i++) {
 		atomic_int never = 0;
 		word_wait(&never, 0, 1);
 	}

@@ -1,4 +1,5 @@
-/* resolve.c - the functions we export, made from cuda/calls.h and the classes in hooks.h, and what cuGetProcAddress answers. */
+/* resolve.c - the functions we export, made from cuda/calls.h and the classes in hooks.h, and what
+ * cuGetProcAddress answers. */
 #include <string.h>
 
 #include "agent/agent.h"
@@ -6,137 +7,139 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* A driver older than the call lacks it; a program that found our symbol is told so in the driver's words. */
+/* A driver older than the call lacks it; a program that found our symbol is told so in the driver's
+ * words. */
 static const CUresult missing = CUDA_ERROR_NOT_SUPPORTED;
 
-#define MAKE_INIT(sym, params, args)                                               \
-	EXPORT CUresult sym params                                                 \
-	{                                                                          \
-		if (!REAL(sym))                                                    \
-			return real_present() ? missing : CUDA_ERROR_NO_DEVICE;    \
-		CUresult made_result = REAL(sym) args;                             \
-		if (made_result == CUDA_SUCCESS)                                   \
-			agent_start();                                             \
-		return made_result;                                                \
+#define MAKE_INIT(sym, params, args)                                                               \
+	EXPORT CUresult sym params                                                                 \
+	{                                                                                          \
+		if (!REAL(sym))                                                                    \
+			return real_present() ? missing : CUDA_ERROR_NO_DEVICE;                    \
+		CUresult made_result = REAL(sym) args;                                             \
+		if (made_result == CUDA_SUCCESS)                                                   \
+			agent_start();                                                             \
+		return made_result;                                                                \
 	}
 
-#define MAKE_PROC(sym, params, args)                                               \
-	EXPORT CUresult sym params                                                 \
-	{                                                                          \
-		if (!REAL(sym))                                                    \
-			return missing;                                            \
-		CUresult made_result = REAL(sym) args;                             \
-		if (made_result == CUDA_SUCCESS && fn && *fn && symbol)            \
-			*fn = resolve_hook(symbol, *fn, version, flags);           \
-		return made_result;                                                \
+#define MAKE_PROC(sym, params, args)                                                               \
+	EXPORT CUresult sym params                                                                 \
+	{                                                                                          \
+		if (!REAL(sym))                                                                    \
+			return missing;                                                            \
+		CUresult made_result = REAL(sym) args;                                             \
+		if (made_result == CUDA_SUCCESS && fn && *fn && symbol)                            \
+			*fn = resolve_hook(symbol, *fn, version, flags);                           \
+		return made_result;                                                                \
 	}
 
-#define MAKE_OWN(sym, params, args)                                                \
-	CUresult hook_##sym params;                                                \
-	EXPORT CUresult sym params                                                 \
-	{                                                                          \
-		if (!REAL(sym))                                                    \
-			return missing;                                            \
-		return agent_on() ? hook_##sym args : REAL(sym) args;              \
+#define MAKE_OWN(sym, params, args)                                                                \
+	CUresult hook_##sym params;                                                                \
+	EXPORT CUresult sym params                                                                 \
+	{                                                                                          \
+		if (!REAL(sym))                                                                    \
+			return missing;                                                            \
+		return agent_on() ? hook_##sym args : REAL(sym) args;                              \
 	}
 
 #define MAKE_AFTER(sym, params, args) MAKE_MOMENT(sym, params, args, LOAD_SYNC)
 #define MAKE_POLL(sym, params, args) MAKE_MOMENT(sym, params, args, LOAD_POLL)
-#define MAKE_MOMENT(sym, params, args, hurry)                                      \
-	EXPORT CUresult sym params                                                 \
-	{                                                                          \
-		if (!REAL(sym))                                                    \
-			return missing;                                            \
-		CUresult made_result = REAL(sym) args;                             \
-		if (made_result == CUDA_SUCCESS && agent_on())                     \
-			agent_moment(hurry);                                       \
-		return made_result;                                                \
+#define MAKE_MOMENT(sym, params, args, hurry)                                                      \
+	EXPORT CUresult sym params                                                                 \
+	{                                                                                          \
+		if (!REAL(sym))                                                                    \
+			return missing;                                                            \
+		CUresult made_result = REAL(sym) args;                                             \
+		if (made_result == CUDA_SUCCESS && agent_on())                                     \
+			agent_moment(hurry);                                                       \
+		return made_result;                                                                \
 	}
 
 /* Its result is there, so all that came before it in its stream is done. */
-#define MAKE_READ(sym, params, args)                                               \
-	EXPORT CUresult sym params                                                 \
-	{                                                                          \
-		if (!REAL(sym))                                                    \
-			return missing;                                            \
-		CUresult made_result = REAL(sym) args;                             \
-		if (made_result == CUDA_SUCCESS && agent_on()) {                   \
-			stream_synchronised(NULL, made_per_thread);                \
-			agent_moment(LOAD_SYNC);                                   \
-		}                                                                  \
-		return made_result;                                                \
+#define MAKE_READ(sym, params, args)                                                               \
+	EXPORT CUresult sym params                                                                 \
+	{                                                                                          \
+		if (!REAL(sym))                                                                    \
+			return missing;                                                            \
+		CUresult made_result = REAL(sym) args;                                             \
+		if (made_result == CUDA_SUCCESS && agent_on()) {                                   \
+			stream_synchronised(NULL, made_per_thread);                                \
+			agent_moment(LOAD_SYNC);                                                   \
+		}                                                                                  \
+		return made_result;                                                                \
 	}
 
-#define MAKE_STREAM(sym, params, args)                                             \
-	EXPORT CUresult sym params                                                 \
-	{                                                                          \
-		if (!REAL(sym))                                                    \
-			return missing;                                            \
-		CUresult made_result = REAL(sym) args;                             \
-		if (made_result == CUDA_SUCCESS && agent_on()) {                   \
-			stream_synchronised(stream, made_per_thread);              \
-			devmap_after_sync(NULL);                                   \
-			agent_moment(LOAD_SYNC);                                   \
-		}                                                                  \
-		return made_result;                                                \
+#define MAKE_STREAM(sym, params, args)                                                             \
+	EXPORT CUresult sym params                                                                 \
+	{                                                                                          \
+		if (!REAL(sym))                                                                    \
+			return missing;                                                            \
+		CUresult made_result = REAL(sym) args;                                             \
+		if (made_result == CUDA_SUCCESS && agent_on()) {                                   \
+			stream_synchronised(stream, made_per_thread);                              \
+			devmap_after_sync(NULL);                                                   \
+			agent_moment(LOAD_SYNC);                                                   \
+		}                                                                                  \
+		return made_result;                                                                \
 	}
 
-#define MAKE_GATED(sym, params, args)                                              \
-	EXPORT CUresult sym params                                                 \
-	{                                                                          \
-		if (!REAL(sym))                                                    \
-			return missing;                                            \
-		if (!agent_on())                                                   \
-			return REAL(sym) args;                                     \
-		gate_enter(&agent.gate);                                           \
-		CUresult made_result = REAL(sym) args;                             \
-		gate_leave(&agent.gate);                                           \
-		return made_result;                                                \
+#define MAKE_GATED(sym, params, args)                                                              \
+	EXPORT CUresult sym params                                                                 \
+	{                                                                                          \
+		if (!REAL(sym))                                                                    \
+			return missing;                                                            \
+		if (!agent_on())                                                                   \
+			return REAL(sym) args;                                                     \
+		gate_enter(&agent.gate);                                                           \
+		CUresult made_result = REAL(sym) args;                                             \
+		gate_leave(&agent.gate);                                                           \
+		return made_result;                                                                \
 	}
 
-#define MAKE_WORK(sym, params, args)                                               \
-	EXPORT CUresult sym params                                                 \
-	{                                                                          \
-		if (!REAL(sym))                                                    \
-			return missing;                                            \
-		if (!agent_on())                                                   \
-			return REAL(sym) args;                                     \
-		gate_enter(&agent.gate);                                           \
-		stream_used(stream, made_per_thread);                              \
-		CUresult made_result = REAL(sym) args;                             \
-		gate_leave(&agent.gate);                                           \
-		devmap_touched();                                                  \
-		return made_result;                                                \
+#define MAKE_WORK(sym, params, args)                                                               \
+	EXPORT CUresult sym params                                                                 \
+	{                                                                                          \
+		if (!REAL(sym))                                                                    \
+			return missing;                                                            \
+		if (!agent_on())                                                                   \
+			return REAL(sym) args;                                                     \
+		gate_enter(&agent.gate);                                                           \
+		stream_used(stream, made_per_thread);                                              \
+		CUresult made_result = REAL(sym) args;                                             \
+		gate_leave(&agent.gate);                                                           \
+		devmap_touched();                                                                  \
+		return made_result;                                                                \
 	}
 
 /* Between begin and end of a capture nothing may be loaded, queried or synchronised. */
-#define MAKE_CAPTURE(sym, params, args)                                            \
-	EXPORT CUresult sym params                                                 \
-	{                                                                          \
-		if (!REAL(sym))                                                    \
-			return missing;                                            \
-		if (!agent_on())                                                   \
-			return REAL(sym) args;                                     \
-		gate_enter(&agent.gate);                                           \
-		capture_begun();                                                   \
-		CUresult made_result = REAL(sym) args;                             \
-		if (made_result != CUDA_SUCCESS)                                   \
-			capture_ended();                                           \
-		gate_leave(&agent.gate);                                           \
-		return made_result;                                                \
+#define MAKE_CAPTURE(sym, params, args)                                                            \
+	EXPORT CUresult sym params                                                                 \
+	{                                                                                          \
+		if (!REAL(sym))                                                                    \
+			return missing;                                                            \
+		if (!agent_on())                                                                   \
+			return REAL(sym) args;                                                     \
+		gate_enter(&agent.gate);                                                           \
+		capture_begun();                                                                   \
+		CUresult made_result = REAL(sym) args;                                             \
+		if (made_result != CUDA_SUCCESS)                                                   \
+			capture_ended();                                                           \
+		gate_leave(&agent.gate);                                                           \
+		return made_result;                                                                \
 	}
 
-#define MAKE_ENDCAPTURE(sym, params, args)                                         \
-	EXPORT CUresult sym params                                                 \
-	{                                                                          \
-		if (!REAL(sym))                                                    \
-			return missing;                                            \
-		CUresult made_result = REAL(sym) args;                             \
-		/* Other errors say that this call ended nothing. */               \
-		if (agent_on() && (made_result == CUDA_SUCCESS || made_result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED || \
-					  made_result == CUDA_ERROR_STREAM_CAPTURE_UNJOINED)) \
-			capture_ended();                                           \
-		return made_result;                                                \
+#define MAKE_ENDCAPTURE(sym, params, args)                                                         \
+	EXPORT CUresult sym params                                                                 \
+	{                                                                                          \
+		if (!REAL(sym))                                                                    \
+			return missing;                                                            \
+		CUresult made_result = REAL(sym) args;                                             \
+		/* Other errors say that this call ended nothing. */                               \
+		if (agent_on() && (made_result == CUDA_SUCCESS ||                                  \
+					  made_result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||  \
+					  made_result == CUDA_ERROR_STREAM_CAPTURE_UNJOINED))      \
+			capture_ended();                                                           \
+		return made_result;                                                                \
 	}
 
 #define PASTE(a, b) PASTE_(a, b)
@@ -152,12 +155,14 @@ static const CUresult missing = CUDA_ERROR_NOT_SUPPORTED;
 #define TWIN__ptds(sym, params, args) MAKE(sym##_ptds, sym, params, args)
 
 enum { made_per_thread = 0 };
-#define PLAIN_ROW(name, suffix, since, ptds, flags, params, args) HOOK_##flags(MAKE(name##suffix, name##suffix, params, args))
+#define PLAIN_ROW(name, suffix, since, ptds, flags, params, args)                                  \
+	HOOK_##flags(MAKE(name##suffix, name##suffix, params, args))
 CUDA_CALLS(PLAIN_ROW)
 
 /* The twins in a scope of their own file: their stream 0 is the thread's. */
 #define made_per_thread 1
-#define TWIN_ROW(name, suffix, since, ptds, flags, params, args) HOOK_##flags(TWIN_##ptds(name##suffix, params, args))
+#define TWIN_ROW(name, suffix, since, ptds, flags, params, args)                                   \
+	HOOK_##flags(TWIN_##ptds(name##suffix, params, args))
 CUDA_CALLS(TWIN_ROW)
 #undef made_per_thread
 
@@ -176,18 +181,21 @@ struct row {
 #define OURS_BOTH(sym) (void *)sym
 #define OURS_HSTUB(sym) (void *)sym
 #define ROW_TWIN_(...)
-#define ROW_TWIN__ptsz(name, sym, since, flags) \
-	{#name, #sym "_ptsz", offsetof(struct real, sym##_ptsz), OURS_##flags(sym##_ptsz), since < 7000 ? 7000 : since, true},
-#define ROW_TWIN__ptds(name, sym, since, flags) \
-	{#name, #sym "_ptds", offsetof(struct real, sym##_ptds), OURS_##flags(sym##_ptds), since < 7000 ? 7000 : since, true},
-#define ROW(name, suffix, since, ptds, flags, params, args)                                                       \
-	{#name, #name #suffix, offsetof(struct real, name##suffix), OURS_##flags(name##suffix), since, false}, \
-	ROW_TWIN_##ptds(name, name##suffix, since, flags)
+#define ROW_TWIN__ptsz(name, sym, since, flags)                                                    \
+	{ #name, #sym "_ptsz", offsetof(struct real, sym##_ptsz), OURS_##flags(sym##_ptsz),        \
+		since < 7000 ? 7000 : since, true },
+#define ROW_TWIN__ptds(name, sym, since, flags)                                                    \
+	{ #name, #sym "_ptds", offsetof(struct real, sym##_ptds), OURS_##flags(sym##_ptds),        \
+		since < 7000 ? 7000 : since, true },
+#define ROW(name, suffix, since, ptds, flags, params, args)                                        \
+	{ #name, #name #suffix, offsetof(struct real, name##suffix), OURS_##flags(name##suffix),   \
+		since, false },                                                                    \
+		ROW_TWIN_##ptds(name, name##suffix, since, flags)
 
-static const struct row rows[] = {CUDA_CALLS(ROW)};
+static const struct row rows[] = { CUDA_CALLS(ROW) };
 
-/* The symbol the driver answered with is known by its address. A driver that answers with an address it does not export is
- * matched by name, version and stream flag instead. */
+/* The symbol the driver answered with is known by its address. A driver that answers with an
+ * address it does not export is matched by name, version and stream flag instead. */
 void *resolve_hook(const char *name, void *found, int version, cuuint64_t flags)
 {
 	const char *base = (const char *)real_calls();
@@ -200,7 +208,8 @@ void *resolve_hook(const char *name, void *found, int version, cuuint64_t flags)
 			continue;
 		if (*(void *const *)(base + r->real) == found)
 			return r->hook ? r->hook : found;
-		if (r->since <= version && (!by_version || r->twin == per_thread || by_version->twin != per_thread))
+		if (r->since <= version &&
+			(!by_version || r->twin == per_thread || by_version->twin != per_thread))
 			by_version = r;
 	}
 	return by_version && by_version->hook ? by_version->hook : found;

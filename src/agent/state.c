@@ -10,7 +10,7 @@
 
 #include "agent/agent.h"
 
-struct agent agent = {.log_fd = -1};
+struct agent agent = { .log_fd = -1 };
 
 void agent_log(const char *fmt, ...)
 {
@@ -32,8 +32,9 @@ void agent_log(const char *fmt, ...)
 	errno = keep;
 }
 
-/* The child has none of our threads and, once the driver was initialised, no usable device: it passes through until
- * an cuInit of its own succeeds. What the parent's state points to stays where it is. */
+/* The child has none of our threads and, once the driver was initialised, no usable device: it
+ * passes through until an cuInit of its own succeeds. What the parent's state points to stays where
+ * it is. */
 static void forked(void)
 {
 	int log = agent.log_fd;
@@ -65,7 +66,7 @@ static bool switched_off(const char *name)
 
 static int join(void)
 {
-	struct diag d = {0};
+	struct diag d = { 0 };
 	const char *dir = getenv(SESSION_ENV);
 	int err = session_open(dir, &agent.session, &d);
 	if (err) {
@@ -74,7 +75,8 @@ static int join(void)
 	}
 	agent.shared = session_data(agent.session);
 	agent.pid = getpid();
-	atomic_store(&agent.generation, __atomic_load_n(&agent.shared->generation, __ATOMIC_ACQUIRE));
+	atomic_store(
+		&agent.generation, __atomic_load_n(&agent.shared->generation, __ATOMIC_ACQUIRE));
 	agent.arena = arena_new();
 	err = agent.arena ? session_join(agent.session, agent.pid) : -ENOMEM;
 	if (err) {
@@ -96,7 +98,8 @@ void agent_start(void)
 		const char *log = getenv("EGPU_AGENT_LOG");
 		if (log && *log && agent.log_fd < 0)
 			agent.log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-		bool wanted = getenv(SESSION_ENV) && *getenv(SESSION_ENV) && !switched_off("EGPU_DISABLE");
+		bool wanted = getenv(SESSION_ENV) && *getenv(SESSION_ENV) &&
+			      !switched_off("EGPU_DISABLE");
 		if (wanted && !join()) {
 			/* After the driver's own handlers, so it runs before them. */
 			if (!atomic_exchange(&registered, 1)) {
@@ -114,6 +117,7 @@ void agent_start(void)
 
 void agent_moment(enum load_hurry hurry)
 {
-	if (atomic_load_explicit(&agent.n_queued, memory_order_relaxed) || atomic_load_explicit(&agent.n_retired, memory_order_relaxed))
+	if (atomic_load_explicit(&agent.n_queued, memory_order_relaxed) ||
+		atomic_load_explicit(&agent.n_retired, memory_order_relaxed))
 		variant_load_queued(hurry);
 }

@@ -1,9 +1,10 @@
 /* stream.c - who has work on the devices, as far as launches tell.
  *
- * Loading a module waits for running kernels and holds back new ones, so variants are loaded only when nothing runs. Every stream that got
- * a launch is remembered until it is destroyed; the legacy default stream of every context is always asked. The per-thread default
- * stream of another thread cannot be asked about: its use is remembered and forgotten when that thread, or the whole context, has been
- * seen to be done.
+ * Loading a module waits for running kernels and holds back new ones, so variants are loaded only
+ * when nothing runs. Every stream that got a launch is remembered until it is destroyed; the legacy
+ * default stream of every context is always asked. The per-thread default stream of another thread
+ * cannot be asked about: its use is remembered and forgotten when that thread, or the whole
+ * context, has been seen to be done.
  */
 #include <stdlib.h>
 
@@ -120,8 +121,8 @@ void stream_synchronised(CUstream stream, bool per_thread)
 		forget_thread(thread_id());
 }
 
-/* A context was synchronised; `since` was drawn before that began. Threads of other contexts are not told apart: only when
- * there is one context may all be forgotten. */
+/* A context was synchronised; `since` was drawn before that began. Threads of other contexts are
+ * not told apart: only when there is one context may all be forgotten. */
 void stream_all_synchronised(uint64_t since)
 {
 	struct context *first = atomic_load(&agent.contexts);
@@ -144,7 +145,7 @@ static void leave_ghost(CUcontext context, CUstream stream)
 	if (g && context && REAL(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS) {
 		g->context = context;
 		made = REAL(cuEventCreate)(&g->event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS &&
-			REAL(cuEventRecord)(g->event, stream) == CUDA_SUCCESS;
+		       REAL(cuEventRecord)(g->event, stream) == CUDA_SUCCESS;
 		REAL(cuCtxPopCurrent_v2)(&was);
 	}
 	if (!made) {
@@ -160,7 +161,9 @@ static void leave_ghost(CUcontext context, CUstream stream)
 
 void stream_destroying(CUstream stream)
 {
-	struct stream_row *r = stream && stream > CU_STREAM_PER_THREAD ? handles_get(&agent.streams, stream) : NULL;
+	struct stream_row *r = stream && stream > CU_STREAM_PER_THREAD
+				       ? handles_get(&agent.streams, stream)
+				       : NULL;
 	if (!r)
 		return;
 	if (atomic_load(&agent.captures))
@@ -205,7 +208,8 @@ static void prune_rows(void)
 		if (atomic_load(&r->gone)) {
 			*link = r->next;
 			changed = true;
-			/* A destroy may still hold r: it is leaked rather than freed under its feet. */
+			/* A destroy may still hold r: it is leaked rather than freed under its
+			 * feet. */
 		} else {
 			link = &r->next;
 		}
@@ -301,7 +305,8 @@ bool stream_context_idle(CUcontext handle, bool threads)
 {
 	CUcontext was;
 	lock_take(&agent.stream_lock);
-	bool idle = !atomic_load(&agent.captures) && !atomic_load(&agent.unknown_work) && streams_idle(handle);
+	bool idle = !atomic_load(&agent.captures) && !atomic_load(&agent.unknown_work) &&
+		    streams_idle(handle);
 	for (struct thread_use *u = agent.thread_uses; threads && u && idle; u = u->next)
 		idle = !u->tid;
 	if (idle && REAL(cuCtxPushCurrent_v2)(handle) == CUDA_SUCCESS) {
@@ -314,7 +319,8 @@ bool stream_context_idle(CUcontext handle, bool threads)
 
 bool stream_settle(CUcontext handle, int ms)
 {
-	/* Threads' own streams cannot be asked about: they get a moment, not all the time there is. */
+	/* Threads' own streams cannot be asked about: they get a moment, not all the time there is.
+	 */
 	for (int waited = 0; !stream_context_idle(handle, waited < THREADS_MS); waited++) {
 		if (waited >= ms)
 			return false;

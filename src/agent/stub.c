@@ -1,4 +1,5 @@
-/* stub.c - stands for the driver where the session's alias is missing, so that the target starts all the same. */
+/* stub.c - stands for the driver where the session's alias is missing, so that the target starts
+ * all the same. */
 int egpu_driver_stub(void);
 
 int egpu_driver_stub(void)

@@ -1,8 +1,9 @@
 /* variant.c - cubin -> loaded and bound variant, at a moment when that can harm nobody.
  *
- * A variant is compiled at any time and then queued. It is loaded when the launch gate can be closed without waiting and every stream we know
- * of is idle: then the driver's load has nothing to wait for, and no launch can slip in that would wait for it. Until then the
- * original runs and the session shows the kernel as pending. */
+ * A variant is compiled at any time and then queued. It is loaded when the launch gate can be
+ * closed without waiting and every stream we know of is idle: then the driver's load has nothing to
+ * wait for, and no launch can slip in that would wait for it. Until then the original runs and the
+ * session shows the kernel as pending. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,7 +95,9 @@ static int find_original(struct variant *v, struct diag *d)
 	} else {
 		r = REAL(cuModuleGetFunction)(&v->original, v->module->handle, name);
 	}
-	return r == CUDA_SUCCESS ? 0 : diag_set(d, ENOENT, "its PTX has it, the loaded module does not");
+	return r == CUDA_SUCCESS
+		       ? 0
+		       : diag_set(d, ENOENT, "its PTX has it, the loaded module does not");
 }
 
 static int load_cubin(struct variant *v, struct diag *d)
@@ -102,7 +105,11 @@ static int load_cubin(struct variant *v, struct diag *d)
 	CUresult r = REAL(cuModuleLoadData)(&v->handle, v->build->cubin);
 	if (r == CUDA_SUCCESS)
 		r = REAL(cuModuleGetFunction)(&v->function, v->handle, v->kernel->name);
-	return r == CUDA_SUCCESS ? 0 : diag_set(d, EIO, "the driver does not load the instrumented kernel (error %d)", (int)r);
+	return r == CUDA_SUCCESS
+		       ? 0
+		       : diag_set(d, EIO,
+				 "the driver does not load the instrumented kernel (error %d)",
+				 (int)r);
 }
 
 static void unload(struct variant *v)
@@ -127,7 +134,8 @@ static int same_parameters(struct variant *v, struct diag *d)
 		if (!i && !has && v->build->result.n_params)
 			return 0; /* this driver does not tell */
 		if (!has || !has2 || last || at != at2 || bytes != bytes2)
-			return diag_set(d, EINVAL, "its PTX has other parameters than the loaded code");
+			return diag_set(
+				d, EINVAL, "its PTX has other parameters than the loaded code");
 	}
 	return 0;
 }
@@ -137,7 +145,9 @@ static int same_shape(struct variant *v, struct diag *d)
 	int shared = function_attribute(v->original, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, 0);
 	int shared2 = function_attribute(v->function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, 0);
 	if (shared != shared2)
-		return diag_set(d, EINVAL, "its PTX takes %d bytes of static shared memory, the loaded code %d", shared2, shared);
+		return diag_set(d, EINVAL,
+			"its PTX takes %d bytes of static shared memory, the loaded code %d",
+			shared2, shared);
 	return same_parameters(v, d);
 }
 
@@ -149,7 +159,8 @@ static uint32_t register_cap(int threads)
 	return cap > 255 ? 255 : cap < 16 ? 16 : cap;
 }
 
-/* A program may launch any block the original allows: one that the variant does not is built again with fewer registers. */
+/* A program may launch any block the original allows: one that the variant does not is built again
+ * with fewer registers. */
 static int fit_threads(struct variant *v, struct diag *d)
 {
 	int want = function_attribute(v->original, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024);
@@ -164,7 +175,9 @@ static int fit_threads(struct variant *v, struct diag *d)
 		return err;
 	have = function_attribute(v->function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024);
 	if (have < want)
-		return diag_set(d, ERANGE, "the instrumented kernel allows %d threads a block, the original %d", have, want);
+		return diag_set(d, ERANGE,
+			"the instrumented kernel allows %d threads a block, the original %d", have,
+			want);
 	return 0;
 }
 
@@ -172,7 +185,8 @@ static uint64_t seed(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_REALTIME, &t);
-	return ((uint64_t)t.tv_nsec << 32 ^ (uint64_t)t.tv_sec ^ (uint64_t)getpid() << 16) * 0x9e3779b97f4a7c15u;
+	return ((uint64_t)t.tv_nsec << 32 ^ (uint64_t)t.tv_sec ^ (uint64_t)getpid() << 16) *
+	       0x9e3779b97f4a7c15u;
 }
 
 /* Everything the variant reads through __egpu_table. */
@@ -188,7 +202,9 @@ static int fill_table(struct variant *v, struct diag *d)
 			return 0;
 		return diag_set(d, EIO, "the table of the instrumented kernel cannot be found");
 	}
-	uint32_t n = r->table_entries > EBPF_TABLE_SYMBOLS + r->n_symbols ? r->table_entries : EBPF_TABLE_SYMBOLS + r->n_symbols;
+	uint32_t n = r->table_entries > EBPF_TABLE_SYMBOLS + r->n_symbols
+			     ? r->table_entries
+			     : EBPF_TABLE_SYMBOLS + r->n_symbols;
 	uint64_t *table = calloc(n, sizeof(*table));
 	if (!table)
 		return diag_set(d, ENOMEM, "out of memory");
@@ -200,10 +216,12 @@ static int fill_table(struct variant *v, struct diag *d)
 	for (uint32_t i = 0; i < r->n_symbols; i++)
 		table[EBPF_TABLE_SYMBOLS + i] = symbol_address(v->module, r->symbols[i]);
 	size_t want = n * sizeof(*table);
-	bool done = REAL(cuMemcpyHtoDAsync_v2)(at, table, bytes < want ? bytes : want, c->stream) == CUDA_SUCCESS &&
-		REAL(cuStreamSynchronize)(c->stream) == CUDA_SUCCESS;
+	bool done = REAL(cuMemcpyHtoDAsync_v2)(at, table, bytes < want ? bytes : want, c->stream) ==
+			    CUDA_SUCCESS &&
+		    REAL(cuStreamSynchronize)(c->stream) == CUDA_SUCCESS;
 	free(table);
-	return done ? 0 : diag_set(d, EIO, "the table of the instrumented kernel cannot be written");
+	return done ? 0
+		    : diag_set(d, EIO, "the table of the instrumented kernel cannot be written");
 }
 
 static void mirror_attributes(struct variant *v)
@@ -228,8 +246,10 @@ static void report(struct variant *v)
 	struct session_kernel *row = atomic_load(&v->kernel->shared);
 	uint32_t before = (uint32_t)function_attribute(v->original, CU_FUNC_ATTRIBUTE_NUM_REGS, 0);
 	uint32_t after = (uint32_t)function_attribute(v->function, CU_FUNC_ATTRIBUTE_NUM_REGS, 0);
-	uint32_t local_before = (uint32_t)function_attribute(v->original, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, 0);
-	uint32_t local_after = (uint32_t)function_attribute(v->function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, 0);
+	uint32_t local_before =
+		(uint32_t)function_attribute(v->original, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, 0);
+	uint32_t local_after =
+		(uint32_t)function_attribute(v->function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, 0);
 	v->tight = allocated(after) > allocated(before);
 	if (local_after > local_before)
 		context_reserve_local(v->context, local_after);
@@ -242,7 +262,8 @@ static void report(struct variant *v)
 	kernel_state(v->kernel, SESSION_KERNEL_INSTRUMENTED, "");
 }
 
-/* With lazy loading a function is loaded at its first launch, which would wait for running kernels then. */
+/* With lazy loading a function is loaded at its first launch, which would wait for running kernels
+ * then. */
 static void load_eagerly(struct variant *v)
 {
 	if (!REAL(cuFuncLoad))
@@ -282,7 +303,7 @@ static int load(struct variant *v, struct diag *d)
 static void load_one(struct variant *v)
 {
 	CUcontext was;
-	struct diag d = {0};
+	struct diag d = { 0 };
 	uint64_t start = now_ns();
 	if (atomic_load(&v->module->gone) || atomic_load(&v->context->dead)) {
 		atomic_store(&v->state, VARIANT_REFUSED);
@@ -321,7 +342,8 @@ static void unload_retired(void)
 	while (v) {
 		CUcontext was;
 		struct variant *next = v->queued;
-		if (!atomic_load(&v->context->dead) && REAL(cuCtxPushCurrent_v2)(v->context->handle) == CUDA_SUCCESS) {
+		if (!atomic_load(&v->context->dead) &&
+			REAL(cuCtxPushCurrent_v2)(v->context->handle) == CUDA_SUCCESS) {
 			unload(v);
 			REAL(cuCtxPopCurrent_v2)(&was);
 		}
@@ -356,12 +378,14 @@ static void try_load(void)
 
 void variant_load_queued(enum load_hurry hurry)
 {
-	if (!agent_on() || (!atomic_load(&agent.n_queued) && !(hurry == LOAD_SYNC && atomic_load(&agent.n_retired))))
+	if (!agent_on() || (!atomic_load(&agent.n_queued) &&
+				   !(hurry == LOAD_SYNC && atomic_load(&agent.n_retired))))
 		return;
 	uint64_t now = now_ns();
 	if (hurry == LOAD_POLL && now - atomic_load(&agent.last_try_ns) < RETRY_NS)
 		return;
-	/* A launch of a kernel that another thread is loading waits for it: that ends, since it waits for nothing on the device. */
+	/* A launch of a kernel that another thread is loading waits for it: that ends, since it
+	 * waits for nothing on the device. */
 	if (hurry == LOAD_MUST)
 		lock_take(&agent.build);
 	else if (!lock_try(&agent.build))
@@ -383,10 +407,12 @@ bool variant_prepared(const struct module *m, const struct context *c)
 	return false;
 }
 
-static struct variant *existing(struct module *m, const struct kernel *k, const struct context *c, bool capped)
+static struct variant *existing(
+	struct module *m, const struct kernel *k, const struct context *c, bool capped)
 {
 	for (struct variant *v = atomic_load(&m->variants); v; v = v->next)
-		if (v->kernel == k && v->context == c && v->links == atomic_load(&k->links) && !v->cap == !capped)
+		if (v->kernel == k && v->context == c && v->links == atomic_load(&k->links) &&
+			!v->cap == !capped)
 			return v;
 	return NULL;
 }
@@ -402,7 +428,7 @@ static void enqueue(struct module *m, struct variant *v)
 
 static void make(struct module *m, struct kernel *k, struct context *c)
 {
-	struct diag d = {0};
+	struct diag d = { 0 };
 	struct build *b;
 	if (existing(m, k, c, false))
 		return;
@@ -426,7 +452,8 @@ static void make(struct module *m, struct kernel *k, struct context *c)
 		return;
 	}
 	enqueue(m, v);
-	kernel_state(k, SESSION_KERNEL_PENDING, "waits for a moment when nothing runs on the device");
+	kernel_state(
+		k, SESSION_KERNEL_PENDING, "waits for a moment when nothing runs on the device");
 }
 
 void variant_prepare(struct module *m, struct context *c)
@@ -457,12 +484,15 @@ static struct variant *ready(struct function *f, CUcontext context)
 {
 	struct variant *v = atomic_load_explicit(&f->cached, memory_order_acquire);
 	uint64_t links = atomic_load_explicit(&f->kernel->links, memory_order_relaxed);
-	if (v && v->context->handle == context && v->links == links && !atomic_load_explicit(&v->context->dead, memory_order_relaxed))
+	if (v && v->context->handle == context && v->links == links &&
+		!atomic_load_explicit(&v->context->dead, memory_order_relaxed))
 		return v;
 	for (v = atomic_load_explicit(&f->module->variants, memory_order_acquire); v; v = v->next) {
-		if (v->kernel != f->kernel || v->context->handle != context || v->links != links || v->cap)
+		if (v->kernel != f->kernel || v->context->handle != context || v->links != links ||
+			v->cap)
 			continue;
-		if (atomic_load_explicit(&v->state, memory_order_acquire) != VARIANT_READY || atomic_load(&v->context->dead))
+		if (atomic_load_explicit(&v->state, memory_order_acquire) != VARIANT_READY ||
+			atomic_load(&v->context->dead))
 			continue;
 		atomic_store_explicit(&f->cached, v, memory_order_release);
 		return v;
@@ -489,20 +519,25 @@ struct variant *variant_for_launch(struct function *f, CUcontext current)
 
 /* -- residency ------------------------------------------------------------------------ */
 
-/* Blocks of this shape an SM holds of the original and of the variant. The last answers are kept in one word: bit 63, threads from
- * bit 40, shared bytes from bit 16, the two answers from bits 8 and 0. */
-static bool resident_blocks(struct variant *v, uint32_t threads, size_t shared, uint32_t *original, uint32_t *variant)
+/* Blocks of this shape an SM holds of the original and of the variant. The last answers are kept in
+ * one word: bit 63, threads from bit 40, shared bytes from bit 16, the two answers from bits 8 and
+ * 0. */
+static bool resident_blocks(
+	struct variant *v, uint32_t threads, size_t shared, uint32_t *original, uint32_t *variant)
 {
 	bool keep = threads < 1 << 20 && shared < 1 << 24;
-	uint64_t question = (uint64_t)1 << 63 | (uint64_t)threads << 40 | (uint64_t)shared << 16, word = atomic_load(&v->fit);
+	uint64_t question = (uint64_t)1 << 63 | (uint64_t)threads << 40 | (uint64_t)shared << 16,
+		 word = atomic_load(&v->fit);
 	if (keep && word >> 16 == question >> 16) {
 		*original = word >> 8 & 0xff;
 		*variant = word & 0xff;
 		return true;
 	}
 	int a = 0, b = 0;
-	if (REAL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(&a, v->original, (int)threads, shared) != CUDA_SUCCESS ||
-		REAL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(&b, v->function, (int)threads, shared) != CUDA_SUCCESS)
+	if (REAL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(
+		    &a, v->original, (int)threads, shared) != CUDA_SUCCESS ||
+		REAL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(
+			&b, v->function, (int)threads, shared) != CUDA_SUCCESS)
 		return false;
 	*original = (uint32_t)a;
 	*variant = (uint32_t)b;
@@ -511,14 +546,17 @@ static bool resident_blocks(struct variant *v, uint32_t threads, size_t shared, 
 	return true;
 }
 
-/* Blocks that run together may wait for each other, in a cooperative launch by promise, in others because it works. */
-static bool fits(struct variant *v, uint64_t blocks, uint32_t threads, size_t shared, bool cooperative)
+/* Blocks that run together may wait for each other, in a cooperative launch by promise, in others
+ * because it works. */
+static bool fits(
+	struct variant *v, uint64_t blocks, uint32_t threads, size_t shared, bool cooperative)
 {
 	uint32_t original, variant;
 	if (!resident_blocks(v, threads, shared, &original, &variant))
 		return false;
 	uint64_t sms = v->context->sms;
-	return variant >= original || blocks <= variant * sms || (!cooperative && blocks > original * sms);
+	return variant >= original || blocks <= variant * sms ||
+	       (!cooperative && blocks > original * sms);
 }
 
 /* The same variant with no more registers than the original has. */
@@ -533,7 +571,8 @@ static struct variant *make_capped(struct variant *v)
 		c->context = v->context;
 		c->build = v->build;
 		c->links = v->links;
-		c->cap = allocated((uint32_t)function_attribute(v->original, CU_FUNC_ATTRIBUTE_NUM_REGS, 0));
+		c->cap = allocated(
+			(uint32_t)function_attribute(v->original, CU_FUNC_ATTRIBUTE_NUM_REGS, 0));
 		if (c->cap < 16)
 			c->cap = 16;
 		enqueue(m, c);
@@ -542,7 +581,8 @@ static struct variant *make_capped(struct variant *v)
 	return c;
 }
 
-struct variant *variant_that_fits(struct function *f, struct variant *v, uint64_t blocks, uint32_t threads, size_t shared, bool cooperative)
+struct variant *variant_that_fits(struct function *f, struct variant *v, uint64_t blocks,
+	uint32_t threads, size_t shared, bool cooperative)
 {
 	if (fits(v, blocks, threads, shared, cooperative))
 		return v;
@@ -551,11 +591,14 @@ struct variant *variant_that_fits(struct function *f, struct variant *v, uint64_
 		return NULL;
 	if (atomic_load(&c->state) == VARIANT_PENDING)
 		variant_load_queued(LOAD_MUST);
-	if (atomic_load_explicit(&c->state, memory_order_acquire) == VARIANT_READY && fits(c, blocks, threads, shared, cooperative))
+	if (atomic_load_explicit(&c->state, memory_order_acquire) == VARIANT_READY &&
+		fits(c, blocks, threads, shared, cooperative))
 		return c;
 	struct session_kernel *row = atomic_load(&v->kernel->shared);
 	if (row && !row->reason)
-		row->reason = session_add_text(agent.session, "some launches ran the original: fewer blocks of the variant are resident together");
+		row->reason = session_add_text(
+			agent.session, "some launches ran the original: fewer blocks of the "
+				       "variant are resident together");
 	return NULL;
 }
 
@@ -609,7 +652,8 @@ static bool of_context(struct variant *v, void *arg)
 	return v->context == arg;
 }
 
-/* The program unloads: what is loaded for it goes at the next idle moment, since unloading waits as loading does. */
+/* The program unloads: what is loaded for it goes at the next idle moment, since unloading waits as
+ * loading does. */
 void variant_retire_module(struct module *m)
 {
 	lock_take(&agent.build);

@@ -17,7 +17,8 @@ static bool read_header(const void *elf, size_t size, Elf64_Ehdr *h)
 	if (size < sizeof(*h))
 		return false;
 	memcpy(h, elf, sizeof(*h));
-	return !memcmp(h->e_ident, ELFMAG, SELFMAG) && h->e_ident[EI_CLASS] == ELFCLASS64 && h->e_ident[EI_DATA] == ELFDATA2LSB;
+	return !memcmp(h->e_ident, ELFMAG, SELFMAG) && h->e_ident[EI_CLASS] == ELFCLASS64 &&
+	       h->e_ident[EI_DATA] == ELFDATA2LSB;
 }
 
 static bool within(uint64_t size, uint64_t at, uint64_t n)
@@ -25,7 +26,8 @@ static bool within(uint64_t size, uint64_t at, uint64_t n)
 	return at <= size && n <= size - at;
 }
 
-static bool read_section(const void *elf, size_t size, const Elf64_Ehdr *h, uint64_t index, Elf64_Shdr *s)
+static bool read_section(
+	const void *elf, size_t size, const Elf64_Ehdr *h, uint64_t index, Elf64_Shdr *s)
 {
 	uint64_t at;
 	if (h->e_shentsize < sizeof(*s) || __builtin_mul_overflow(index, h->e_shentsize, &at) ||
@@ -55,7 +57,8 @@ static uint64_t name_section(const void *elf, size_t size, const Elf64_Ehdr *h)
 /* A string of the string table section, "" when it is none. */
 static const char *string_at(const void *elf, size_t size, const Elf64_Shdr *table, uint64_t at)
 {
-	if (table->sh_type == SHT_NOBITS || !within(size, table->sh_offset, table->sh_size) || at >= table->sh_size)
+	if (table->sh_type == SHT_NOBITS || !within(size, table->sh_offset, table->sh_size) ||
+		at >= table->sh_size)
 		return "";
 	const char *s = (const char *)elf + table->sh_offset + at;
 	uint64_t room = table->sh_size - at;
@@ -95,7 +98,8 @@ bool elf_is_cubin(const void *elf, size_t size)
 	return read_header(elf, size, &h) && h.e_machine == EM_CUDA;
 }
 
-int elf_section(const void *elf, size_t size, uint32_t index, const char **name, const uint8_t **data, uint64_t *bytes)
+int elf_section(const void *elf, size_t size, uint32_t index, const char **name,
+	const uint8_t **data, uint64_t *bytes)
 {
 	Elf64_Ehdr h;
 	Elf64_Shdr s, names;
@@ -105,10 +109,13 @@ int elf_section(const void *elf, size_t size, uint32_t index, const char **name,
 		return 0;
 	if (!read_section(elf, size, &h, index, &s))
 		return -EINVAL;
-	*name = read_section(elf, size, &h, name_section(elf, size, &h), &names) ? string_at(elf, size, &names, s.sh_name) : "";
+	*name = read_section(elf, size, &h, name_section(elf, size, &h), &names)
+			? string_at(elf, size, &names, s.sh_name)
+			: "";
 	*data = NULL;
 	*bytes = s.sh_type == SHT_NOBITS ? 0 : s.sh_size;
-	if (s.sh_type != SHT_NOBITS && !(s.sh_flags & SHF_COMPRESSED) && within(size, s.sh_offset, s.sh_size))
+	if (s.sh_type != SHT_NOBITS && !(s.sh_flags & SHF_COMPRESSED) &&
+		within(size, s.sh_offset, s.sh_size))
 		*data = (const uint8_t *)elf + s.sh_offset;
 	return 1;
 }
@@ -119,7 +126,8 @@ uint32_t cubin_sm(const void *elf, size_t size)
 	if (!read_header(elf, size, &h) || h.e_machine != EM_CUDA)
 		return 0;
 	/* e_flags: SM in bits 8..15 since ABI 8 (CUDA 13), in bits 0..7 before. */
-	return h.e_ident[EI_ABIVERSION] >= ABI_OF_CUDA_13 ? h.e_flags >> 8 & 0xff : h.e_flags & 0xff;
+	return h.e_ident[EI_ABIVERSION] >= ABI_OF_CUDA_13 ? h.e_flags >> 8 & 0xff
+							  : h.e_flags & 0xff;
 }
 
 struct names {
@@ -146,11 +154,13 @@ static int add_name(struct names *names, const char *name)
 	return 0;
 }
 
-static int names_from_symbols(const void *elf, size_t size, const Elf64_Ehdr *h, const Elf64_Shdr *symtab, struct names *names)
+static int names_from_symbols(const void *elf, size_t size, const Elf64_Ehdr *h,
+	const Elf64_Shdr *symtab, struct names *names)
 {
 	Elf64_Shdr strtab;
 	Elf64_Sym sym;
-	if (!within(size, symtab->sh_offset, symtab->sh_size) || !read_section(elf, size, h, symtab->sh_link, &strtab))
+	if (!within(size, symtab->sh_offset, symtab->sh_size) ||
+		!read_section(elf, size, h, symtab->sh_link, &strtab))
 		return -EINVAL;
 	for (uint64_t at = 0; symtab->sh_size - at >= sizeof(sym); at += sizeof(sym)) {
 		memcpy(&sym, (const char *)elf + symtab->sh_offset + at, sizeof(sym));
@@ -181,11 +191,12 @@ static int names_from_sections(const void *elf, size_t size, struct names *names
 	return 0;
 }
 
-int cubin_kernels(struct arena *a, const void *elf, size_t size, const char ***names, uint32_t *n, struct diag *d)
+int cubin_kernels(struct arena *a, const void *elf, size_t size, const char ***names, uint32_t *n,
+	struct diag *d)
 {
 	Elf64_Ehdr h;
 	Elf64_Shdr s;
-	struct names found = {.a = a};
+	struct names found = { .a = a };
 	bool symbols = false;
 	int err = 0;
 	if (!read_header(elf, size, &h) || h.e_machine != EM_CUDA)
@@ -202,7 +213,8 @@ int cubin_kernels(struct arena *a, const void *elf, size_t size, const char ***n
 	if (!err && !symbols)
 		err = names_from_sections(elf, size, &found);
 	if (err)
-		return diag_set(d, -err, err == -ENOMEM ? "out of memory" : "the cubin's symbol table is damaged");
+		return diag_set(d, -err,
+			err == -ENOMEM ? "out of memory" : "the cubin's symbol table is damaged");
 	*names = found.list;
 	*n = found.n;
 	return 0;

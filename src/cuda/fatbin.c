@@ -8,7 +8,13 @@
 #include <unistd.h>
 #include <zstd.h>
 
-enum { REGION_HEADER = 16, ENTRY_HEADER_MIN = 0x30, ENTRY_HEADER = 0x40, MAX_REGIONS = 65536, MAX_STRING = 65536 };
+enum {
+	REGION_HEADER = 16,
+	ENTRY_HEADER_MIN = 0x30,
+	ENTRY_HEADER = 0x40,
+	MAX_REGIONS = 65536,
+	MAX_STRING = 65536
+};
 
 static uint16_t get16(const uint8_t *p)
 {
@@ -25,8 +31,9 @@ static uint64_t get64(const uint8_t *p)
 	return get32(p) | (uint64_t)get32(p + 4) << 32;
 }
 
-/* Whether [p, p+n) can be read, asked of the kernel one byte a page, so that an image with a wrong size in its header is
- * an error of ours and no fault. Where the call is not permitted we trust the caller as the driver does. */
+/* Whether [p, p+n) can be read, asked of the kernel one byte a page, so that an image with a wrong
+ * size in its header is an error of ours and no fault. Where the call is not permitted we trust the
+ * caller as the driver does. */
 static bool readable(const uint8_t *p, uint64_t n)
 {
 	enum { BATCH = 256 };
@@ -40,10 +47,10 @@ static bool readable(const uint8_t *p, uint64_t n)
 		char sink[BATCH];
 		int k = 0;
 		for (; k < BATCH && at < n; k++) {
-			remote[k] = (struct iovec){(void *)(uintptr_t)(p + at), 1};
+			remote[k] = (struct iovec){ (void *)(uintptr_t)(p + at), 1 };
 			at += page - ((uintptr_t)(p + at) & (page - 1));
 		}
-		local = (struct iovec){sink, (size_t)k};
+		local = (struct iovec){ sink, (size_t)k };
 		ssize_t got = process_vm_readv(getpid(), &local, 1, remote, (unsigned long)k, 0);
 		if (got < 0 && errno != EFAULT)
 			return true;
@@ -54,7 +61,8 @@ static bool readable(const uint8_t *p, uint64_t n)
 }
 
 /* n bytes at offset `at` of base[0..size), or NULL. */
-static const uint8_t *bytes_at(const struct fatbin *f, const uint8_t *base, uint64_t size, uint64_t at, uint64_t n)
+static const uint8_t *bytes_at(
+	const struct fatbin *f, const uint8_t *base, uint64_t size, uint64_t at, uint64_t n)
 {
 	if (at > size || n > size - at)
 		return NULL;
@@ -65,7 +73,8 @@ static const uint8_t *bytes_at(const struct fatbin *f, const uint8_t *base, uint
 
 static struct fatbin_entry *add_entry(struct fatbin *f, size_t *cap)
 {
-	struct fatbin_entry *list = arena_grow(f->arena, f->entries, f->n_entries, cap, sizeof(*list));
+	struct fatbin_entry *list =
+		arena_grow(f->arena, f->entries, f->n_entries, cap, sizeof(*list));
 	if (!list)
 		return NULL;
 	f->entries = list;
@@ -73,7 +82,8 @@ static struct fatbin_entry *add_entry(struct fatbin *f, size_t *cap)
 }
 
 /* A string of `len` bytes at `at` from the entry's start, all within its header. */
-static const char *entry_string(struct fatbin *f, const uint8_t *entry, uint32_t header, uint32_t at, uint32_t len)
+static const char *entry_string(
+	struct fatbin *f, const uint8_t *entry, uint32_t header, uint32_t at, uint32_t len)
 {
 	if (!at || !len || at > header || len > header - at || len > MAX_STRING)
 		return "";
@@ -93,9 +103,12 @@ static const char *entry_options(struct fatbin *f, const uint8_t *entry, uint32_
 	return entry_string(f, entry, header, get32(entry + record), get32(entry + record + 4));
 }
 
-static void entry_packing(struct fatbin_entry *e, uint64_t payload, uint32_t compressed, uint64_t plain)
+static void entry_packing(
+	struct fatbin_entry *e, uint64_t payload, uint32_t compressed, uint64_t plain)
 {
-	e->packing = e->flags & FATBIN_FLAG_ZSTD ? FATBIN_ZSTD : e->flags & FATBIN_FLAG_LZ4 ? FATBIN_LZ4 : FATBIN_RAW;
+	e->packing = e->flags & FATBIN_FLAG_ZSTD  ? FATBIN_ZSTD
+		     : e->flags & FATBIN_FLAG_LZ4 ? FATBIN_LZ4
+						  : FATBIN_RAW;
 	if (e->packing == FATBIN_RAW) {
 		e->stored_bytes = payload;
 		e->plain_bytes = payload;
@@ -110,20 +123,24 @@ static void entry_packing(struct fatbin_entry *e, uint64_t payload, uint32_t com
 }
 
 /* One entry at `at`; *next is where the following one starts. */
-static int parse_entry(struct fatbin *f, const uint8_t *base, uint64_t size, uint64_t at, bool relocatable, size_t *cap, uint64_t *next,
-	struct diag *d)
+static int parse_entry(struct fatbin *f, const uint8_t *base, uint64_t size, uint64_t at,
+	bool relocatable, size_t *cap, uint64_t *next, struct diag *d)
 {
 	unsigned long long where = at;
 	const uint8_t *p = bytes_at(f, base, size, at, ENTRY_HEADER_MIN);
 	if (!p)
-		return diag_set(d, EINVAL, "fatbin entry at byte %llu: its header is cut off", where);
+		return diag_set(
+			d, EINVAL, "fatbin entry at byte %llu: its header is cut off", where);
 	uint32_t header = get32(p + 4);
 	uint64_t payload = get64(p + 8);
 	if (header < ENTRY_HEADER_MIN || !bytes_at(f, base, size, at, header))
-		return diag_set(d, EINVAL, "fatbin entry at byte %llu: header size %u is impossible here", where, header);
+		return diag_set(d, EINVAL,
+			"fatbin entry at byte %llu: header size %u is impossible here", where,
+			header);
 	if (payload > size - at - header)
-		return diag_set(d, EINVAL, "fatbin entry at byte %llu: payload of %llu bytes exceeds the region", where,
-			(unsigned long long)payload);
+		return diag_set(d, EINVAL,
+			"fatbin entry at byte %llu: payload of %llu bytes exceeds the region",
+			where, (unsigned long long)payload);
 	if (f->n_entries >= FATBIN_MAX_ENTRIES)
 		return diag_set(d, EINVAL, "more than %d fatbin entries", FATBIN_MAX_ENTRIES);
 	struct fatbin_entry *e = add_entry(f, cap);
@@ -139,36 +156,43 @@ static int parse_entry(struct fatbin *f, const uint8_t *base, uint64_t size, uin
 		.flags = get64(p + 0x28),
 		.stored = p + header,
 		.options = entry_options(f, p, header),
-		.name = entry_string(f, p, header, get32(p + 0x20), header >= 0x28 ? get32(p + 0x24) : 0),
+		.name = entry_string(
+			f, p, header, get32(p + 0x20), header >= 0x28 ? get32(p + 0x24) : 0),
 		.relocatable = relocatable,
 	};
 	e->suffix = e->flags & FATBIN_FLAG_ARCH ? 'a' : e->flags & FATBIN_FLAG_FAMILY ? 'f' : 0;
 	if (compressed > payload)
-		return diag_set(d, EINVAL, "fatbin entry at byte %llu: %u compressed bytes in a payload of %llu", where, compressed,
-			(unsigned long long)payload);
+		return diag_set(d, EINVAL,
+			"fatbin entry at byte %llu: %u compressed bytes in a payload of %llu",
+			where, compressed, (unsigned long long)payload);
 	entry_packing(e, payload, compressed, header >= ENTRY_HEADER ? get64(p + 0x38) : 0);
 	*next = at + header + payload;
 	return 0;
 }
 
 /* The region at `at`; *next is the byte after it. */
-static int parse_region(struct fatbin *f, const uint8_t *base, uint64_t size, uint64_t at, bool relocatable, size_t *cap,
-	uint64_t *next, struct diag *d)
+static int parse_region(struct fatbin *f, const uint8_t *base, uint64_t size, uint64_t at,
+	bool relocatable, size_t *cap, uint64_t *next, struct diag *d)
 {
 	unsigned long long where = at;
 	const uint8_t *p = bytes_at(f, base, size, at, REGION_HEADER);
 	if (!p)
-		return diag_set(d, EINVAL, "fatbin region at byte %llu: its header is cut off", where);
+		return diag_set(
+			d, EINVAL, "fatbin region at byte %llu: its header is cut off", where);
 	if (get32(p) != FATBIN_REGION_MAGIC)
-		return diag_set(d, EINVAL, "fatbin region at byte %llu: wrong magic 0x%08x", where, get32(p));
+		return diag_set(d, EINVAL, "fatbin region at byte %llu: wrong magic 0x%08x", where,
+			get32(p));
 	uint32_t header = get16(p + 6);
 	uint64_t body = get64(p + 8);
 	if (get16(p + 4) != 1 || header < REGION_HEADER)
-		return diag_set(d, EINVAL, "fatbin region at byte %llu: version %u with header size %u is not known", where,
-			get16(p + 4), header);
+		return diag_set(d, EINVAL,
+			"fatbin region at byte %llu: version %u with header size %u is not known",
+			where, get16(p + 4), header);
 	if (header > size - at || body > size - at - header)
-		return diag_set(d, EINVAL, "fatbin region at byte %llu: %llu bytes of entries exceed the %llu bytes there are", where,
-			(unsigned long long)body, (unsigned long long)(size - at));
+		return diag_set(d, EINVAL,
+			"fatbin region at byte %llu: %llu bytes of entries exceed the %llu bytes "
+			"there are",
+			where, (unsigned long long)body, (unsigned long long)(size - at));
 	if (f->n_regions >= MAX_REGIONS)
 		return diag_set(d, EINVAL, "more than %d fatbin regions", MAX_REGIONS);
 	uint64_t end = at + header + body, entry = at + header;
@@ -183,7 +207,8 @@ static int parse_region(struct fatbin *f, const uint8_t *base, uint64_t size, ui
 }
 
 /* Regions one after another, 8-aligned, with zero padding between them. */
-static int parse_regions(struct fatbin *f, const uint8_t *base, uint64_t size, bool relocatable, size_t *cap, struct diag *d)
+static int parse_regions(struct fatbin *f, const uint8_t *base, uint64_t size, bool relocatable,
+	size_t *cap, struct diag *d)
 {
 	uint64_t at = 0;
 	while (size - at >= 4) {
@@ -199,13 +224,19 @@ static int parse_regions(struct fatbin *f, const uint8_t *base, uint64_t size, b
 }
 
 /* A single payload that stands for itself: a bare cubin or PTX text. */
-static int add_bare(struct fatbin *f, uint32_t kind, const uint8_t *p, uint64_t size, struct diag *d)
+static int add_bare(
+	struct fatbin *f, uint32_t kind, const uint8_t *p, uint64_t size, struct diag *d)
 {
 	size_t cap = 0;
 	struct fatbin_entry *e = add_entry(f, &cap);
 	if (!e)
 		return diag_set(d, ENOMEM, "out of memory");
-	*e = (struct fatbin_entry){.kind = kind, .stored = p, .stored_bytes = size, .plain_bytes = size, .options = "", .name = ""};
+	*e = (struct fatbin_entry){ .kind = kind,
+		.stored = p,
+		.stored_bytes = size,
+		.plain_bytes = size,
+		.options = "",
+		.name = "" };
 	if (kind == FATBIN_KIND_PTX)
 		fatbin_ptx_target((const char *)p, size, &e->major, &e->minor, &e->sm, &e->suffix);
 	else
@@ -228,7 +259,8 @@ static int parse_host(struct fatbin *f, const uint8_t *base, uint64_t size, stru
 		if (!linked && strcmp(name, "__nv_relfatbin"))
 			continue;
 		if (!data)
-			return diag_set(d, EINVAL, "section %s lies outside the file, which is cut off", name);
+			return diag_set(d, EINVAL,
+				"section %s lies outside the file, which is cut off", name);
 		err = parse_regions(f, data, bytes, !linked, &cap, d);
 		if (err)
 			return err;
@@ -264,12 +296,14 @@ static int parse_known(struct fatbin *f, const uint8_t *p, uint64_t size, struct
 		return parse_regions(f, p, size, false, &cap, d);
 	}
 	if (size >= 4 && get32(p) == FATBIN_WRAPPER_MAGIC)
-		return diag_set(d, EINVAL, "a fatbin wrapper holds pointers and means nothing outside its process");
+		return diag_set(d, EINVAL,
+			"a fatbin wrapper holds pointers and means nothing outside its process");
 	if (size >= 4 && !memcmp(p, "\177ELF", 4)) {
 		if (!elf_extent(p, size))
 			return diag_set(d, EINVAL, "not a complete 64-bit little-endian ELF file");
 		f->input = elf_is_cubin(p, size) ? FATBIN_INPUT_CUBIN : FATBIN_INPUT_HOST;
-		return f->input == FATBIN_INPUT_CUBIN ? add_bare(f, FATBIN_KIND_ELF, p, size, d) : parse_host(f, p, size, d);
+		return f->input == FATBIN_INPUT_CUBIN ? add_bare(f, FATBIN_KIND_ELF, p, size, d)
+						      : parse_host(f, p, size, d);
 	}
 	if (fatbin_is_ptx((const char *)p, size)) {
 		f->input = FATBIN_INPUT_PTX;
@@ -297,14 +331,17 @@ int fatbin_open(const void *data, size_t size, struct fatbin **out, struct diag 
 }
 
 /* A region at an address in this process: its own header gives its extent. */
-static int parse_foreign_region(struct fatbin *f, const uint8_t *p, bool relocatable, size_t *cap, struct diag *d)
+static int parse_foreign_region(
+	struct fatbin *f, const uint8_t *p, bool relocatable, size_t *cap, struct diag *d)
 {
 	uint64_t next;
 	if (!p || !readable(p, REGION_HEADER))
-		return diag_set(d, EINVAL, "fatbin region at %p: not readable memory", (const void *)p);
+		return diag_set(
+			d, EINVAL, "fatbin region at %p: not readable memory", (const void *)p);
 	uint64_t body = get64(p + 8), header = get16(p + 6);
 	if (body > (uint64_t)1 << 46)
-		return diag_set(d, EINVAL, "fatbin region: %llu bytes of entries", (unsigned long long)body);
+		return diag_set(d, EINVAL, "fatbin region: %llu bytes of entries",
+			(unsigned long long)body);
 	return parse_region(f, p, header + body, 0, relocatable, cap, &next, d);
 }
 
@@ -325,7 +362,8 @@ static int parse_wrapper(struct fatbin *f, const uint8_t *p, struct diag *d)
 		return err;
 	for (uint32_t i = 0; i < MAX_REGIONS; i++) {
 		if (!readable((const uint8_t *)(aux + i), sizeof(*aux)))
-			return diag_set(d, EINVAL, "fatbin wrapper: its list of regions is not readable memory");
+			return diag_set(d, EINVAL,
+				"fatbin wrapper: its list of regions is not readable memory");
 		memcpy(&region, aux + i, sizeof(region));
 		if (!region)
 			return 0;
@@ -336,7 +374,8 @@ static int parse_wrapper(struct fatbin *f, const uint8_t *p, struct diag *d)
 	return diag_set(d, EINVAL, "more than %d fatbin regions", MAX_REGIONS);
 }
 
-/* Bytes of an ELF image in memory: header, then tables, then everything the tables name, each checked before it is read. */
+/* Bytes of an ELF image in memory: header, then tables, then everything the tables name, each
+ * checked before it is read. */
 static uint64_t foreign_elf_bytes(const uint8_t *p)
 {
 	if (!readable(p, 64))
@@ -381,7 +420,9 @@ static int parse_image(struct fatbin *f, const uint8_t *p, struct diag *d)
 	}
 	uint64_t size = magic == 0x464c457fu ? foreign_elf_bytes(p) : foreign_text_bytes(p);
 	if (!size)
-		return diag_set(d, EINVAL, "image at %p: neither a fatbin, nor a complete ELF file, nor text", (const void *)p);
+		return diag_set(d, EINVAL,
+			"image at %p: neither a fatbin, nor a complete ELF file, nor text",
+			(const void *)p);
 	return parse_known(f, p, size, d);
 }
 
@@ -399,7 +440,8 @@ static int unpack_lz4(const struct fatbin_entry *e, const void *stored, char *to
 {
 	int got = LZ4_decompress_safe(stored, to, (int)e->stored_bytes, (int)e->plain_bytes);
 	if (got < 0 || (uint64_t)got != e->plain_bytes)
-		return diag_set(d, EINVAL, "LZ4 data of the %s entry is damaged", e->kind == FATBIN_KIND_PTX ? "PTX" : "ELF");
+		return diag_set(d, EINVAL, "LZ4 data of the %s entry is damaged",
+			e->kind == FATBIN_KIND_PTX ? "PTX" : "ELF");
 	return 0;
 }
 
@@ -407,7 +449,8 @@ static int unpack_zstd(const struct fatbin_entry *e, const void *stored, char *t
 {
 	size_t got = ZSTD_decompress(to, e->plain_bytes, stored, e->stored_bytes);
 	if (ZSTD_isError(got) || got != e->plain_bytes)
-		return diag_set(d, EINVAL, "zstd data of the %s entry is damaged: %s", e->kind == FATBIN_KIND_PTX ? "PTX" : "ELF",
+		return diag_set(d, EINVAL, "zstd data of the %s entry is damaged: %s",
+			e->kind == FATBIN_KIND_PTX ? "PTX" : "ELF",
 			ZSTD_isError(got) ? ZSTD_getErrorName(got) : "wrong size");
 	return 0;
 }
@@ -417,28 +460,35 @@ static int check_ratio(const struct fatbin_entry *e, const void *stored, struct 
 {
 	unsigned long long plain = e->plain_bytes;
 	if (e->stored_bytes > FATBIN_MAX_PLAIN)
-		return diag_set(d, EINVAL, "a payload of %llu bytes is too large", (unsigned long long)e->stored_bytes);
+		return diag_set(d, EINVAL, "a payload of %llu bytes is too large",
+			(unsigned long long)e->stored_bytes);
 	if (e->packing == FATBIN_LZ4 && plain > e->stored_bytes * 255 + 64)
-		return diag_set(d, EINVAL, "%llu bytes cannot come out of %llu bytes of LZ4", plain, (unsigned long long)e->stored_bytes);
+		return diag_set(d, EINVAL, "%llu bytes cannot come out of %llu bytes of LZ4", plain,
+			(unsigned long long)e->stored_bytes);
 	if (e->packing == FATBIN_ZSTD) {
 		unsigned long long says = ZSTD_getFrameContentSize(stored, e->stored_bytes);
-		if (says == ZSTD_CONTENTSIZE_ERROR || (says != ZSTD_CONTENTSIZE_UNKNOWN && says != plain))
-			return diag_set(d, EINVAL, "no zstd frame of the declared %llu bytes", plain);
+		if (says == ZSTD_CONTENTSIZE_ERROR ||
+			(says != ZSTD_CONTENTSIZE_UNKNOWN && says != plain))
+			return diag_set(
+				d, EINVAL, "no zstd frame of the declared %llu bytes", plain);
 	}
 	return 0;
 }
 
-int fatbin_unpack(const struct fatbin_entry *e, const void *stored, char **data, size_t *size, struct diag *d)
+int fatbin_unpack(
+	const struct fatbin_entry *e, const void *stored, char **data, size_t *size, struct diag *d)
 {
 	if (e->unreadable)
 		return diag_set(d, EOPNOTSUPP, "the %s entry for %s cannot be read: %s",
-			e->kind == FATBIN_KIND_PTX ? "PTX" : "ELF", fatbin_target_name(e, (char[24]){0}), e->unreadable);
+			e->kind == FATBIN_KIND_PTX ? "PTX" : "ELF",
+			fatbin_target_name(e, (char[24]){ 0 }), e->unreadable);
 	int err = check_ratio(e, stored, d);
 	if (err)
 		return err;
 	char *to = malloc(e->plain_bytes + 1);
 	if (!to)
-		return diag_set(d, ENOMEM, "out of memory for %llu bytes", (unsigned long long)e->plain_bytes);
+		return diag_set(d, ENOMEM, "out of memory for %llu bytes",
+			(unsigned long long)e->plain_bytes);
 	if (e->packing == FATBIN_LZ4)
 		err = unpack_lz4(e, stored, to, d);
 	else if (e->packing == FATBIN_ZSTD)
@@ -458,10 +508,12 @@ int fatbin_unpack(const struct fatbin_entry *e, const void *stored, char **data,
 	return 0;
 }
 
-int fatbin_read(const struct fatbin *f, const struct fatbin_entry *e, char **data, size_t *size, struct diag *d)
+int fatbin_read(const struct fatbin *f, const struct fatbin_entry *e, char **data, size_t *size,
+	struct diag *d)
 {
 	if (f->foreign && !readable(e->stored, e->stored_bytes))
-		return diag_set(d, EINVAL, "fatbin payload at %p: not readable memory", (const void *)e->stored);
+		return diag_set(d, EINVAL, "fatbin payload at %p: not readable memory",
+			(const void *)e->stored);
 	return fatbin_unpack(e, e->stored, data, size, d);
 }
 
@@ -469,7 +521,7 @@ int fatbin_read(const struct fatbin *f, const struct fatbin_entry *e, char **dat
 
 const char *fatbin_target_name(const struct fatbin_entry *e, char out[24])
 {
-	char suffix[2] = {e->suffix, 0};
+	char suffix[2] = { e->suffix, 0 };
 	char digits[12];
 	int n = 0, k = 0;
 	uint32_t v = e->sm;
@@ -498,7 +550,7 @@ bool fatbin_fits(const struct fatbin_entry *e, uint32_t cc)
 /* Newer targets win; for one SM the one made for it alone, then its family. */
 static bool better(const struct fatbin_entry *e, const struct fatbin_entry *than)
 {
-	static const char order[] = {0, 'f', 'a'};
+	static const char order[] = { 0, 'f', 'a' };
 	if (!than)
 		return true;
 	if (!e->unreadable != !than->unreadable)
@@ -511,7 +563,8 @@ static bool better(const struct fatbin_entry *e, const struct fatbin_entry *than
 	return false;
 }
 
-static const struct fatbin_entry *best(const struct fatbin *f, uint32_t region, uint32_t kind, uint32_t cc)
+static const struct fatbin_entry *best(
+	const struct fatbin *f, uint32_t region, uint32_t kind, uint32_t cc)
 {
 	const struct fatbin_entry *pick = NULL;
 	for (uint32_t i = 0; i < f->n_entries; i++) {
@@ -522,7 +575,8 @@ static const struct fatbin_entry *best(const struct fatbin *f, uint32_t region, 
 	return pick;
 }
 
-uint32_t fatbin_choose_ptx(const struct fatbin *f, uint32_t cc, const struct fatbin_entry **picks, uint32_t max)
+uint32_t fatbin_choose_ptx(
+	const struct fatbin *f, uint32_t cc, const struct fatbin_entry **picks, uint32_t max)
 {
 	uint32_t n = 0;
 	for (uint32_t r = 0; r < f->n_regions && n < max; r++) {
@@ -538,7 +592,8 @@ static bool elf_keeps_ptx(const struct fatbin *f, const struct fatbin_entry *e)
 	char *elf;
 	size_t size;
 	if (!e->unreadable && e->packing == FATBIN_RAW)
-		return (!f->foreign || readable(e->stored, e->stored_bytes)) && cubin_has_ptx(e->stored, e->stored_bytes);
+		return (!f->foreign || readable(e->stored, e->stored_bytes)) &&
+		       cubin_has_ptx(e->stored, e->stored_bytes);
 	if (fatbin_read(f, e, &elf, &size, NULL))
 		return false;
 	bool has = cubin_has_ptx(elf, size);
@@ -551,14 +606,17 @@ static const char *why_no_ptx(struct fatbin *f, const struct fatbin_unit *u)
 	char name[24];
 	const struct fatbin_entry *other = best(f, u->region, FATBIN_KIND_PTX, 0);
 	if (other && other->unreadable)
-		return arena_printf(f->arena, "no PTX that can be read: the entry for %s: %s", fatbin_target_name(other, name),
-			other->unreadable);
+		return arena_printf(f->arena, "no PTX that can be read: the entry for %s: %s",
+			fatbin_target_name(other, name), other->unreadable);
 	if (other)
-		return arena_printf(f->arena, "no PTX for this device in the fatbin, only for %s", fatbin_target_name(other, name));
+		return arena_printf(f->arena, "no PTX for this device in the fatbin, only for %s",
+			fatbin_target_name(other, name));
 	if (f->input == FATBIN_INPUT_CUBIN)
 		return "no PTX in the cubin (build with -lineinfo to keep it there)";
 	if (u->elf)
-		return arena_printf(f->arena, "no PTX in the fatbin, only machine code for %s (build with -gencode arch=compute_XX,code=compute_XX, or -lineinfo)",
+		return arena_printf(f->arena,
+			"no PTX in the fatbin, only machine code for %s (build with -gencode "
+			"arch=compute_XX,code=compute_XX, or -lineinfo)",
 			fatbin_target_name(u->elf, name));
 	return "no PTX in the fatbin";
 }
@@ -572,8 +630,10 @@ static int fill_unit(struct fatbin *f, struct fatbin_unit *u, uint32_t cc)
 		u->ptx = NULL;
 	u->ptx_in_elf = !u->ptx && u->elf && elf_keeps_ptx(f, u->elf);
 	if (u->ptx)
-		u->source = f->input == FATBIN_INPUT_PTX ? "PTX text"
-							: arena_printf(f->arena, "fatbin %s PTX", fatbin_target_name(u->ptx, name));
+		u->source = f->input == FATBIN_INPUT_PTX
+				    ? "PTX text"
+				    : arena_printf(f->arena, "fatbin %s PTX",
+					      fatbin_target_name(u->ptx, name));
 	else if (u->ptx_in_elf)
 		u->source = "cubin .nv_debug_ptx_txt";
 	else {
@@ -599,7 +659,8 @@ int fatbin_units(struct fatbin *f, uint32_t cc, struct fatbin_unit **units, uint
 	return 0;
 }
 
-int fatbin_unit_text(const struct fatbin *f, const struct fatbin_unit *u, char **text, size_t *size, struct diag *d)
+int fatbin_unit_text(const struct fatbin *f, const struct fatbin_unit *u, char **text, size_t *size,
+	struct diag *d)
 {
 	char *elf;
 	size_t bytes;
@@ -655,7 +716,8 @@ static uint32_t number_at(const char *s, size_t size, size_t *at)
 	return v;
 }
 
-void fatbin_ptx_target(const char *text, size_t size, uint16_t *major, uint16_t *minor, uint32_t *sm, char *suffix)
+void fatbin_ptx_target(
+	const char *text, size_t size, uint16_t *major, uint16_t *minor, uint32_t *sm, char *suffix)
 {
 	*major = *minor = 0;
 	*sm = 0;

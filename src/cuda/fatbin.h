@@ -1,22 +1,24 @@
 /* fatbin.h - what code a CUDA image carries, and its PTX text.
  *
- * An image is what a program hands cuModuleLoadData, or a file on disk: a fatbin wrapper (pointers, in memory only),
- * a fatbin region, a cubin (ELF of machine EM_CUDA), a host ELF executable or shared object with .nv_fatbin
- * sections, or PTX text. All of them become one list of entries. Nothing is decompressed before it is asked for.
+ * An image is what a program hands cuModuleLoadData, or a file on disk: a fatbin wrapper (pointers,
+ *in memory only), a fatbin region, a cubin (ELF of machine EM_CUDA), a host ELF executable or
+ *shared object with .nv_fatbin sections, or PTX text. All of them become one list of entries.
+ *Nothing is decompressed before it is asked for.
  *
  * Container (little-endian; seen with CUDA 11 to 13):
  *
- *	wrapper  u32 0x466243b1, u32 version 1 or 2, ptr region, ptr aux (version 2: NULL-ended array of regions)
- *	region   u32 0xba55ed50, u16 version 1, u16 header bytes 16, u64 bytes of entries; regions repeat, 8-aligned
- *	entry    00 u16 kind   02 u16 version   04 u32 header bytes   08 u64 payload bytes (padded to 8)
- *	         10 u32 compressed bytes (0: raw)   14 u32 offset of options record {u32 offset, u32 length}
- *	         18 u16 minor   1a u16 major   1c u32 SM   20 u32 name offset   24 u32 name length
- *	         28 u64 flags   30 u64 0   38 u64 uncompressed bytes
+ *	wrapper  u32 0x466243b1, u32 version 1 or 2, ptr region, ptr aux (version 2: NULL-ended
+ *array of regions) region   u32 0xba55ed50, u16 version 1, u16 header bytes 16, u64 bytes of
+ *entries; regions repeat, 8-aligned entry    00 u16 kind   02 u16 version   04 u32 header bytes 08
+ *u64 payload bytes (padded to 8) 10 u32 compressed bytes (0: raw)   14 u32 offset of options record
+ *{u32 offset, u32 length} 18 u16 minor   1a u16 major   1c u32 SM   20 u32 name offset   24 u32
+ *name length 28 u64 flags   30 u64 0   38 u64 uncompressed bytes
  *
- * Outside bytes are never trusted: a bad offset, size or stream is -EINVAL with a message, never a crash, and no
- * allocation exceeds FATBIN_MAX_PLAIN.
+ * Outside bytes are never trusted: a bad offset, size or stream is -EINVAL with a message, never a
+ *crash, and no allocation exceeds FATBIN_MAX_PLAIN.
  *
- * Ownership: a struct fatbin points into the caller's bytes, which must outlive it; strings live in its arena.
+ * Ownership: a struct fatbin points into the caller's bytes, which must outlive it; strings live in
+ *its arena.
  */
 #ifndef EGPU_CUDA_FATBIN_H
 #define EGPU_CUDA_FATBIN_H
@@ -32,7 +34,7 @@
 #define FATBIN_REGION_MAGIC 0xba55ed50u
 
 enum {
-	FATBIN_MAX_PLAIN = 1 << 30,  /* bytes of one decompressed entry */
+	FATBIN_MAX_PLAIN = 1 << 30, /* bytes of one decompressed entry */
 	FATBIN_MAX_ENTRIES = 65536, /* of one image */
 };
 
@@ -60,20 +62,21 @@ enum fatbin_kind {
 enum fatbin_packing { FATBIN_RAW, FATBIN_LZ4, FATBIN_ZSTD };
 
 struct fatbin_entry {
-	uint32_t kind;		 /* enum fatbin_kind */
-	uint32_t region;	 /* which region it came from, from 0: a translation unit each in a host ELF */
-	uint32_t sm;		 /* 90; 0: not known */
-	char suffix;		 /* 'a', 'f' or 0 */
-	uint16_t major, minor;	 /* of the PTX ISA or the ELF; 0.0 in a bare cubin or PTX text */
+	uint32_t kind;   /* enum fatbin_kind */
+	uint32_t region; /* which region it came from, from 0: a translation unit each in a host ELF
+			  */
+	uint32_t sm;     /* 90; 0: not known */
+	char suffix;     /* 'a', 'f' or 0 */
+	uint16_t major, minor; /* of the PTX ISA or the ELF; 0.0 in a bare cubin or PTX text */
 	uint64_t flags;
 	enum fatbin_packing packing;
-	const uint8_t *stored;	 /* payload as it lies in the image */
+	const uint8_t *stored; /* payload as it lies in the image */
 	uint64_t stored_bytes;
-	uint64_t plain_bytes;	 /* declared; equals stored_bytes when RAW */
-	const char *options;	 /* "-maxrregcount=32"; "" when there are none */
-	const char *name;	 /* identifier, often the source file; "" when there is none */
-	const char *unreadable;	 /* NULL, or why the payload cannot be had ("scrambled") */
-	bool relocatable;	 /* from __nv_relfatbin: separate compilation, before the device link */
+	uint64_t plain_bytes;   /* declared; equals stored_bytes when RAW */
+	const char *options;    /* "-maxrregcount=32"; "" when there are none */
+	const char *name;       /* identifier, often the source file; "" when there is none */
+	const char *unreadable; /* NULL, or why the payload cannot be had ("scrambled") */
+	bool relocatable; /* from __nv_relfatbin: separate compilation, before the device link */
 };
 
 struct fatbin {
@@ -85,24 +88,30 @@ struct fatbin {
 	bool foreign; /* memory of unknown extent: reads are probed first */
 };
 
-/* Lists the entries of size bytes (a file's contents, or an image whose size is known). Wrappers are refused here, since
- * their pointers mean nothing outside their process. 0, -EINVAL, -ENOMEM, with d saying what and where. */
+/* Lists the entries of size bytes (a file's contents, or an image whose size is known). Wrappers
+ * are refused here, since their pointers mean nothing outside their process. 0, -EINVAL, -ENOMEM,
+ * with d saying what and where. */
 int fatbin_open(const void *data, size_t size, struct fatbin **out, struct diag *d);
-/* The same for the address that a program gave cuModuleLoadData or cuLibraryLoadData: the extent is found from the contents,
- * and unmapped memory is -EINVAL instead of a fault. The image must stay as it is while *out is used. */
+/* The same for the address that a program gave cuModuleLoadData or cuLibraryLoadData: the extent is
+ * found from the contents, and unmapped memory is -EINVAL instead of a fault. The image must stay
+ * as it is while *out is used. */
 int fatbin_open_image(const void *image, struct fatbin **out, struct diag *d);
 void fatbin_close(struct fatbin *f); /* NULL is allowed */
 
-/* The entry's plain bytes in a malloc'd block that ends with a NUL beyond *size; the caller frees it. For PTX, trailing NULs are not
- * counted. -EINVAL (broken stream, wrong size), -EOPNOTSUPP (unreadable; d says why), -ENOMEM. */
-int fatbin_read(const struct fatbin *f, const struct fatbin_entry *e, char **data, size_t *size, struct diag *d);
+/* The entry's plain bytes in a malloc'd block that ends with a NUL beyond *size; the caller frees
+ * it. For PTX, trailing NULs are not counted. -EINVAL (broken stream, wrong size), -EOPNOTSUPP
+ * (unreadable; d says why), -ENOMEM. */
+int fatbin_read(const struct fatbin *f, const struct fatbin_entry *e, char **data, size_t *size,
+	struct diag *d);
 /* The same from a copy of the entry's stored bytes that the caller keeps. */
-int fatbin_unpack(const struct fatbin_entry *e, const void *stored, char **data, size_t *size, struct diag *d);
+int fatbin_unpack(const struct fatbin_entry *e, const void *stored, char **data, size_t *size,
+	struct diag *d);
 
-/* PTX that a driver could compile for a device of this compute capability (90 for 9.0): same SM for 'a', same major and not newer for
- * 'f', not newer otherwise. One per region, the one a driver would take: exact 'a', then family, then the newest. The
- * number written to picks. */
-uint32_t fatbin_choose_ptx(const struct fatbin *f, uint32_t cc, const struct fatbin_entry **picks, uint32_t max);
+/* PTX that a driver could compile for a device of this compute capability (90 for 9.0): same SM for
+ * 'a', same major and not newer for 'f', not newer otherwise. One per region, the one a driver
+ * would take: exact 'a', then family, then the newest. The number written to picks. */
+uint32_t fatbin_choose_ptx(
+	const struct fatbin *f, uint32_t cc, const struct fatbin_entry **picks, uint32_t max);
 /* Whether an entry's target fits a device. */
 bool fatbin_fits(const struct fatbin_entry *e, uint32_t cc);
 
@@ -110,38 +119,49 @@ bool fatbin_fits(const struct fatbin_entry *e, uint32_t cc);
 struct fatbin_unit {
 	uint32_t region;
 	const struct fatbin_entry *ptx; /* the best PTX, NULL: none fits */
-	const struct fatbin_entry *elf; /* the cubin the driver would load as it is, NULL: none fits */
-	bool ptx_in_elf;		/* ptx NULL, but elf carries .nv_debug_ptx_txt: fatbin_unit_text reads it */
-	const char *source;		/* "fatbin sm_90 PTX", "PTX text", "cubin .nv_debug_ptx_txt", "none" */
-	const char *reason;		/* why there is no PTX; NULL when there is */
+	const struct fatbin_entry
+		*elf;    /* the cubin the driver would load as it is, NULL: none fits */
+	bool ptx_in_elf; /* ptx NULL, but elf carries .nv_debug_ptx_txt: fatbin_unit_text reads it
+			  */
+	const char *source; /* "fatbin sm_90 PTX", "PTX text", "cubin .nv_debug_ptx_txt", "none" */
+	const char *reason; /* why there is no PTX; NULL when there is */
 };
 /* One unit a region, in the arena of f. cc 0: the newest of everything. 0, -ENOMEM. */
 int fatbin_units(struct fatbin *f, uint32_t cc, struct fatbin_unit **units, uint32_t *n);
 /* The PTX text of a unit, malloc'd as by fatbin_read. -ENOENT when it has none. */
-int fatbin_unit_text(const struct fatbin *f, const struct fatbin_unit *u, char **text, size_t *size, struct diag *d);
+int fatbin_unit_text(const struct fatbin *f, const struct fatbin_unit *u, char **text, size_t *size,
+	struct diag *d);
 /* "sm_90a", "compute_80" of an entry, for messages; kind decides the word. */
 const char *fatbin_target_name(const struct fatbin_entry *e, char out[24]);
 
-/* -- cubins (cubin.c): plain bytes of an ELF for the device ----------------------------------------------- */
+/* -- cubins (cubin.c): plain bytes of an ELF for the device
+ * ----------------------------------------------- */
 
 /* SM of the cubin, 0 when it cannot be told. */
 uint32_t cubin_sm(const void *elf, size_t size);
 /* Names of its kernels (mangled), in the arena. 0, -EINVAL, -ENOMEM. */
-int cubin_kernels(struct arena *a, const void *elf, size_t size, const char ***names, uint32_t *n, struct diag *d);
+int cubin_kernels(struct arena *a, const void *elf, size_t size, const char ***names, uint32_t *n,
+	struct diag *d);
 bool cubin_has_ptx(const void *elf, size_t size);
-/* PTX kept by -lineinfo or -G in .nv_debug_ptx_txt: a malloc'd text. -ENOENT when there is none, -EINVAL. */
+/* PTX kept by -lineinfo or -G in .nv_debug_ptx_txt: a malloc'd text. -ENOENT when there is none,
+ * -EINVAL. */
 int cubin_ptx(const void *elf, size_t size, char **text, size_t *text_bytes, struct diag *d);
-/* Bytes of the ELF image by its own headers (for images of unknown extent), bounded by size; 0 when it is no 64-bit LE ELF. */
+/* Bytes of the ELF image by its own headers (for images of unknown extent), bounded by size; 0 when
+ * it is no 64-bit LE ELF. */
 uint64_t elf_extent(const void *elf, size_t size);
 bool elf_is_cubin(const void *elf, size_t size);
-/* Section `index` of a 64-bit little-endian ELF; name and contents point into it. 1, 0 past the last section, -EINVAL. */
-int elf_section(const void *elf, size_t size, uint32_t index, const char **name, const uint8_t **data, uint64_t *bytes);
+/* Section `index` of a 64-bit little-endian ELF; name and contents point into it. 1, 0 past the
+ * last section, -EINVAL. */
+int elf_section(const void *elf, size_t size, uint32_t index, const char **name,
+	const uint8_t **data, uint64_t *bytes);
 
-/* -- PTX text --------------------------------------------------------------------------------------------- */
+/* -- PTX text
+ * --------------------------------------------------------------------------------------------- */
 
 /* Whether the text starts like PTX: blanks and comments, then ".version". */
 bool fatbin_is_ptx(const char *text, size_t size);
 /* .version and .target of a PTX text without parsing the rest; fields that are not found stay 0. */
-void fatbin_ptx_target(const char *text, size_t size, uint16_t *major, uint16_t *minor, uint32_t *sm, char *suffix);
+void fatbin_ptx_target(const char *text, size_t size, uint16_t *major, uint16_t *minor,
+	uint32_t *sm, char *suffix);
 
 #endif

@@ -1,4 +1,5 @@
-/* An entry counter is exact, the program's results are its own, and its kernel's row tells the story. */
+/* An entry counter is exact, the program's results are its own, and its kernel's row tells the
+ * story. */
 #include "harness.h"
 
 enum { N = 1000, THREADS = 128, BLOCKS = (N + THREADS - 1) / THREADS };
@@ -13,7 +14,7 @@ static int simple(void)
 	CU(cuModuleLoadData(&mod, PTX_HEAD PTX_FILL("fill") PTX_FILL("other")));
 	CU(cuModuleGetFunction(&fn, mod, "fill"));
 	CU(cuMemAlloc(&buf, N * 4));
-	void *params[] = {&buf, &add, &n};
+	void *params[] = { &buf, &add, &n };
 	for (int i = 0; i < 5; i++)
 		CU(cuLaunchKernel(fn, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, params, NULL));
 	CU(cuCtxSynchronize());
@@ -31,7 +32,7 @@ static int hasty(void)
 	CU(cuModuleLoadData(&mod, PTX_HEAD PTX_FILL("fill")));
 	CU(cuModuleGetFunction(&fn, mod, "fill"));
 	CU(cuMemAlloc(&buf, N * 4));
-	void *params[] = {&buf, &add, &n};
+	void *params[] = { &buf, &add, &n };
 	for (int i = 0; i < 50; i++)
 		CU(cuLaunchKernel(fn, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, params, NULL));
 	return 0;
@@ -44,7 +45,8 @@ static int destroyed(void)
 	return status;
 }
 
-static const struct role roles[] = {{"simple", simple}, {"hasty", hasty}, {"destroyed", destroyed}, {0}};
+static const struct role roles[] = { { "simple", simple }, { "hasty", hasty },
+	{ "destroyed", destroyed }, { 0 } };
 
 static void exact(const char *role, int launches)
 {
@@ -54,10 +56,12 @@ static void exact(const char *role, int launches)
 	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
 	uint32_t link = run_attach(&r, &f, "fill");
 	is_int(run_role(&r, role), 0, "%s: the program's results are right", role);
-	is_int(run_count(&r, map, 0), (uint64_t)launches * BLOCKS * THREADS, "%s: one count a thread", role);
+	is_int(run_count(&r, map, 0), (uint64_t)launches * BLOCKS * THREADS,
+		"%s: one count a thread", role);
 	struct session_kernel *k = run_kernel(&r, "fill");
 	if (ok(k, "%s: the kernel has a row", role)) {
-		is_int(k->state, SESSION_KERNEL_INSTRUMENTED, "%s: instrumented (%s)", role, session_text(r.session, k->reason));
+		is_int(k->state, SESSION_KERNEL_INSTRUMENTED, "%s: instrumented (%s)", role,
+			session_text(r.session, k->reason));
 		is_str(session_text(r.session, k->source), "PTX text", "%s: source", role);
 		is_int(k->launches, launches, "%s: launches", role);
 		is_int(k->launches_instrumented, launches, "%s: instrumented launches", role);

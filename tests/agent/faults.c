@@ -1,4 +1,5 @@
-/* A driver that fails us at any call: the program's results and exit status stay its own, and the session says why. */
+/* A driver that fails us at any call: the program's results and exit status stay its own, and the
+ * session says why. */
 #include "harness.h"
 
 enum { N = 100, LAUNCHES = 4 };
@@ -13,7 +14,7 @@ static int fill(void)
 	CU(cuModuleLoadData(&mod, PTX_HEAD ".global .align 4 .u32 total;\n" PTX_FILL("fill")));
 	CU(cuModuleGetFunction(&fn, mod, "fill"));
 	CU(cuMemAlloc(&buf, N * 4));
-	void *params[] = {&buf, &add, &n};
+	void *params[] = { &buf, &add, &n };
 	for (int i = 0; i < LAUNCHES; i++) {
 		CU(cuLaunchKernel(fn, 1, 1, 1, N, 1, 1, 0, NULL, params, NULL));
 		CU(cuCtxSynchronize());
@@ -21,33 +22,33 @@ static int fill(void)
 	return check_fill(buf, add, N);
 }
 
-static const struct role roles[] = {{"fill", fill}, {0}};
+static const struct role roles[] = { { "fill", fill }, { 0 } };
 
-/* Calls from the agent on the way to the first instrumented launch. The program's own hooked calls come through the agent too: those are left out
- * by the number at which the fault begins. */
+/* Calls from the agent on the way to the first instrumented launch. The program's own hooked calls
+ * come through the agent too: those are left out by the number at which the fault begins. */
 static const struct {
 	const char *call;
 	int first, last; /* ordinals at which it is made to fail */
-	bool refused;	 /* the kernel cannot be instrumented, whatever ordinal fails */
-	bool once;	 /* only once: the program makes the same call later */
+	bool refused;    /* the kernel cannot be instrumented, whatever ordinal fails */
+	bool once;       /* only once: the program makes the same call later */
 } faults[] = {
-	{"cuMemAlloc_v2", 2, 2, true, false},	     /* the clock's cell is the first */
-	{"cuStreamCreate", 1, 1, true, false},
-	{"cuMemcpyHtoDAsync_v2", 1, 2, true, false},
-	{"cuMemcpyDtoHAsync_v2", 1, 8, false, false},
-	{"cuLinkCreate_v2", 1, 2, false, false},
-	{"cuLinkAddData_v2", 1, 2, false, false},
-	{"cuLinkComplete", 1, 2, false, false},
-	{"cuModuleLoadData", 2, 3, false, false},   /* the first is the program's */
-	{"cuModuleGetFunction", 1, 3, false, true},
-	{"cuModuleGetGlobal_v2", 1, 2, false, false},
-	{"cuFuncGetAttribute", 1, 4, false, false},
-	{"cuFuncGetParamInfo", 1, 4, false, false},
-	{"cuMemHostRegister_v2", 1, 1, false, false},
-	{"cuStreamQuery", 1, 4, false, false},
-	{"cuStreamSynchronize", 1, 8, false, false},
-	{"cuCtxPushCurrent_v2", 1, 6, false, false},
-	{"cuDeviceGetAttribute", 1, 3, false, false},
+	{ "cuMemAlloc_v2", 2, 2, true, false }, /* the clock's cell is the first */
+	{ "cuStreamCreate", 1, 1, true, false },
+	{ "cuMemcpyHtoDAsync_v2", 1, 2, true, false },
+	{ "cuMemcpyDtoHAsync_v2", 1, 8, false, false },
+	{ "cuLinkCreate_v2", 1, 2, false, false },
+	{ "cuLinkAddData_v2", 1, 2, false, false },
+	{ "cuLinkComplete", 1, 2, false, false },
+	{ "cuModuleLoadData", 2, 3, false, false }, /* the first is the program's */
+	{ "cuModuleGetFunction", 1, 3, false, true },
+	{ "cuModuleGetGlobal_v2", 1, 2, false, false },
+	{ "cuFuncGetAttribute", 1, 4, false, false },
+	{ "cuFuncGetParamInfo", 1, 4, false, false },
+	{ "cuMemHostRegister_v2", 1, 1, false, false },
+	{ "cuStreamQuery", 1, 4, false, false },
+	{ "cuStreamSynchronize", 1, 8, false, false },
+	{ "cuCtxPushCurrent_v2", 1, 6, false, false },
+	{ "cuDeviceGetAttribute", 1, 3, false, false },
 };
 
 static void one(size_t i, int at, bool once)
@@ -66,7 +67,8 @@ static void one(size_t i, int at, bool once)
 	struct session_kernel *k = run_kernel(&r, "fill");
 	const char *reason = k ? session_text(r.session, k->reason) : "";
 	bool refused = k && k->state == SESSION_KERNEL_REFUSED;
-	ok(!status, "%s fails at %d%s: the program is right (%s)", faults[i].call, at, once ? " once" : "", reason);
+	ok(!status, "%s fails at %d%s: the program is right (%s)", faults[i].call, at,
+		once ? " once" : "", reason);
 	if (refused)
 		ok(reason[0], "and the refusal has a reason");
 	else if (k)
@@ -79,7 +81,8 @@ static void launch_fault(void)
 	struct run r;
 	run_begin(&r);
 	run_use_shim(&r);
-	r.env[0] = "SHIM_FAULT=cuLaunchKernel:7"; /* after the clock's five and one instrumented launch */
+	r.env[0] = "SHIM_FAULT=cuLaunchKernel:7"; /* after the clock's five and one instrumented
+						     launch */
 	r.env[1] = "SHIM_FAULT_ONCE=1";
 	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
 	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);

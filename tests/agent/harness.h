@@ -1,7 +1,9 @@
-/* harness.h - runs this very program again as a target under the agent, with a session of its own on softgpu.
+/* harness.h - runs this very program again as a target under the agent, with a session of its own
+ * on softgpu.
  *
- * A test's main calls harness_main with its roles: a role is a small driver-API program, run in a child process by its name. The parent
- * makes the session, hangs fragments in it, starts the role and looks at what the session holds afterwards.
+ * A test's main calls harness_main with its roles: a role is a small driver-API program, run in a
+ * child process by its name. The parent makes the session, hangs fragments in it, starts the role
+ * and looks at what the session holds afterwards.
  */
 #ifndef EGPU_TEST_HARNESS_H
 #define EGPU_TEST_HARNESS_H
@@ -30,16 +32,16 @@ struct role {
 struct run {
 	struct session *session;
 	struct session_file *file;
-	bool no_alias;	     /* the session's driver link is left out */
+	bool no_alias;       /* the session's driver link is left out */
 	const char *env[16]; /* "NAME=VALUE" more for the target; NULL-ended */
-	int status;	     /* of waitpid */
+	int status;          /* of waitpid */
 };
 
 /* -- session ------------------------------------------------------------------ */
 
 static inline void run_begin(struct run *r)
 {
-	struct diag d = {0};
+	struct diag d = { 0 };
 	char path[512];
 	memset(r, 0, sizeof(*r));
 	if (session_create(&r->session, &d)) {
@@ -58,7 +60,8 @@ static inline void run_use_shim(struct run *r)
 {
 	static const struct {
 		const char *name, *to;
-	} links[] = {{"libegpu-driver.so.1", SHIM_LIB}, {"libegpu-shim-target.so.1", SOFTGPU_LIB}};
+	} links[] = { { "libegpu-driver.so.1", SHIM_LIB },
+		{ "libegpu-shim-target.so.1", SOFTGPU_LIB } };
 	char path[512];
 	for (int i = 0; i < 2; i++) {
 		snprintf(path, sizeof(path), "%s/%s", session_path(r->session), links[i].name);
@@ -74,10 +77,15 @@ static inline void run_end(struct run *r)
 	session_destroy(r->session);
 }
 
-static inline uint32_t run_map(struct run *r, uint32_t type, uint32_t key, uint32_t value, uint32_t entries)
+static inline uint32_t run_map(
+	struct run *r, uint32_t type, uint32_t key, uint32_t value, uint32_t entries)
 {
-	struct ebpf_map def = {.name = "counts", .type = type, .key_size = key, .value_size = value, .max_entries = entries};
-	struct diag d = {0};
+	struct ebpf_map def = { .name = "counts",
+		.type = type,
+		.key_size = key,
+		.value_size = value,
+		.max_entries = entries };
+	struct diag d = { 0 };
 	uint32_t id = 0;
 	if (session_add_map(r->session, &def, &id, &d))
 		printf("Bail out! %s\n", d.text);
@@ -87,11 +95,12 @@ static inline uint32_t run_map(struct run *r, uint32_t type, uint32_t key, uint3
 /* Attaches a fragment to the kernels that match. */
 static inline uint32_t run_attach(struct run *r, struct ebpf_fragment *f, const char *pattern)
 {
-	struct buf text = {0};
-	struct diag d = {0};
+	struct buf text = { 0 };
+	struct diag d = { 0 };
 	uint32_t prog = 0, link = 0;
 	ebpf_fragment_print(f, &text);
-	if (session_add_prog(r->session, text.data, text.len, f->name, f->point, f->warp, &prog, &d) ||
+	if (session_add_prog(
+		    r->session, text.data, text.len, f->name, f->point, f->warp, &prog, &d) ||
 		session_add_link(r->session, prog, f->point, f->warp, pattern, &link, &d))
 		printf("Bail out! %s\n", d.text);
 	buf_free(&text);
@@ -108,13 +117,17 @@ static inline struct ebpf_fragment counter(uint32_t map, enum ebpf_point point)
 		"{\n\t.reg .b64 %%egpu_r<1>;\n\tld.const.b64 %%egpu_r0, [__egpu_table+%u];\n"
 		"\tred.global.add.u64 [%%egpu_r0+128], 1;\n}\n",
 		map * 8);
-	return (struct ebpf_fragment){.name = "count", .point = point, .maps = (uint64_t)1 << map, .max_insns = 3, .body = body};
+	return (struct ebpf_fragment){ .name = "count",
+		.point = point,
+		.maps = (uint64_t)1 << map,
+		.max_insns = 3,
+		.body = body };
 }
 
 static inline uint64_t run_count(struct run *r, uint32_t map, uint32_t key)
 {
 	struct map *m;
-	struct diag d = {0};
+	struct diag d = { 0 };
 	uint64_t value = 0;
 	if (map_open(r->session, map, &m, &d)) {
 		printf("# %s\n", d.text);
@@ -145,10 +158,12 @@ static inline void run_child(struct run *r, const char *role)
 	snprintf(dir, sizeof(dir), "%s", session_path(r->session));
 	if (r->no_alias)
 		snprintf(dir, sizeof(dir), "/nonexistent");
-	snprintf(path, sizeof(path), "%s:%s", dir, getenv("LD_LIBRARY_PATH") ? getenv("LD_LIBRARY_PATH") : "");
+	snprintf(path, sizeof(path), "%s:%s", dir,
+		getenv("LD_LIBRARY_PATH") ? getenv("LD_LIBRARY_PATH") : "");
 	setenv("LD_LIBRARY_PATH", path, 1);
 	setenv(SESSION_ENV, session_path(r->session), 1);
-	/* A sanitized program's runtime must come before us; leaks of a process that ends are not the question here. */
+	/* A sanitized program's runtime must come before us; leaks of a process that ends are not
+	 * the question here. */
 	setenv("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0:abort_on_error=0", 1);
 	setenv("EGPU_SOFTGPU_QUIET", "1", 1);
 	for (int i = 0; i < 16 && r->env[i]; i++)
@@ -204,14 +219,14 @@ static inline void harness_main(int argc, char **argv, const struct role *roles)
 /* -- driver-API programs ----------------------------------------------------------- */
 
 /* Any failure ends the role with the line as its status. */
-#define CU(call)                                                                                \
-	do {                                                                                    \
-		CUresult cu_result = (call);                                                    \
-		if (cu_result != CUDA_SUCCESS) {                                                \
-			printf("# line %d: %s gave %d\n", __LINE__, #call, (int)cu_result);     \
-			fflush(stdout);                                                         \
-			exit(99);                                                               \
-		}                                                                               \
+#define CU(call)                                                                                   \
+	do {                                                                                       \
+		CUresult cu_result = (call);                                                       \
+		if (cu_result != CUDA_SUCCESS) {                                                   \
+			printf("# line %d: %s gave %d\n", __LINE__, #call, (int)cu_result);        \
+			fflush(stdout);                                                            \
+			exit(99);                                                                  \
+		}                                                                                  \
 	} while (0)
 
 static inline CUcontext target_context(void)
@@ -227,13 +242,13 @@ static inline CUcontext target_context(void)
 
 /* out[i] = i + add for i < n. */
 #define PTX_HEAD ".version 7.0\n.target sm_75\n.address_size 64\n"
-#define PTX_FILL(name)                                                                          \
-	".visible .entry " name "(.param .u64 out, .param .u32 add, .param .u32 n)\n"           \
-	"{\n\t.reg .pred %p<2>;\n\t.reg .b32 %r<8>;\n\t.reg .b64 %rd<4>;\n"                     \
-	"\tld.param.u64 %rd1, [out];\n\tld.param.u32 %r1, [add];\n\tld.param.u32 %r2, [n];\n"   \
-	"\tmov.u32 %r3, %ctaid.x;\n\tmov.u32 %r4, %ntid.x;\n\tmov.u32 %r5, %tid.x;\n"           \
-	"\tmad.lo.s32 %r6, %r3, %r4, %r5;\n\tsetp.ge.u32 %p1, %r6, %r2;\n\t@%p1 bra DONE;\n"    \
-	"\tadd.u32 %r7, %r6, %r1;\n\tmul.wide.u32 %rd2, %r6, 4;\n\tadd.u64 %rd3, %rd1, %rd2;\n" \
+#define PTX_FILL(name)                                                                             \
+	".visible .entry " name "(.param .u64 out, .param .u32 add, .param .u32 n)\n"              \
+	"{\n\t.reg .pred %p<2>;\n\t.reg .b32 %r<8>;\n\t.reg .b64 %rd<4>;\n"                        \
+	"\tld.param.u64 %rd1, [out];\n\tld.param.u32 %r1, [add];\n\tld.param.u32 %r2, [n];\n"      \
+	"\tmov.u32 %r3, %ctaid.x;\n\tmov.u32 %r4, %ntid.x;\n\tmov.u32 %r5, %tid.x;\n"              \
+	"\tmad.lo.s32 %r6, %r3, %r4, %r5;\n\tsetp.ge.u32 %p1, %r6, %r2;\n\t@%p1 bra DONE;\n"       \
+	"\tadd.u32 %r7, %r6, %r1;\n\tmul.wide.u32 %rd2, %r6, 4;\n\tadd.u64 %rd3, %rd1, %rd2;\n"    \
 	"\tst.global.u32 [%rd3], %r7;\nDONE:\n\tret;\n}\n"
 
 /* Whether buf[i] == i + add. */

@@ -1,5 +1,5 @@
-/* Every form of launch is swapped: parameter lists and blocks, Ex, cooperative, per-thread twins, look-ups; launch ids are
- * passed; what cannot run as a variant runs as the original. */
+/* Every form of launch is swapped: parameter lists and blocks, Ex, cooperative, per-thread twins,
+ * look-ups; launch ids are passed; what cannot run as a variant runs as the original. */
 #include <dlfcn.h>
 
 #include "harness.h"
@@ -9,7 +9,7 @@ enum { N = 200, THREADS = 64, BLOCKS = (N + THREADS - 1) / THREADS };
 static CUfunction fn;
 static CUdeviceptr buf;
 static uint32_t add = 5, n = N;
-static void *params[3] = {&buf, &add, &n};
+static void *params[3] = { &buf, &add, &n };
 
 static void start(void)
 {
@@ -41,7 +41,8 @@ static int block(void)
 		uint32_t add, n;
 	} p;
 	size_t bytes = sizeof(p);
-	void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &p, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, &p, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+		CU_LAUNCH_PARAM_END };
 	start();
 	p.buf = buf;
 	p.add = add;
@@ -54,8 +55,14 @@ static int block(void)
 static int extended(void)
 {
 	start();
-	CUlaunchConfig c = {.gridDimX = BLOCKS, .gridDimY = 1, .gridDimZ = 1, .blockDimX = THREADS, .blockDimY = 1, .blockDimZ = 1};
-	CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 1}};
+	CUlaunchConfig c = { .gridDimX = BLOCKS,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = THREADS,
+		.blockDimY = 1,
+		.blockDimZ = 1 };
+	CUlaunchAttribute a = { .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+		.value = { .cooperative = 1 } };
 	CU(cuLaunchKernelEx(&c, fn, params, NULL));
 	c.attrs = &a;
 	c.numAttrs = 1;
@@ -71,7 +78,8 @@ static int cooperative(void)
 	return finish();
 }
 
-typedef CUresult (*launch_fn)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
+typedef CUresult (*launch_fn)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+	unsigned, unsigned, CUstream, void **, void **);
 
 /* The twins with their own default stream, found as a program finds them. */
 static int per_thread(void)
@@ -80,7 +88,8 @@ static int per_thread(void)
 	launch_fn by_name = (launch_fn)dlsym(RTLD_DEFAULT, "cuLaunchKernel_ptsz");
 	launch_fn by_call = NULL;
 	CUdriverProcAddressQueryResult found;
-	CU(cuGetProcAddress_v2("cuLaunchKernel", (void **)&by_call, 12000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &found));
+	CU(cuGetProcAddress_v2("cuLaunchKernel", (void **)&by_call, 12000,
+		CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &found));
 	if (!by_name || by_name != by_call)
 		return 2;
 	CU(by_name(fn, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, params, NULL));
@@ -88,7 +97,8 @@ static int per_thread(void)
 	return finish();
 }
 
-/* As the CUDA runtime does: its own copy of the library, one dlsym, the rest from cuGetProcAddress. */
+/* As the CUDA runtime does: its own copy of the library, one dlsym, the rest from cuGetProcAddress.
+ */
 static int looked_up(void)
 {
 	CUresult (*get)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
@@ -105,10 +115,12 @@ static int looked_up(void)
 		return 3;
 	CU(get("cuLaunchKernel", (void **)&launch, 12000, 0, &found));
 	CU(old_get("cuLaunchKernel", (void **)&launch2, 7000, 0));
-	if (launch != launch2 || (void *)launch != dlsym(lib, "cuLaunchKernel") || found != CU_GET_PROC_ADDRESS_SUCCESS)
+	if (launch != launch2 || (void *)launch != dlsym(lib, "cuLaunchKernel") ||
+		found != CU_GET_PROC_ADDRESS_SUCCESS)
 		return 4;
 	void *nothing = &nothing;
-	if (get("cuNoSuchCall", &nothing, 12000, 0, &found) == CUDA_SUCCESS && found == CU_GET_PROC_ADDRESS_SUCCESS)
+	if (get("cuNoSuchCall", &nothing, 12000, 0, &found) == CUDA_SUCCESS &&
+		found == CU_GET_PROC_ADDRESS_SUCCESS)
 		return 5;
 	/* Data and calls that the agent does not define come from the driver. */
 	if (!dlsym(lib, "cuMemAlloc_v2") || !dlsym(lib, "cuDeviceGetAttribute"))
@@ -122,9 +134,11 @@ static int looked_up(void)
 static int wrong(void)
 {
 	start();
-	if (cuLaunchKernel(fn, 1, 1, 1, 100000, 1, 1, 0, NULL, params, NULL) != CUDA_ERROR_INVALID_VALUE)
+	if (cuLaunchKernel(fn, 1, 1, 1, 100000, 1, 1, 0, NULL, params, NULL) !=
+		CUDA_ERROR_INVALID_VALUE)
 		return 2;
-	if (cuLaunchKernel(fn, 0, 1, 1, 32, 1, 1, 0, NULL, params, NULL) != CUDA_ERROR_INVALID_VALUE)
+	if (cuLaunchKernel(fn, 0, 1, 1, 32, 1, 1, 0, NULL, params, NULL) !=
+		CUDA_ERROR_INVALID_VALUE)
 		return 3;
 	if (cuLaunchKernel(NULL, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL) == CUDA_SUCCESS)
 		return 4;
@@ -133,16 +147,20 @@ static int wrong(void)
 	return finish();
 }
 
-static const struct role roles[] = {{"plain", plain}, {"block", block}, {"extended", extended}, {"cooperative", cooperative},
-	{"per_thread", per_thread}, {"looked_up", looked_up}, {"wrong", wrong}, {0}};
+static const struct role roles[] = { { "plain", plain }, { "block", block },
+	{ "extended", extended }, { "cooperative", cooperative }, { "per_thread", per_thread },
+	{ "looked_up", looked_up }, { "wrong", wrong }, { 0 } };
 
 /* Adds the launch id: the sum over threads tells whether each launch had its own. */
 static struct ebpf_fragment launch_ids(void)
 {
-	return (struct ebpf_fragment){.name = "ids", .point = EBPF_POINT_ENTRY, .fields = (uint64_t)1 << EBPF_FIELD_LAUNCH, .maps = 1,
+	return (struct ebpf_fragment){ .name = "ids",
+		.point = EBPF_POINT_ENTRY,
+		.fields = (uint64_t)1 << EBPF_FIELD_LAUNCH,
+		.maps = 1,
 		.max_insns = 3,
 		.body = "{\n\t.reg .b64 %egpu_r<1>;\n\tld.const.b64 %egpu_r0, [__egpu_table];\n"
-			"\tred.global.add.u64 [%egpu_r0+128], %egpu_launch;\n}\n"};
+			"\tred.global.add.u64 [%egpu_r0+128], %egpu_launch;\n}\n" };
 }
 
 int main(int argc, char **argv)
@@ -153,13 +171,15 @@ int main(int argc, char **argv)
 			struct run r;
 			run_begin(&r);
 			uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
-			struct ebpf_fragment f = with_id ? launch_ids() : counter(map, EBPF_POINT_ENTRY);
+			struct ebpf_fragment f =
+				with_id ? launch_ids() : counter(map, EBPF_POINT_ENTRY);
 			run_attach(&r, &f, "fill");
 			is_int(run_role(&r, x->name), 0, "%s: results are right", x->name);
 			struct session_kernel *k = run_kernel(&r, "fill");
 			is_int(k ? k->launches_instrumented : 0, 2, "%s: both launches", x->name);
 			uint64_t first = r.file->next_launch - 1;
-			is_int(run_count(&r, map, 0), (with_id ? 2 * first + 1 : 2) * BLOCKS * THREADS, "%s: %s", x->name,
+			is_int(run_count(&r, map, 0),
+				(with_id ? 2 * first + 1 : 2) * BLOCKS * THREADS, "%s: %s", x->name,
 				with_id ? "each with its id" : "one count a thread");
 			run_end(&r);
 		}

@@ -1,5 +1,5 @@
-/* Blocks that the original keeps resident together stay so: a variant of which fewer fit is built again with a limit of registers, or
- * the original runs. The shim says how many fit. */
+/* Blocks that the original keeps resident together stay so: a variant of which fewer fit is built
+ * again with a limit of registers, or the original runs. The shim says how many fit. */
 #include "harness.h"
 
 enum { THREADS = 32 };
@@ -20,10 +20,11 @@ static int launches(unsigned blocks, bool cooperative)
 	CU(cuModuleLoadData(&mod, PTX_HEAD PTX_FILL("fill")));
 	CU(cuModuleGetFunction(&fn, mod, "fill"));
 	CU(cuMemAlloc(&buf, n * 4));
-	void *params[] = {&buf, &add, &n};
+	void *params[] = { &buf, &add, &n };
 	for (int i = 0; i < 2; i++) {
 		if (cooperative)
-			CU(cuLaunchCooperativeKernel(fn, blocks, 1, 1, THREADS, 1, 1, 0, NULL, params));
+			CU(cuLaunchCooperativeKernel(
+				fn, blocks, 1, 1, THREADS, 1, 1, 0, NULL, params));
 		else
 			CU(cuLaunchKernel(fn, blocks, 1, 1, THREADS, 1, 1, 0, NULL, params, NULL));
 		CU(cuCtxSynchronize());
@@ -58,15 +59,22 @@ static int large(void)
 	return launches(5 * (unsigned)sms(), false);
 }
 
-static const struct role roles[] = {{"small", small}, {"together", together}, {"cooperative", cooperative}, {"large", large}, {0}};
+static const struct role roles[] = { { "small", small }, { "together", together },
+	{ "cooperative", cooperative }, { "large", large }, { 0 } };
 
 static const struct {
 	const char *role;
 	const char *env;
 	int instrumented;
 } want[] = {
-	{"small", "SHIM_TIGHT=1", 2}, {"small", "SHIM_TIGHT=2", 2}, {"together", "SHIM_TIGHT=1", 2}, {"together", "SHIM_TIGHT=2", 0},
-	{"cooperative", "SHIM_TIGHT=1", 2}, {"cooperative", "SHIM_TIGHT=2", 0}, {"large", "SHIM_TIGHT=1", 2}, {"large", "SHIM_TIGHT=2", 2},
+	{ "small", "SHIM_TIGHT=1", 2 },
+	{ "small", "SHIM_TIGHT=2", 2 },
+	{ "together", "SHIM_TIGHT=1", 2 },
+	{ "together", "SHIM_TIGHT=2", 0 },
+	{ "cooperative", "SHIM_TIGHT=1", 2 },
+	{ "cooperative", "SHIM_TIGHT=2", 0 },
+	{ "large", "SHIM_TIGHT=1", 2 },
+	{ "large", "SHIM_TIGHT=2", 2 },
 };
 
 int main(int argc, char **argv)
@@ -80,9 +88,11 @@ int main(int argc, char **argv)
 		uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
 		struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
 		run_attach(&r, &f, "fill");
-		is_int(run_role(&r, want[i].role), 0, "%s, %s: results are right", want[i].role, want[i].env);
+		is_int(run_role(&r, want[i].role), 0, "%s, %s: results are right", want[i].role,
+			want[i].env);
 		struct session_kernel *k = run_kernel(&r, "fill");
-		is_int(k ? k->launches_instrumented : 0, want[i].instrumented, "%s, %s: instrumented", want[i].role, want[i].env);
+		is_int(k ? k->launches_instrumented : 0, want[i].instrumented,
+			"%s, %s: instrumented", want[i].role, want[i].env);
 		is_int(k ? k->launches : 0, 2, "%s, %s: launches", want[i].role, want[i].env);
 		run_end(&r);
 	}

@@ -1,5 +1,5 @@
-/* Ring buffers on the device reach the session's ring whole and in order, at the end and while kernels run; what finds no room is
- * counted; other maps are folded as the layout says. */
+/* Ring buffers on the device reach the session's ring whole and in order, at the end and while
+ * kernels run; what finds no room is counted; other maps are folded as the layout says. */
 #include "harness.h"
 
 enum { THREADS = 64, BLOCKS = 5 };
@@ -37,7 +37,8 @@ static const char ring_body[] =
 static const char percpu_body[] =
 	"{\n\t.reg .b64 %egpu_r<4>;\n\t.reg .b32 %egpu_w<3>;\n"
 	"\tld.const.b64 %egpu_r0, [__egpu_table];\n\tld.const.b64 %egpu_r1, [__egpu_table+512];\n"
-	"\tcvt.u32.u64 %egpu_w0, %egpu_r1;\n\tsub.u32 %egpu_w0, %egpu_w0, 1;\n\tmin.u32 %egpu_w1, %egpu_sm, %egpu_w0;\n"
+	"\tcvt.u32.u64 %egpu_w0, %egpu_r1;\n\tsub.u32 %egpu_w0, %egpu_w0, 1;\n\tmin.u32 %egpu_w1, "
+	"%egpu_sm, %egpu_w0;\n"
 	"\tmul.wide.u32 %egpu_r2, %egpu_w1, 128;\n\tadd.u64 %egpu_r3, %egpu_r0, %egpu_r2;\n"
 	"\tred.global.add.u64 [%egpu_r3+128], 1;\n}\n";
 
@@ -51,7 +52,7 @@ static int launches(int n, bool pause)
 	CU(cuModuleLoadData(&mod, PTX_HEAD PTX_FILL("fill")));
 	CU(cuModuleGetFunction(&fn, mod, "fill"));
 	CU(cuMemAlloc(&buf, count * 4));
-	void *params[] = {&buf, &add, &count};
+	void *params[] = { &buf, &add, &count };
 	for (int i = 0; i < n; i++) {
 		CU(cuLaunchKernel(fn, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, params, NULL));
 		if (pause) {
@@ -78,7 +79,8 @@ static int quickly(void)
 	return launches(200, false);
 }
 
-static const struct role roles[] = {{"once", once}, {"slowly", slowly}, {"quickly", quickly}, {0}};
+static const struct role roles[] = { { "once", once }, { "slowly", slowly }, { "quickly", quickly },
+	{ 0 } };
 
 struct seen {
 	uint64_t records, sum, last;
@@ -102,12 +104,16 @@ static void ring(const char *role, int n, bool loses, bool read_meanwhile)
 {
 	struct run r;
 	struct map *m;
-	struct diag d = {0};
-	struct seen s = {.ordered = true, .sized = true};
+	struct diag d = { 0 };
+	struct seen s = { .ordered = true, .sized = true };
 	run_begin(&r);
 	uint32_t map = run_map(&r, BPF_MAP_TYPE_RINGBUF, 0, 0, 4096);
-	struct ebpf_fragment f = {.name = "ring", .point = EBPF_POINT_ENTRY, .fields = (uint64_t)1 << EBPF_FIELD_LAUNCH, .maps = 1,
-		.max_insns = 20, .body = ring_body};
+	struct ebpf_fragment f = { .name = "ring",
+		.point = EBPF_POINT_ENTRY,
+		.fields = (uint64_t)1 << EBPF_FIELD_LAUNCH,
+		.maps = 1,
+		.max_insns = 20,
+		.body = ring_body };
 	run_attach(&r, &f, "fill");
 	if (map_open(r.session, map, &m, &d)) {
 		ok(false, "%s", d.text);
@@ -119,16 +125,19 @@ static void ring(const char *role, int n, bool loses, bool read_meanwhile)
 		map_ring_consume(m, take, &s);
 		usleep(1000);
 	}
-	status = read_meanwhile ? (WIFEXITED(r.status) ? WEXITSTATUS(r.status) : 1000) : run_wait(&r, pid, 60);
+	status = read_meanwhile ? (WIFEXITED(r.status) ? WEXITSTATUS(r.status) : 1000)
+				: run_wait(&r, pid, 60);
 	is_int(status, 0, "%s: results are right", role);
 	map_ring_consume(m, take, &s);
 	uint64_t total = (uint64_t)n * THREADS * BLOCKS, lost = map_lost(m);
-	is_int(s.records + lost, total, "%s: every record came or was counted as lost (%llu came)", role, (unsigned long long)s.records);
+	is_int(s.records + lost, total, "%s: every record came or was counted as lost (%llu came)",
+		role, (unsigned long long)s.records);
 	ok(s.sized, "%s: sizes are right", role);
 	ok(s.records > 0 && s.sum >= s.records, "%s: contents are there", role);
 	if (!loses) {
 		is_int(lost, 0, "%s: none was lost", role);
-		is_int(s.sum, (uint64_t)n * (n + 1) / 2 * THREADS * BLOCKS, "%s: each launch's records are whole", role);
+		is_int(s.sum, (uint64_t)n * (n + 1) / 2 * THREADS * BLOCKS,
+			"%s: each launch's records are whole", role);
 	}
 	map_close(m);
 	run_end(&r);
@@ -138,13 +147,17 @@ static void percpu(void)
 {
 	struct run r;
 	struct map *m;
-	struct diag d = {0};
+	struct diag d = { 0 };
 	uint32_t key = 0;
 	uint64_t sum = 0;
 	run_begin(&r);
 	uint32_t map = run_map(&r, BPF_MAP_TYPE_PERCPU_ARRAY, 4, 8, 1);
-	struct ebpf_fragment f = {.name = "percpu", .point = EBPF_POINT_ENTRY, .fields = (uint64_t)1 << EBPF_FIELD_SM, .maps = 1,
-		.max_insns = 5, .body = percpu_body};
+	struct ebpf_fragment f = { .name = "percpu",
+		.point = EBPF_POINT_ENTRY,
+		.fields = (uint64_t)1 << EBPF_FIELD_SM,
+		.maps = 1,
+		.max_insns = 5,
+		.body = percpu_body };
 	run_attach(&r, &f, "fill");
 	is_int(run_role(&r, "quickly"), 0, "per-CPU: results are right");
 	if (!map_open(r.session, map, &m, &d)) {

@@ -1,18 +1,23 @@
-/* Every way in which a program loads a kernel ends in an exact count, and the session says where its PTX was. */
+/* Every way in which a program loads a kernel ends in an exact count, and the session says where
+ * its PTX was. */
 #include "fatbin_build.h"
 #include "harness.h"
 
 enum { N = 300, THREADS = 64, BLOCKS = (N + THREADS - 1) / THREADS, LAUNCHES = 3 };
 
 static const char text[] = PTX_HEAD PTX_FILL("fill");
-static const char *const names[] = {"fill"};
+static const char *const names[] = { "fill" };
 
 /* -- images ---------------------------------------------------------------------- */
 
 static struct buf region(uint64_t flags)
 {
-	struct build_entry e = {.kind = FATBIN_KIND_PTX, .sm = 75, .flags = flags, .data = text, .bytes = sizeof(text)};
-	struct buf b = {0};
+	struct build_entry e = { .kind = FATBIN_KIND_PTX,
+		.sm = 75,
+		.flags = flags,
+		.data = text,
+		.bytes = sizeof(text) };
+	struct buf b = { 0 };
 	build_region(&b, &e, 1);
 	return b;
 }
@@ -40,7 +45,7 @@ static int use(CUfunction fn)
 	CUdeviceptr buf;
 	uint32_t add = 3, n = N;
 	CU(cuMemAlloc(&buf, N * 4));
-	void *params[] = {&buf, &add, &n};
+	void *params[] = { &buf, &add, &n };
 	for (int i = 0; i < LAUNCHES; i++)
 		CU(cuLaunchKernel(fn, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, params, NULL));
 	CU(cuCtxSynchronize());
@@ -94,7 +99,7 @@ static int fatbin_zstd(void)
 
 static int wrapped(void)
 {
-	struct wrapper w = {FATBIN_WRAPPER_MAGIC, 1, region(0x8011).data, NULL};
+	struct wrapper w = { FATBIN_WRAPPER_MAGIC, 1, region(0x8011).data, NULL };
 	return load_data(&w);
 }
 
@@ -108,7 +113,7 @@ static int fat_binary(void)
 
 static int cubin(void)
 {
-	struct buf b = {0};
+	struct buf b = { 0 };
 	build_cubin(&b, 90, names, 1, text);
 	return load_data(b.data);
 }
@@ -131,7 +136,8 @@ static int linked(void)
 	size_t bytes;
 	target_context();
 	CU(cuLinkCreate(0, NULL, NULL, &state));
-	CU(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)text, sizeof(text), "a.ptx", 0, NULL, NULL));
+	CU(cuLinkAddData(state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)text, sizeof(text), "a.ptx", 0,
+		NULL, NULL));
 	CU(cuLinkComplete(state, &out, &bytes));
 	CU(cuModuleLoadData(&mod, out));
 	CU(cuLinkDestroy(state));
@@ -158,7 +164,7 @@ static int linked_file(void)
 static CUlibrary load_library(void)
 {
 	CUlibrary lib;
-	struct wrapper w = {FATBIN_WRAPPER_MAGIC, 1, region(0x8011).data, NULL};
+	struct wrapper w = { FATBIN_WRAPPER_MAGIC, 1, region(0x8011).data, NULL };
 	CU(cuLibraryLoadData(&lib, &w, NULL, NULL, 0, NULL, NULL, 0));
 	return lib;
 }
@@ -245,7 +251,7 @@ static int again(void)
 		CU(cuModuleLoadData(&mod, text));
 		CU(cuModuleGetFunction(&fn, mod, "fill"));
 		CU(cuMemAlloc(&buf, N * 4));
-		void *params[] = {&buf, &add, &n};
+		void *params[] = { &buf, &add, &n };
 		CU(cuLaunchKernel(fn, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, params, NULL));
 		CU(cuCtxSynchronize());
 		status |= check_fill(buf, add, N);
@@ -268,10 +274,11 @@ static int broken(void)
 	target_context();
 	if (cuModuleLoadData(&mod, "neither PTX nor anything else") == CUDA_SUCCESS)
 		return 2;
-	if (cuModuleLoadData(&mod, PTX_HEAD ".visible .entry fill() { this is no instruction") == CUDA_SUCCESS)
+	if (cuModuleLoadData(&mod, PTX_HEAD ".visible .entry fill() { this is no instruction") ==
+		CUDA_SUCCESS)
 		return 3;
 	for (size_t at = 16; at < b.len; at += 7) {
-		struct buf copy = {0};
+		struct buf copy = { 0 };
 		buf_add(&copy, b.data, b.len);
 		copy.data[at] ^= 0x41;
 		if (cuModuleLoadData(&mod, copy.data) == CUDA_SUCCESS)
@@ -284,22 +291,52 @@ static int broken(void)
 }
 
 static const struct role roles[] = {
-	{"data", data}, {"data_ex", data_ex}, {"fatbin_raw", fatbin_raw}, {"fatbin_lz4", fatbin_lz4}, {"fatbin_zstd", fatbin_zstd},
-	{"wrapped", wrapped}, {"fat_binary", fat_binary}, {"cubin", cubin}, {"file", file}, {"linked", linked}, {"linked_file", linked_file},
-	{"library_kernel", library_kernel}, {"library_early", library_early}, {"library_function", library_function},
-	{"library_module", library_module}, {"library_file", library_file}, {"enumerated", enumerated},
-	{"enumerated_library", enumerated_library}, {"again", again}, {"broken", broken}, {0},
+	{ "data", data },
+	{ "data_ex", data_ex },
+	{ "fatbin_raw", fatbin_raw },
+	{ "fatbin_lz4", fatbin_lz4 },
+	{ "fatbin_zstd", fatbin_zstd },
+	{ "wrapped", wrapped },
+	{ "fat_binary", fat_binary },
+	{ "cubin", cubin },
+	{ "file", file },
+	{ "linked", linked },
+	{ "linked_file", linked_file },
+	{ "library_kernel", library_kernel },
+	{ "library_early", library_early },
+	{ "library_function", library_function },
+	{ "library_module", library_module },
+	{ "library_file", library_file },
+	{ "enumerated", enumerated },
+	{ "enumerated_library", enumerated_library },
+	{ "again", again },
+	{ "broken", broken },
+	{ 0 },
 };
 
 static const struct {
 	const char *role, *source;
 } want[] = {
-	{"data", "PTX text"}, {"data_ex", "PTX text"}, {"fatbin_raw", "fatbin compute_75 PTX"}, {"fatbin_lz4", "fatbin compute_75 PTX"},
-	{"fatbin_zstd", "fatbin compute_75 PTX"}, {"wrapped", "fatbin compute_75 PTX"}, {"fat_binary", "fatbin compute_75 PTX"},
-	{"cubin", "cubin .nv_debug_ptx_txt"}, {"file", "PTX text"}, {"linked", "cubin .nv_debug_ptx_txt"},
-	{"linked_file", "cubin .nv_debug_ptx_txt"}, {"library_kernel", "fatbin compute_75 PTX"}, {"library_early", "fatbin compute_75 PTX"},
-	{"library_function", "fatbin compute_75 PTX"}, {"library_module", "fatbin compute_75 PTX"}, {"library_file", "fatbin compute_75 PTX"},
-	{"enumerated", "PTX text"}, {"enumerated_library", "fatbin compute_75 PTX"}, {"again", "PTX text"}, {"broken", "PTX text"},
+	{ "data", "PTX text" },
+	{ "data_ex", "PTX text" },
+	{ "fatbin_raw", "fatbin compute_75 PTX" },
+	{ "fatbin_lz4", "fatbin compute_75 PTX" },
+	{ "fatbin_zstd", "fatbin compute_75 PTX" },
+	{ "wrapped", "fatbin compute_75 PTX" },
+	{ "fat_binary", "fatbin compute_75 PTX" },
+	{ "cubin", "cubin .nv_debug_ptx_txt" },
+	{ "file", "PTX text" },
+	{ "linked", "cubin .nv_debug_ptx_txt" },
+	{ "linked_file", "cubin .nv_debug_ptx_txt" },
+	{ "library_kernel", "fatbin compute_75 PTX" },
+	{ "library_early", "fatbin compute_75 PTX" },
+	{ "library_function", "fatbin compute_75 PTX" },
+	{ "library_module", "fatbin compute_75 PTX" },
+	{ "library_file", "fatbin compute_75 PTX" },
+	{ "enumerated", "PTX text" },
+	{ "enumerated_library", "fatbin compute_75 PTX" },
+	{ "again", "PTX text" },
+	{ "broken", "PTX text" },
 };
 
 int main(int argc, char **argv)
@@ -313,15 +350,18 @@ int main(int argc, char **argv)
 		struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
 		run_attach(&r, &f, "fill");
 		is_int(run_role(&r, role), 0, "%s: the program's results are right", role);
-		is_int(run_count(&r, map, 0), LAUNCHES * BLOCKS * THREADS, "%s: one count a thread", role);
+		is_int(run_count(&r, map, 0), LAUNCHES * BLOCKS * THREADS, "%s: one count a thread",
+			role);
 		struct session_kernel *k = run_kernel(&r, "fill");
 		if (!strcmp(role, "broken")) {
 			/* Damaged copies of the image may have left rows of their own. */
 			run_end(&r);
 			continue;
 		}
-		ok(k && k->state == SESSION_KERNEL_INSTRUMENTED, "%s: instrumented %s", role, k ? session_text(r.session, k->reason) : "");
-		is_str(k ? session_text(r.session, k->source) : "", want[i].source, "%s: source", role);
+		ok(k && k->state == SESSION_KERNEL_INSTRUMENTED, "%s: instrumented %s", role,
+			k ? session_text(r.session, k->reason) : "");
+		is_str(k ? session_text(r.session, k->source) : "", want[i].source, "%s: source",
+			role);
 		is_int(k ? k->launches_instrumented : 0, LAUNCHES, "%s: launches", role);
 		run_end(&r);
 	}

@@ -1,14 +1,18 @@
-/* The target is never harmed: kernels that wait for each other, forks, switches, missing drivers. */
+/* The target is never harmed: kernels that wait for each other, forks, switches, missing drivers.
+ */
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "harness.h"
 
 /* Each block-0 thread says it is here and waits for the other kernel. */
-#define PTX_SPIN(name, mine, theirs)                                                            \
-	".visible .entry " name "(.param .u64 flags)\n{\n\t.reg .pred %p<2>;\n\t.reg .b32 %r<3>;\n\t.reg .b64 %rd<2>;\n" \
-	"\tld.param.u64 %rd1, [flags];\n\tmov.u32 %r1, 1;\n\tst.volatile.global.u32 [%rd1+" mine "], %r1;\n"             \
-	"WAIT:\n\tld.volatile.global.u32 %r2, [%rd1+" theirs "];\n\tsetp.eq.u32 %p1, %r2, 0;\n\t@%p1 bra WAIT;\n\tret;\n}\n"
+#define PTX_SPIN(name, mine, theirs)                                                               \
+	".visible .entry " name                                                                    \
+	"(.param .u64 flags)\n{\n\t.reg .pred %p<2>;\n\t.reg .b32 %r<3>;\n\t.reg .b64 %rd<2>;\n"   \
+	"\tld.param.u64 %rd1, [flags];\n\tmov.u32 %r1, 1;\n\tst.volatile.global.u32 [%rd1+" mine   \
+	"], %r1;\n"                                                                                \
+	"WAIT:\n\tld.volatile.global.u32 %r2, [%rd1+" theirs                                       \
+	"];\n\tsetp.eq.u32 %p1, %r2, 0;\n\t@%p1 bra WAIT;\n\tret;\n}\n"
 #define PTX_PING PTX_HEAD PTX_SPIN("ping", "0", "4")
 #define PTX_PONG PTX_HEAD PTX_SPIN("pong", "4", "0")
 #define PTX_BOTH PTX_HEAD PTX_SPIN("ping", "0", "4") PTX_SPIN("pong", "4", "0")
@@ -26,7 +30,7 @@ static void pair_start(void)
 
 static void pair_run(CUfunction ping, CUfunction pong)
 {
-	void *params[] = {&flags};
+	void *params[] = { &flags };
 	CU(cuMemsetD8(flags, 0, 8));
 	CU(cuLaunchKernel(ping, 1, 1, 1, 1, 1, 1, 0, streams[0], params, NULL));
 	CU(cuLaunchKernel(pong, 1, 1, 1, 1, 1, 1, 0, streams[1], params, NULL));
@@ -81,7 +85,7 @@ static int late_module(void)
 {
 	CUmodule a, b;
 	CUfunction ping, pong;
-	void *params[] = {&flags};
+	void *params[] = { &flags };
 	pair_start();
 	CU(cuModuleLoadData(&a, PTX_PING));
 	CU(cuModuleGetFunction(&ping, a, "ping"));
@@ -102,7 +106,7 @@ static int late_destroyed(void)
 {
 	CUmodule a, b;
 	CUfunction ping, pong;
-	void *params[] = {&flags};
+	void *params[] = { &flags };
 	pair_start();
 	CU(cuModuleLoadData(&a, PTX_PING));
 	CU(cuModuleGetFunction(&ping, a, "ping"));
@@ -129,7 +133,7 @@ struct half {
 static void *half(void *arg)
 {
 	struct half *h = arg;
-	void *params[] = {&flags};
+	void *params[] = { &flags };
 	CU(cuCtxSetCurrent(h->ctx));
 	for (int i = 0; i < 1; i++)
 		CU(cuLaunchKernel(h->fn, 1, 1, 1, 1, 1, 1, 0, CU_STREAM_PER_THREAD, params, NULL));
@@ -163,7 +167,7 @@ static int endless(void)
 {
 	CUmodule mod;
 	CUfunction ping;
-	void *params[] = {&flags};
+	void *params[] = { &flags };
 	pair_start();
 	CU(cuModuleLoadData(&mod, PTX_PING));
 	CU(cuModuleGetFunction(&ping, mod, "ping"));
@@ -188,7 +192,7 @@ static int fill(int launches)
 	CU(cuModuleLoadData(&mod, PTX_HEAD PTX_FILL("fill")));
 	CU(cuModuleGetFunction(&fn, mod, "fill"));
 	CU(cuMemAlloc(&buf, N * 4));
-	void *params[] = {&buf, &add, &n};
+	void *params[] = { &buf, &add, &n };
 	for (int i = 0; i < launches; i++)
 		CU(cuLaunchKernel(fn, 1, 1, 1, N, 1, 1, 0, NULL, params, NULL));
 	CU(cuCtxSynchronize());
@@ -238,7 +242,7 @@ static void handler(int sig)
 /* Our thread takes none of the program's signals, and none of its children. */
 static int signals(void)
 {
-	struct sigaction a = {.sa_handler = handler};
+	struct sigaction a = { .sa_handler = handler };
 	sigaction(SIGUSR1, &a, NULL);
 	sigaction(SIGCHLD, &a, NULL);
 	int status = fill(2);
@@ -263,7 +267,7 @@ static int interactive(void)
 	CU(cuModuleLoadData(&mod, PTX_HEAD PTX_FILL("fill")));
 	CU(cuModuleGetFunction(&fn, mod, "fill"));
 	CU(cuMemAlloc(&buf, N * 4));
-	void *params[] = {&buf, &add, &n};
+	void *params[] = { &buf, &add, &n };
 	while (read(0, line, 1) == 1) {
 		for (int i = 0; i < 10; i++)
 			CU(cuLaunchKernel(fn, 1, 1, 1, N, 1, 1, 0, NULL, params, NULL));
@@ -274,9 +278,11 @@ static int interactive(void)
 	return check_fill(buf, add, N);
 }
 
-static const struct role roles[] = {{"one_module", one_module}, {"two_modules", two_modules}, {"library", library}, {"threads", threads},
-	{"late_module", late_module}, {"late_destroyed", late_destroyed}, {"endless", endless}, {"fill", fill_once}, {"fork_before", fork_before},
-	{"fork_after", fork_after}, {"signals", signals}, {"interactive", interactive}, {0}};
+static const struct role roles[] = { { "one_module", one_module }, { "two_modules", two_modules },
+	{ "library", library }, { "threads", threads }, { "late_module", late_module },
+	{ "late_destroyed", late_destroyed }, { "endless", endless }, { "fill", fill_once },
+	{ "fork_before", fork_before }, { "fork_after", fork_after }, { "signals", signals },
+	{ "interactive", interactive }, { 0 } };
 
 /* -- expectations ----------------------------------------------------------------------------- */
 
@@ -287,7 +293,8 @@ static void pair(const char *role, int late)
 	run_begin(&r);
 	run_use_shim(&r);
 	r.env[0] = "SHIM_BLOCK=1";
-	uint32_t a = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1), b = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	uint32_t a = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1),
+		 b = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
 	struct ebpf_fragment fa = counter(a, EBPF_POINT_ENTRY), fb = counter(b, EBPF_POINT_ENTRY);
 	run_attach(&r, &fa, "ping");
 	run_attach(&r, &fb, "pong");
@@ -296,7 +303,8 @@ static void pair(const char *role, int late)
 	is_int(run_count(&r, b, 0), 3 - late, "%s: pong is exact", role);
 	struct session_kernel *k = run_kernel(&r, "pong");
 	is_int(k ? k->launches : 0, 3, "%s: all launches of pong were seen", role);
-	is_int(k ? k->launches_instrumented : 0, 3 - late, "%s: and %d were instrumented", role, 3 - late);
+	is_int(k ? k->launches_instrumented : 0, 3 - late, "%s: and %d were instrumented", role,
+		3 - late);
 	run_end(&r);
 }
 
@@ -307,7 +315,8 @@ static void never_ends(void)
 	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
 	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
 	run_attach(&r, &f, "ping");
-	is_int(run_wait(&r, run_start(&r, "endless"), 15), 0, "a kernel that never ends does not keep the program from leaving");
+	is_int(run_wait(&r, run_start(&r, "endless"), 15), 0,
+		"a kernel that never ends does not keep the program from leaving");
 	is_int(run_count(&r, map, 0), 1, "its entry is counted");
 	run_end(&r);
 }
@@ -331,7 +340,8 @@ static void no_alias(void)
 	run_begin(&r);
 	r.no_alias = true;
 	/* No driver anywhere: cuInit says so in the driver's own way, and the program lives. */
-	is_int(run_role(&r, "fill"), 99, "without a driver the program gets an error and ends by itself");
+	is_int(run_role(&r, "fill"), 99,
+		"without a driver the program gets an error and ends by itself");
 	run_end(&r);
 }
 
@@ -358,8 +368,10 @@ static void attach_detach(void)
 	struct run r;
 	int in[2], out[2];
 	run_begin(&r);
-	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1), later = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
-	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY), g = counter(later, EBPF_POINT_ENTRY);
+	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1),
+		 later = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY),
+			     g = counter(later, EBPF_POINT_ENTRY);
 	if (pipe(in) || pipe(out))
 		exit(1);
 	fflush(stdout);

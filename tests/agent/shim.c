@@ -1,10 +1,11 @@
 /* shim.c - softgpu with the manners of a real driver and with faults on demand.
  *
- * The session's alias points here instead of at softgpu, whose calls are found behind us unless we define them.
- *	SHIM_BLOCK=1	   cuModuleLoadData waits for every running kernel and keeps launches of other threads out meanwhile
- *	SHIM_FAULT=NAME:K  from the K-th call (from 1) of NAME that comes from the agent on, that call fails
- *	SHIM_FAULT_ONCE=1  only the K-th
- *	SHIM_TIGHT=1	   an SM holds two blocks of a kernel from PTX text, one of a kernel from a cubin (a variant) unless it was linked
+ * The session's alias points here instead of at softgpu, whose calls are found behind us unless we
+ *define them.
+ *	SHIM_BLOCK=1	   cuModuleLoadData waits for every running kernel and keeps launches of
+ *other threads out meanwhile SHIM_FAULT=NAME:K  from the K-th call (from 1) of NAME that comes from
+ *the agent on, that call fails SHIM_FAULT_ONCE=1  only the K-th SHIM_TIGHT=1	   an SM holds two
+ *blocks of a kernel from PTX text, one of a kernel from a cubin (a variant) unless it was linked
  *			   with a register limit; =2: one in any case
  */
 #include <dlfcn.h>
@@ -42,29 +43,33 @@ static bool blocking(void)
 	return getenv("SHIM_BLOCK") != NULL;
 }
 
-#define WRAP(name, code, params, args)                                                     \
-	__attribute__((visibility("default"))) CUresult name params;                       \
-	CUresult name params                                                               \
-	{                                                                                  \
-		static atomic_int count;                                                   \
-		CUresult(*real) params = (CUresult(*) params)next(#name);                  \
-		if (fault(#name, &count, __builtin_return_address(0)))                     \
-			return code;                                                       \
-		return real args;                                                          \
+#define WRAP(name, code, params, args)                                                             \
+	__attribute__((visibility("default"))) CUresult name params;                               \
+	CUresult name params                                                                       \
+	{                                                                                          \
+		static atomic_int count;                                                           \
+		CUresult(*real) params = (CUresult(*) params)next(#name);                          \
+		if (fault(#name, &count, __builtin_return_address(0)))                             \
+			return code;                                                               \
+		return real args;                                                                  \
 	}
 
 WRAP(cuMemAlloc_v2, CUDA_ERROR_OUT_OF_MEMORY, (CUdeviceptr * at, size_t n), (at, n))
 WRAP(cuStreamCreate, CUDA_ERROR_OUT_OF_MEMORY, (CUstream * s, unsigned int flags), (s, flags))
-WRAP(cuMemcpyHtoDAsync_v2, CUDA_ERROR_INVALID_VALUE, (CUdeviceptr to, const void *from, size_t n, CUstream s), (to, from, n, s))
-WRAP(cuMemcpyDtoHAsync_v2, CUDA_ERROR_INVALID_VALUE, (void *to, CUdeviceptr from, size_t n, CUstream s), (to, from, n, s))
+WRAP(cuMemcpyHtoDAsync_v2, CUDA_ERROR_INVALID_VALUE,
+	(CUdeviceptr to, const void *from, size_t n, CUstream s), (to, from, n, s))
+WRAP(cuMemcpyDtoHAsync_v2, CUDA_ERROR_INVALID_VALUE,
+	(void *to, CUdeviceptr from, size_t n, CUstream s), (to, from, n, s))
 /* Whether the linker was told a limit of registers since the last cubin was loaded. */
 static atomic_int limited;
 
-__attribute__((visibility("default"))) CUresult cuLinkCreate_v2(unsigned int n, CUjit_option *o, void **v, CUlinkState *s);
+__attribute__((visibility("default"))) CUresult cuLinkCreate_v2(
+	unsigned int n, CUjit_option *o, void **v, CUlinkState *s);
 CUresult cuLinkCreate_v2(unsigned int n, CUjit_option *o, void **v, CUlinkState *s)
 {
 	static atomic_int count;
-	CUresult (*real)(unsigned int, CUjit_option *, void **, CUlinkState *) = next("cuLinkCreate_v2");
+	CUresult (*real)(unsigned int, CUjit_option *, void **, CUlinkState *) =
+		next("cuLinkCreate_v2");
 	for (unsigned int i = 0; i < n; i++)
 		if (o[i] == CU_JIT_MAX_REGISTERS)
 			atomic_store(&limited, 1);
@@ -110,19 +115,25 @@ static bool is_large(CUfunction fn)
 	return false;
 }
 
-__attribute__((visibility("default"))) CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction fn, int threads, size_t shared);
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction fn, int threads, size_t shared)
+__attribute__((visibility("default"))) CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(
+	int *blocks, CUfunction fn, int threads, size_t shared);
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(
+	int *blocks, CUfunction fn, int threads, size_t shared)
 {
-	CUresult (*real)(int *, CUfunction, int, size_t) = next("cuOccupancyMaxActiveBlocksPerMultiprocessor");
+	CUresult (*real)(int *, CUfunction, int, size_t) =
+		next("cuOccupancyMaxActiveBlocksPerMultiprocessor");
 	CUresult r = real(blocks, fn, threads, shared);
 	if (tight() && r == CUDA_SUCCESS)
 		*blocks = is_large(fn) ? 1 : 2;
 	return r;
 }
 WRAP(cuLinkAddData_v2, CUDA_ERROR_INVALID_PTX,
-	(CUlinkState s, CUjitInputType t, void *d, size_t b, const char *name, unsigned int n, CUjit_option *o, void **v), (s, t, d, b, name, n, o, v))
+	(CUlinkState s, CUjitInputType t, void *d, size_t b, const char *name, unsigned int n,
+		CUjit_option *o, void **v),
+	(s, t, d, b, name, n, o, v))
 WRAP(cuLinkComplete, CUDA_ERROR_UNKNOWN, (CUlinkState s, void **out, size_t *n), (s, out, n))
-__attribute__((visibility("default"))) CUresult cuModuleGetFunction(CUfunction *fn, CUmodule m, const char *name);
+__attribute__((visibility("default"))) CUresult cuModuleGetFunction(
+	CUfunction *fn, CUmodule m, const char *name);
 CUresult cuModuleGetFunction(CUfunction *fn, CUmodule m, const char *name)
 {
 	static atomic_int count;
@@ -134,8 +145,10 @@ CUresult cuModuleGetFunction(CUfunction *fn, CUmodule m, const char *name)
 		saw_function(m, *fn);
 	return r;
 }
-WRAP(cuModuleGetGlobal_v2, CUDA_ERROR_NOT_FOUND, (CUdeviceptr * at, size_t *n, CUmodule m, const char *name), (at, n, m, name))
-__attribute__((visibility("default"))) CUresult cuFuncGetAttribute(int *v, CUfunction_attribute a, CUfunction fn);
+WRAP(cuModuleGetGlobal_v2, CUDA_ERROR_NOT_FOUND,
+	(CUdeviceptr * at, size_t *n, CUmodule m, const char *name), (at, n, m, name))
+__attribute__((visibility("default"))) CUresult cuFuncGetAttribute(
+	int *v, CUfunction_attribute a, CUfunction fn);
 CUresult cuFuncGetAttribute(int *v, CUfunction_attribute a, CUfunction fn)
 {
 	static atomic_int count;
@@ -147,18 +160,22 @@ CUresult cuFuncGetAttribute(int *v, CUfunction_attribute a, CUfunction fn)
 		*v = is_large(fn) ? 64 : 32;
 	return r;
 }
-WRAP(cuFuncGetParamInfo, CUDA_ERROR_INVALID_VALUE, (CUfunction fn, size_t i, size_t *at, size_t *n), (fn, i, at, n))
-WRAP(cuMemHostRegister_v2, CUDA_ERROR_NOT_SUPPORTED, (void *p, size_t n, unsigned int flags), (p, n, flags))
+WRAP(cuFuncGetParamInfo, CUDA_ERROR_INVALID_VALUE, (CUfunction fn, size_t i, size_t *at, size_t *n),
+	(fn, i, at, n))
+WRAP(cuMemHostRegister_v2, CUDA_ERROR_NOT_SUPPORTED, (void *p, size_t n, unsigned int flags),
+	(p, n, flags))
 WRAP(cuStreamQuery, CUDA_ERROR_INVALID_VALUE, (CUstream s), (s))
 WRAP(cuStreamSynchronize, CUDA_ERROR_INVALID_VALUE, (CUstream s), (s))
 WRAP(cuCtxPushCurrent_v2, CUDA_ERROR_INVALID_CONTEXT, (CUcontext c), (c))
-WRAP(cuDeviceGetAttribute, CUDA_ERROR_INVALID_VALUE, (int *v, CUdevice_attribute a, CUdevice d), (v, a, d))
+WRAP(cuDeviceGetAttribute, CUDA_ERROR_INVALID_VALUE, (int *v, CUdevice_attribute a, CUdevice d),
+	(v, a, d))
 
 __attribute__((visibility("default"))) CUresult cuModuleLoadData(CUmodule *mod, const void *image);
 CUresult cuModuleLoadData(CUmodule *mod, const void *image)
 {
 	static atomic_int count;
-	CUresult (*real)(CUmodule *, const void *) = (CUresult(*)(CUmodule *, const void *))next("cuModuleLoadData");
+	CUresult (*real)(CUmodule *, const void *) =
+		(CUresult(*)(CUmodule *, const void *))next("cuModuleLoadData");
 	CUresult (*sync)(void) = (CUresult(*)(void))next("cuCtxSynchronize");
 	if (fault("cuModuleLoadData", &count, __builtin_return_address(0)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -175,14 +192,15 @@ CUresult cuModuleLoadData(CUmodule *mod, const void *image)
 	return r;
 }
 
-__attribute__((visibility("default"))) CUresult cuLaunchKernel(CUfunction fn, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-	unsigned bz, unsigned shared, CUstream s, void **params, void **extra);
-CUresult cuLaunchKernel(CUfunction fn, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream s,
-	void **params, void **extra)
+__attribute__((visibility("default"))) CUresult cuLaunchKernel(CUfunction fn, unsigned gx,
+	unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+	CUstream s, void **params, void **extra);
+CUresult cuLaunchKernel(CUfunction fn, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+	unsigned by, unsigned bz, unsigned shared, CUstream s, void **params, void **extra)
 {
 	static atomic_int count;
-	CUresult (*real)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **) =
-		next("cuLaunchKernel");
+	CUresult (*real)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+		unsigned, CUstream, void **, void **) = next("cuLaunchKernel");
 	if (fault("cuLaunchKernel", &count, __builtin_return_address(0)))
 		return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
 	if (blocking())

@@ -1,6 +1,7 @@
-/* fatbin.c - fuzz target: any bytes as an image, as a file and as a cubin; nothing crashes, and what opens can be asked for everything.
- * Build: clang -fsanitize=fuzzer,address -D_GNU_SOURCE -Isrc -Iinclude tests/fuzz/fatbin.c src/cuda/fatbin.c src/cuda/cubin.c
- * src/base/[a-z]*.c -llz4 -lzstd */
+/* fatbin.c - fuzz target: any bytes as an image, as a file and as a cubin; nothing crashes, and
+ * what opens can be asked for everything. Build: clang -fsanitize=fuzzer,address -D_GNU_SOURCE
+ * -Isrc -Iinclude tests/fuzz/fatbin.c src/cuda/fatbin.c src/cuda/cubin.c src/base/[a-z]*.c -llz4
+ * -lzstd */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fatbin *f;
 	struct fatbin_unit *units;
-	struct diag d = {0};
+	struct diag d = { 0 };
 	uint32_t n;
 	char *text;
 	size_t bytes;

@@ -6,9 +6,11 @@
 #include "fatbin_build.h"
 #include "tap.h"
 
-static const char ptx80[] = "\n\n//made here\n.version 7.4\n.target sm_80\n.address_size 64\n"
+static const char ptx80[] =
+	"\n\n//made here\n.version 7.4\n.target sm_80\n.address_size 64\n"
 	".visible .entry k()\n{\n\tret;\n}\n.visible .entry k2()\n{\n\tret;\n}\n";
-static const char ptx90a[] = ".version 8.7\n.target sm_90a, debug\n.address_size 64\n.visible .entry k()\n{\n\tret;\n}\n";
+static const char ptx90a[] = ".version 8.7\n.target sm_90a, debug\n.address_size 64\n.visible "
+			     ".entry k()\n{\n\tret;\n}\n";
 
 static void packings(void)
 {
@@ -16,13 +18,19 @@ static void packings(void)
 		uint64_t flags;
 		enum fatbin_packing packing;
 		const char *word;
-	} rows[] = {{0x11, FATBIN_RAW, "raw"}, {0x2011, FATBIN_LZ4, "LZ4"}, {0x8011, FATBIN_ZSTD, "zstd"}};
+	} rows[] = { { 0x11, FATBIN_RAW, "raw" }, { 0x2011, FATBIN_LZ4, "LZ4" },
+		{ 0x8011, FATBIN_ZSTD, "zstd" } };
 	for (size_t i = 0; i < 3; i++) {
-		struct build_entry e = {.kind = 1, .sm = 80, .flags = rows[i].flags, .data = ptx80, .bytes = sizeof(ptx80),
-			.options = " -maxrregcount=32 ", .name = "a.cu"};
-		struct buf b = {0};
+		struct build_entry e = { .kind = 1,
+			.sm = 80,
+			.flags = rows[i].flags,
+			.data = ptx80,
+			.bytes = sizeof(ptx80),
+			.options = " -maxrregcount=32 ",
+			.name = "a.cu" };
+		struct buf b = { 0 };
 		struct fatbin *f = NULL;
-		struct diag d = {0};
+		struct diag d = { 0 };
 		char *text = NULL;
 		size_t size = 0;
 		build_region(&b, &e, 1);
@@ -33,7 +41,8 @@ static void packings(void)
 		is_str(f->entries[0].name, "a.cu", "%s: name", rows[i].word);
 		is_int(f->entries[0].sm, 80, "%s: SM", rows[i].word);
 		is_int(f->entries[0].major, 9, "%s: version", rows[i].word);
-		is_int(fatbin_read(f, &f->entries[0], &text, &size, &d), 0, "%s: reads", rows[i].word);
+		is_int(fatbin_read(f, &f->entries[0], &text, &size, &d), 0, "%s: reads",
+			rows[i].word);
 		is_int(size, sizeof(ptx80) - 1, "%s: trailing NULs are not counted", rows[i].word);
 		is_str(text, ptx80, "%s: same text", rows[i].word);
 		free(text);
@@ -44,11 +53,16 @@ static void packings(void)
 
 static void several_regions(void)
 {
-	struct build_entry one = {.kind = 1, .sm = 80, .flags = 0x2011, .data = ptx80, .bytes = sizeof(ptx80)};
-	struct build_entry two[] = {one, {.kind = 1, .sm = 90, .flags = 0x100011, .data = ptx90a, .bytes = sizeof(ptx90a)}};
-	struct buf b = {0};
+	struct build_entry one = {
+		.kind = 1, .sm = 80, .flags = 0x2011, .data = ptx80, .bytes = sizeof(ptx80)
+	};
+	struct build_entry two[] = {
+		one,
+		{ .kind = 1, .sm = 90, .flags = 0x100011, .data = ptx90a, .bytes = sizeof(ptx90a) }
+	};
+	struct buf b = { 0 };
 	struct fatbin *f = NULL;
-	struct diag d = {0};
+	struct diag d = { 0 };
 	build_region(&b, &one, 1);
 	for (int i = 0; i < 24; i++)
 		buf_add(&b, "", 1);
@@ -60,9 +74,10 @@ static void several_regions(void)
 	is_int(f->entries[2].suffix, 'a', "its suffix");
 	fatbin_close(f);
 
-	struct build_section s[] = {{".text", "xx", 2, SHT_PROGBITS, 0, 0}, {".nv_fatbin", b.data, b.len, SHT_PROGBITS, 0, 0},
-		{"__nv_relfatbin", b.data, b.len, SHT_PROGBITS, 0, 0}};
-	struct buf elf = {0};
+	struct build_section s[] = { { ".text", "xx", 2, SHT_PROGBITS, 0, 0 },
+		{ ".nv_fatbin", b.data, b.len, SHT_PROGBITS, 0, 0 },
+		{ "__nv_relfatbin", b.data, b.len, SHT_PROGBITS, 0, 0 } };
+	struct buf elf = { 0 };
 	build_elf(&elf, EM_X86_64, 0, 0, s, 3);
 	is_int(fatbin_open(elf.data, elf.len, &f, &d), 0, "host ELF");
 	is_int(f->input, FATBIN_INPUT_HOST, "is told apart");
@@ -77,30 +92,33 @@ static void several_regions(void)
 static void choice(void)
 {
 	static const struct build_entry list[] = {
-		{.kind = 1, .sm = 75, .flags = 0x11, .data = ptx80, .bytes = sizeof(ptx80)},
-		{.kind = 1, .sm = 90, .flags = 0x100011, .data = ptx90a, .bytes = sizeof(ptx90a)},
-		{.kind = 1, .sm = 90, .flags = 0x11, .data = ptx80, .bytes = sizeof(ptx80)},
-		{.kind = 1, .sm = 100, .flags = 0x200011, .data = ptx80, .bytes = sizeof(ptx80)},
-		{.kind = 1, .sm = 120, .flags = 0x10011, .data = ptx80, .bytes = sizeof(ptx80)},
-		{.kind = 8, .sm = 70, .flags = 0x11, .data = ptx80, .bytes = sizeof(ptx80)},
+		{ .kind = 1, .sm = 75, .flags = 0x11, .data = ptx80, .bytes = sizeof(ptx80) },
+		{ .kind = 1, .sm = 90, .flags = 0x100011, .data = ptx90a, .bytes = sizeof(ptx90a) },
+		{ .kind = 1, .sm = 90, .flags = 0x11, .data = ptx80, .bytes = sizeof(ptx80) },
+		{ .kind = 1, .sm = 100, .flags = 0x200011, .data = ptx80, .bytes = sizeof(ptx80) },
+		{ .kind = 1, .sm = 120, .flags = 0x10011, .data = ptx80, .bytes = sizeof(ptx80) },
+		{ .kind = 8, .sm = 70, .flags = 0x11, .data = ptx80, .bytes = sizeof(ptx80) },
 	};
 	static const struct {
 		uint32_t cc;
 		int index;
-	} want[] = {{70, -1}, {75, 0}, {80, 0}, {89, 0}, {90, 1}, {100, 3}, {103, 3}, {110, 2}};
-	struct buf b = {0};
+	} want[] = { { 70, -1 }, { 75, 0 }, { 80, 0 }, { 89, 0 }, { 90, 1 }, { 100, 3 }, { 103, 3 },
+		{ 110, 2 } };
+	struct buf b = { 0 };
 	struct fatbin *f = NULL;
-	struct diag d = {0};
+	struct diag d = { 0 };
 	const struct fatbin_entry *pick[2];
 	build_region(&b, list, 6);
 	is_int(fatbin_open(b.data, b.len, &f, &d), 0, "six targets");
 	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
 		uint32_t n = fatbin_choose_ptx(f, want[i].cc, pick, 2);
-		is_int(n ? pick[0] - f->entries : -1, want[i].index, "choice for sm_%u", want[i].cc);
+		is_int(n ? pick[0] - f->entries : -1, want[i].index, "choice for sm_%u",
+			want[i].cc);
 	}
 	char *text;
 	size_t size;
-	is_int(fatbin_read(f, &f->entries[4], &text, &size, &d), -EOPNOTSUPP, "scrambled entry is not read");
+	is_int(fatbin_read(f, &f->entries[4], &text, &size, &d), -EOPNOTSUPP,
+		"scrambled entry is not read");
 	ok(strstr(d.text, "scrambled"), "and says so: %s", d.text);
 	fatbin_close(f);
 	buf_free(&b);
@@ -110,7 +128,7 @@ static void ptx_text(void)
 {
 	struct fatbin *f = NULL;
 	struct fatbin_unit *u;
-	struct diag d = {0};
+	struct diag d = { 0 };
 	uint32_t n;
 	is_int(fatbin_open(ptx90a, sizeof(ptx90a) - 1, &f, &d), 0, "PTX text");
 	is_int(f->entries[0].sm, 90, "its SM");
@@ -126,11 +144,11 @@ static void ptx_text(void)
 
 static void cubins(void)
 {
-	static const char *const kernels[] = {"_Z1aPi", "b"};
-	struct buf b = {0}, bare = {0};
+	static const char *const kernels[] = { "_Z1aPi", "b" };
+	struct buf b = { 0 }, bare = { 0 };
 	struct fatbin *f = NULL;
 	struct fatbin_unit *u;
-	struct diag d = {0};
+	struct diag d = { 0 };
 	const char **names;
 	uint32_t n;
 	char *text;
@@ -160,18 +178,20 @@ static void cubins(void)
 
 static void images(void)
 {
-	struct build_entry one = {.kind = 1, .sm = 80, .flags = 0x8011, .data = ptx80, .bytes = sizeof(ptx80)};
-	struct buf b = {0}, rel = {0};
+	struct build_entry one = {
+		.kind = 1, .sm = 80, .flags = 0x8011, .data = ptx80, .bytes = sizeof(ptx80)
+	};
+	struct buf b = { 0 }, rel = { 0 };
 	struct fatbin *f = NULL;
-	struct diag d = {0};
+	struct diag d = { 0 };
 	build_region(&b, &one, 1);
 	one.flags = 0x11;
 	build_region(&rel, &one, 1);
-	const void *aux[] = {rel.data, NULL};
+	const void *aux[] = { rel.data, NULL };
 	struct {
 		uint32_t magic, version;
 		const void *data, *aux;
-	} wrapper = {FATBIN_WRAPPER_MAGIC, 1, b.data, NULL};
+	} wrapper = { FATBIN_WRAPPER_MAGIC, 1, b.data, NULL };
 	is_int(fatbin_open_image(&wrapper, &f, &d), 0, "wrapper");
 	is_int(f->n_entries, 1, "its region");
 	fatbin_close(f);
@@ -188,11 +208,12 @@ static void images(void)
 
 	/* What the sizes promise beyond the mapping is an error of ours, not a fault. */
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	char *map = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *map =
+		mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	munmap(map + page, page);
 	for (size_t keep = 1; keep + 8 < b.len; keep += 13) {
 		memcpy(map + page - keep, b.data, keep);
-		struct diag d2 = {0};
+		struct diag d2 = { 0 };
 		int err = fatbin_open_image(map + page - keep, &f, &d2);
 		if (err == 0) {
 			char *text;

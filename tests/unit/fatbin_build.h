@@ -1,4 +1,5 @@
-/* fatbin_build.h - makes fatbins and cubins byte by byte, as the container page in cuda/fatbin.h draws them. */
+/* fatbin_build.h - makes fatbins and cubins byte by byte, as the container page in cuda/fatbin.h
+ * draws them. */
 #ifndef EGPU_TEST_FATBIN_BUILD_H
 #define EGPU_TEST_FATBIN_BUILD_H
 
@@ -107,7 +108,7 @@ static inline void build_add_entry(struct buf *b, const struct build_entry *e)
 
 static inline void build_region(struct buf *b, const struct build_entry *entries, size_t n)
 {
-	struct buf body = {0};
+	struct buf body = { 0 };
 	for (size_t i = 0; i < n; i++)
 		build_add_entry(&body, &entries[i]);
 	put32(b, FATBIN_REGION_MAGIC);
@@ -127,11 +128,18 @@ struct build_section {
 };
 
 /* A 64-bit ELF with these sections and a name table as the last one. */
-static inline void build_elf(struct buf *b, uint16_t machine, uint8_t abi, uint32_t flags, struct build_section *s, size_t n)
+static inline void build_elf(struct buf *b, uint16_t machine, uint8_t abi, uint32_t flags,
+	struct build_section *s, size_t n)
 {
-	struct buf names = {0};
-	Elf64_Ehdr h = {.e_machine = machine, .e_type = ET_EXEC, .e_version = 1, .e_flags = flags, .e_ehsize = sizeof(h),
-		.e_shentsize = sizeof(Elf64_Shdr), .e_shnum = (uint16_t)(n + 2), .e_shstrndx = (uint16_t)(n + 1)};
+	struct buf names = { 0 };
+	Elf64_Ehdr h = { .e_machine = machine,
+		.e_type = ET_EXEC,
+		.e_version = 1,
+		.e_flags = flags,
+		.e_ehsize = sizeof(h),
+		.e_shentsize = sizeof(Elf64_Shdr),
+		.e_shnum = (uint16_t)(n + 2),
+		.e_shstrndx = (uint16_t)(n + 1) };
 	memcpy(h.e_ident, ELFMAG, SELFMAG);
 	h.e_ident[EI_CLASS] = ELFCLASS64;
 	h.e_ident[EI_DATA] = ELFDATA2LSB;
@@ -155,36 +163,46 @@ static inline void build_elf(struct buf *b, uint16_t machine, uint8_t abi, uint3
 	pad8(b);
 	h.e_shoff = b->len;
 	memcpy(b->data, &h, sizeof(h));
-	Elf64_Shdr zero = {0};
+	Elf64_Shdr zero = { 0 };
 	buf_add(b, &zero, sizeof(zero));
 	for (size_t i = 0; i < n; i++) {
-		Elf64_Shdr sh = {.sh_name = (uint32_t)name_at[i], .sh_type = s[i].type, .sh_offset = s[i].at, .sh_size = s[i].bytes,
-			.sh_link = s[i].link, .sh_addralign = 8};
+		Elf64_Shdr sh = { .sh_name = (uint32_t)name_at[i],
+			.sh_type = s[i].type,
+			.sh_offset = s[i].at,
+			.sh_size = s[i].bytes,
+			.sh_link = s[i].link,
+			.sh_addralign = 8 };
 		buf_add(b, &sh, sizeof(sh));
 	}
-	Elf64_Shdr last = {.sh_name = 0, .sh_type = SHT_STRTAB, .sh_offset = names_at, .sh_size = names.len};
+	Elf64_Shdr last = {
+		.sh_name = 0, .sh_type = SHT_STRTAB, .sh_offset = names_at, .sh_size = names.len
+	};
 	buf_add(b, &last, sizeof(last));
 	free(name_at);
 	buf_free(&names);
 }
 
-/* A cubin of ABI 8 with kernels `names` (STO_CUDA_ENTRY), one device function, and PTX in .nv_debug_ptx_txt unless it is NULL. */
-static inline void build_cubin(struct buf *b, uint32_t sm, const char *const *names, size_t n, const char *ptx)
+/* A cubin of ABI 8 with kernels `names` (STO_CUDA_ENTRY), one device function, and PTX in
+ * .nv_debug_ptx_txt unless it is NULL. */
+static inline void build_cubin(
+	struct buf *b, uint32_t sm, const char *const *names, size_t n, const char *ptx)
 {
-	struct buf strtab = {0}, symtab = {0};
-	Elf64_Sym sym = {0};
+	struct buf strtab = { 0 }, symtab = { 0 };
+	Elf64_Sym sym = { 0 };
 	buf_add(&strtab, "", 1);
 	buf_add(&symtab, &sym, sizeof(sym));
 	for (size_t i = 0; i <= n; i++) {
 		const char *name = i < n ? names[i] : "device_function";
-		sym = (Elf64_Sym){.st_name = (uint32_t)strtab.len, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
-			.st_other = i < n ? 0x10 : 0, .st_shndx = 1};
+		sym = (Elf64_Sym){ .st_name = (uint32_t)strtab.len,
+			.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
+			.st_other = i < n ? 0x10 : 0,
+			.st_shndx = 1 };
 		buf_add(&strtab, name, strlen(name) + 1);
 		buf_add(&symtab, &sym, sizeof(sym));
 	}
 	struct build_section s[3] = {
-		{".strtab", strtab.data, strtab.len, SHT_STRTAB, 0, 0},
-		{".symtab", symtab.data, symtab.len, SHT_SYMTAB, 1, 0},
+		{ ".strtab", strtab.data, strtab.len, SHT_STRTAB, 0, 0 },
+		{ ".symtab", symtab.data, symtab.len, SHT_SYMTAB, 1, 0 },
 	};
 	char *text = NULL;
 	if (ptx) {
@@ -192,7 +210,8 @@ static inline void build_cubin(struct buf *b, uint32_t sm, const char *const *na
 		text = malloc(bytes);
 		for (size_t i = 0; i < bytes; i++)
 			text[i] = ptx[i] == '\n' ? 0 : ptx[i];
-		s[2] = (struct build_section){".nv_debug_ptx_txt", text, bytes - 1, SHT_PROGBITS, 0, 0};
+		s[2] = (struct build_section){ ".nv_debug_ptx_txt", text, bytes - 1, SHT_PROGBITS,
+			0, 0 };
 	}
 	build_elf(b, 190, 8, sm << 8 | 0x6000004u, s, ptx ? 3 : 2);
 	free(text);
