@@ -1,20 +1,21 @@
 /* float.c - products that a probe parts from their sum. ptxas fuses an unrounded mul with a later
  * unrounded add or sub of the same block; control flow between them ends that, and the last bit may
- * change. */
+ * change. So a probe between the two is moved behind the sum where that changes nothing it sees. */
 #include <string.h>
 
 #include "instrument/variant.h"
 
 struct product {
-	uint32_t probes; /* spliced before it was computed */
+	uint32_t stmt; /* computed there */
 	uint32_t block;
 };
 
 struct pairs {
 	struct variant *v;
 	struct table *products; /* register -> struct product */
-	uint32_t probes, block;
-	bool split, failed;
+	uint32_t *parted;       /* differences, then sums */
+	uint32_t block;
+	bool failed;
 };
 
 static bool is_unrounded(const struct ptx_insn *insn)
@@ -37,7 +38,7 @@ static const struct product *product_of(const struct pairs *p, const struct ptx_
 	return found && found->block == p->block ? found : NULL;
 }
 
-static void set_product(struct pairs *p, const struct ptx_operand *to, uint32_t probes)
+static void set_product(struct pairs *p, const struct ptx_operand *to, uint32_t stmt)
 {
 	struct product *product = arena_alloc(p->v->arena, sizeof(*product));
 
@@ -45,52 +46,138 @@ static void set_product(struct pairs *p, const struct ptx_operand *to, uint32_t 
 		p->failed |= !product;
 		return;
 	}
-	*product = (struct product){ probes, p->block };
+	*product = (struct product){ stmt, p->block };
 	if (table_puts(p->products, to->name, product))
 		p->failed = true;
 }
 
-static void visit(struct pairs *p, const struct ptx_insn *insn)
+/* A probe before any of the statements behind `from`, up to and with `to`, parts the two. */
+static void add_pair(struct pairs *p, uint32_t from, uint32_t to)
+{
+	p->parted[from + 1]++;
+	p->parted[to + 1]--;
+}
+
+static void visit(struct pairs *p, const struct ptx_insn *insn, uint32_t stmt)
 {
 	const char *base = insn->base;
-	bool adds = !strcmp(base, "add") || !strcmp(base, "sub");
+	bool adds = (!strcmp(base, "add") || !strcmp(base, "sub")) && is_unrounded(insn);
 	const struct product *moved = NULL;
 
 	if (!insn->n_operands)
 		return;
 	for (uint32_t i = 1; i < insn->n_operands; i++) {
 		const struct product *found = product_of(p, &insn->operands[i]);
-		if (found && adds && found->probes != p->probes && is_unrounded(insn))
-			p->split = true;
+		if (found && adds)
+			add_pair(p, found->stmt, stmt);
 		moved = found ? found : moved;
 	}
 	const struct ptx_operand *to = &insn->operands[0];
 	if (!strcmp(base, "mul") && is_unrounded(insn))
-		set_product(p, to, p->probes);
+		set_product(p, to, stmt);
 	else if (moved && (!strcmp(base, "mov") || !strcmp(base, "neg")))
-		set_product(p, to, moved->probes);
+		set_product(p, to, moved->stmt);
 	else if (to->kind == PTX_OPERAND_REG && to->name && strcmp(base, "st"))
 		table_remove(p->products, to->name, strlen(to->name));
 }
 
-bool splits_product(struct variant *v, const struct place *place, const bool *probed, bool *out)
+/* ptxas fuses over none of these, probe or not; and no probe is moved past one. */
+static bool ends_block(const struct ptx_insn *insn)
 {
-	struct pairs p = { .v = v, .products = table_new() };
+	static const char *const bases[] = { "bra", "brx", "call", "ret", "exit", "trap", "brkpt",
+		"bar", "barrier", "mbarrier", "membar", "fence", "wgmma", "tcgen05", "setmaxnreg",
+		"griddepcontrol", "nanosleep" };
 
-	if (!p.products)
-		return no_memory(v);
-	for (uint32_t i = 0; i < place->func->n_stmts && !p.failed; i++) {
-		const struct ptx_stmt *s = &place->func->stmts[i];
-		p.probes += probed[i];
+	for (size_t i = 0; i < sizeof(bases) / sizeof(bases[0]); i++) {
+		if (!strcmp(insn->base, bases[i]))
+			return true;
+	}
+	return false;
+}
+
+const uint32_t *products_parted(struct variant *v, const struct place *place)
+{
+	const struct ptx_func *f = place->func;
+	struct pairs p = { .v = v,
+		.products = table_new(),
+		.parted = arena_array(v->arena, (size_t)f->n_stmts + 2, sizeof(*p.parted)) };
+
+	p.failed = !p.products || !p.parted;
+	for (uint32_t i = 0; i < f->n_stmts && !p.failed; i++) {
+		const struct ptx_stmt *s = &f->stmts[i];
 		if (s->kind == PTX_STMT_LABEL)
 			p.block++;
 		if (!s->insn)
 			continue;
-		visit(&p, s->insn);
-		if (is_branch(s->insn) || is_call(s->insn))
+		visit(&p, s->insn, i);
+		if (ends_block(s->insn))
 			p.block++;
 	}
+	for (uint32_t i = 1; !p.failed && i <= f->n_stmts; i++)
+		p.parted[i] += p.parted[i - 1];
 	table_free(p.products);
-	*out |= p.split;
-	return p.failed ? no_memory(v) : true;
+	if (p.failed)
+		no_memory(v);
+	return p.failed ? NULL : p.parted;
+}
+
+/* -- moving a probe behind the sums -- */
+
+static bool names_reg(const struct ptx_operand *op, const char *name)
+{
+	for (uint32_t i = 0; i < op->n_sub; i++) {
+		if (names_reg(&op->sub[i], name))
+			return true;
+	}
+	return op->name && !strcmp(op->name, name);
+}
+
+/* Whether the statement may write a register that the operand reads. */
+static bool writes_any(const struct ptx_insn *writer, const struct ptx_operand *read)
+{
+	for (uint32_t i = 0; i < read->n_sub; i++) {
+		if (writes_any(writer, &read->sub[i]))
+			return true;
+	}
+	return read->name && read->reg && writer->n_operands &&
+	       writer->operands[0].kind != PTX_OPERAND_ADDRESS &&
+	       names_reg(&writer->operands[0], read->name);
+}
+
+/* The operands that an instruction reads: a load's first one is only written. */
+static bool disturbs(
+	const struct ptx_insn *writer, const struct ptx_insn *site, const struct ptx_access *access)
+{
+	bool writes = access->op == PTX_ACCESS_LOAD || access->op == PTX_ACCESS_ATOMIC;
+
+	for (uint32_t i = 0; i < site->n_operands; i++) {
+		bool written = writes && !i && site->operands[0].kind != PTX_OPERAND_ADDRESS;
+		if (!written && writes_any(writer, &site->operands[i]))
+			return true;
+	}
+	return site->pred && writer->n_operands && names_reg(&writer->operands[0], site->pred);
+}
+
+/* A probe reads its instruction's operands, so it may run later as long as they keep their values,
+ * in the same block and the same scope. */
+bool sink_past_products(
+	const struct place *place, const uint32_t *parted, const struct spot *spot, uint32_t *to)
+{
+	const struct ptx_func *f = place->func;
+	const struct ptx_insn *site = f->stmts[spot->stmt].insn;
+	uint32_t depth = 0;
+
+	for (uint32_t i = spot->stmt; i < f->n_stmts; i++) {
+		const struct ptx_stmt *s = &f->stmts[i];
+		if (!depth && !parted[i]) {
+			*to = i;
+			return true;
+		}
+		if (s->kind == PTX_STMT_LABEL || (s->kind == PTX_STMT_CLOSE && !depth--))
+			return false;
+		depth += s->kind == PTX_STMT_OPEN;
+		if (s->insn && (ends_block(s->insn) || disturbs(s->insn, site, &spot->access)))
+			return false;
+	}
+	return false;
 }

@@ -210,7 +210,6 @@ static bool splice_site(struct splicer *s, uint32_t site)
 	if (!text)
 		return no_memory(v);
 	ptx_edit_insert(&v->edits, v->spots[site].at, text);
-	v->spots[site].probed = true;
 	s->out->n_probed++;
 	s->out->local_bytes_added += m.local_bytes;
 	if (m.fields & launch) {
@@ -319,22 +318,24 @@ static bool add_launch_param(struct splicer *s)
 
 /* -- all sites -- */
 
-static bool check_products(struct splicer *s)
+/* Where probes of a place would part products from their sums, they go behind the sums. */
+static bool keep_products(struct splicer *s, const struct place *place, uint32_t from, uint32_t to)
 {
 	struct variant *v = s->v;
-	uint32_t site = 0;
+	const uint32_t *parted = products_parted(v, place);
+	uint32_t stmt;
 
-	for (uint32_t i = 0; i < v->n_places; i++) {
-		const struct place *place = &v->places[i];
-		bool *probed = arena_array(v->arena, place->func->n_stmts, sizeof(bool));
-		if (!probed)
-			return no_memory(v);
-		for (; site < v->n_sites && v->spots[site].place == place; site++) {
-			if (v->spots[site].probed && v->spots[site].stmt != NO_STMT)
-				probed[v->spots[site].stmt] = true;
-		}
-		if (!splits_product(v, place, probed, &s->out->last_bit_may_differ))
-			return false;
+	if (!parted)
+		return false;
+	for (uint32_t i = from; i < to; i++) {
+		struct spot *spot = &v->spots[i];
+		if (spot->stmt == NO_STMT || v->sites[i].skipped || !parted[spot->stmt] ||
+			!merge(s, i).n)
+			continue;
+		if (sink_past_products(place, parted, spot, &stmt))
+			spot->at = insert_point(v, place->func, stmt);
+		else
+			s->out->last_bit_may_differ = true;
 	}
 	return true;
 }
@@ -342,12 +343,20 @@ static bool check_products(struct splicer *s)
 bool splice(struct variant *v, const struct instrument_request *req, struct instrument_result *out)
 {
 	struct splicer s = { .v = v, .req = req, .out = out };
+	uint32_t from = 0, to;
 
 	if (!check_fragments(&s))
 		return false;
-	for (uint32_t i = 0; i < v->n_sites; i++) {
-		if (!splice_site(&s, i))
+	for (; from < v->n_sites; from = to) {
+		const struct place *place = v->spots[from].place;
+		for (to = from; to < v->n_sites && v->spots[to].place == place;)
+			to++;
+		if (!keep_products(&s, place, from, to))
 			return false;
+		for (uint32_t i = from; i < to; i++) {
+			if (!splice_site(&s, i))
+				return false;
+		}
 	}
-	return add_launch_param(&s) && check_products(&s);
+	return add_launch_param(&s);
 }

@@ -6,7 +6,7 @@
  * site.c     the places where probes can run, and why some are left alone
  * inputs.c   context fields as PTX
  * splice.c   fragments at their sites
- * float.c    products that a probe parts from their sum
+ * float.c    products that a probe would part from their sum, and where it would not
  * target.c   what .version and .target allow
  * instrument.c  the passes in order, and the variant's text
  *
@@ -51,7 +51,6 @@ struct spot {
 	uint32_t stmt; /* index in the function; NO_STMT: its start or its end */
 	uint32_t at;   /* offset where probes go */
 	struct ptx_access access;
-	bool probed;
 };
 
 struct target {
@@ -138,6 +137,11 @@ void emit_inputs(const struct inputs *in, struct buf *b);
 bool splice(struct variant *v, const struct instrument_request *req, struct instrument_result *out);
 
 /* float.c */
-bool splits_product(struct variant *v, const struct place *place, const bool *probed, bool *out);
+/* For each statement, how many products a probe before it would part from their sums. NULL: v->err. */
+const uint32_t *products_parted(struct variant *v, const struct place *place);
+/* The first statement from the spot's own on before which its probe parts nothing and still sees
+ * the same. False: there is none. */
+bool sink_past_products(
+	const struct place *place, const uint32_t *parted, const struct spot *spot, uint32_t *to);
 
 #endif

@@ -242,39 +242,6 @@ static void test_values(void)
 	job_free(&j);
 }
 
-static void test_products(void)
-{
-	static const char text[] =
-		".version 7.0\n.target sm_80\n.visible .entry kernel(.param .u64 p)\n{\n"
-		".reg .f32 %%f<5>;\n.reg .b64 %%rd<2>;\n%s\nret;\n}\n";
-	static const struct {
-		const char *body, *name;
-		bool differs;
-	} cases[] = {
-		{ "mul.f32 %f1, %f2, %f3; st.f32 [%rd1], %f2; add.f32 %f4, %f1, %f2;", "parted", true },
-		{ "mul.f32 %f1, %f2, %f3; add.f32 %f4, %f1, %f2; st.f32 [%rd1], %f4;", "together", false },
-		{ "mul.rn.f32 %f1, %f2, %f3; st.f32 [%rd1], %f2; add.f32 %f4, %f1, %f2;", "rounded", false },
-		{ "mul.f32 %f1, %f2, %f3; st.f32 [%rd1], %f2; mov.f32 %f1, %f2; add.f32 %f4, %f1, %f2;",
-			"overwritten", false },
-		{ "mul.ftz.f32 %f1, %f2, %f3; mov.f32 %f4, %f1; st.f32 [%rd1], %f2; sub.f32 %f4, %f2, %f4;",
-			"through a mov", true },
-		{ "mul.f32 %f1, %f2, %f3; st.f32 [%rd1], %f2; L: add.f32 %f4, %f1, %f2;", "other block",
-			false },
-	};
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		char ptx[1024];
-		struct job j = { .arena = arena_new() };
-		snprintf(ptx, sizeof(ptx), text, cases[i].body);
-		j.m = parse_text(ptx);
-		j.req = (struct instrument_request){ .module = j.m, .kernel = "kernel",
-			.fragments = j.list };
-		add(&j, EBPF_POINT_STORE, false, BIT(ADDRESS));
-		is_int(job_run(&j), 0, "product and sum %s", cases[i].name);
-		is_int(j.result.last_bit_may_differ, cases[i].differs, "last bit");
-		job_free(&j);
-	}
-}
-
 static void test_params(void)
 {
 	struct job j;
@@ -302,7 +269,6 @@ int main(void)
 	test_launch();
 	test_empty_kernel();
 	test_values();
-	test_products();
 	test_params();
 	test_targets();
 	return tap_done();

@@ -1,0 +1,190 @@
+/* instrument_float.c - a product and its sum stay together: where a probe would part them it goes
+ * behind the sum, and where it cannot, the kernel is named. ptxas is the judge where it is there. */
+#include "instrument.h"
+
+static const char frame[] =
+	".version 8.6\n.target %s\n.address_size 64\n"
+	".visible .entry kernel(.param .u64 p, .param .f32 q)\n{\n"
+	"\t.reg .pred %%p<3>;\n\t.reg .b16 %%h<9>;\n\t.reg .b32 %%r<9>;\n\t.reg .f32 %%f<9>;\n"
+	"\t.reg .f64 %%fd<9>;\n\t.reg .b64 %%rd<9>;\n"
+	"\tld.param.u64 %%rd1, [p];\n\tcvta.to.global.u64 %%rd1, %%rd1;\n\tmov.u32 %%r1, %%tid.x;\n"
+	"\tmul.wide.u32 %%rd2, %%r1, 64;\n\tadd.s64 %%rd1, %%rd1, %%rd2;\n"
+	"\tld.global.v4.f32 {%%f1, %%f2, %%f3, %%f4}, [%%rd1];\n"
+	"\tld.global.v2.f64 {%%fd1, %%fd2}, [%%rd1+16];\n\tld.global.b32 %%r2, [%%rd1+32];\n"
+	"\tld.global.b16 %%h1, [%%rd1+36];\n\tld.global.b16 %%h2, [%%rd1+38];\n"
+	"\tsetp.lt.f32 %%p1, %%f1, %%f2;\n"
+	"// here\n%s\n// there\n"
+	"\tst.global.v4.f32 [%%rd1+64], {%%f5, %%f6, %%f7, %%f8};\n"
+	"\tst.global.v2.f64 [%%rd1+80], {%%fd5, %%fd6};\n\tst.global.b32 [%%rd1+96], %%r5;\n"
+	"\tst.global.b16 [%%rd1+100], %%h5;\n\tret;\n}\n";
+
+static const struct {
+	const char *name, *body;
+	bool differs;
+	/* The part between the marks with each splice as "@", or NULL. */
+	const char *placed;
+	const char *fused; /* opcode of the fused instruction, NULL: not compared */
+} cases[] = {
+	{ "a store between", "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\nadd.f32 %f6, %f5, %f4;",
+		false, "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\nadd.f32 %f6, %f5, %f4;\n// there\n\t@", "FFMA" },
+	{ "together already", "mul.f32 %f5, %f1, %f2;\nadd.f32 %f6, %f5, %f4;\nst.global.f32 [%rd1+4], %f6;",
+		false, "mul.f32 %f5, %f1, %f2;\nadd.f32 %f6, %f5, %f4;\n@st.global.f32 [%rd1+4], %f6;\n// there\n\t@", "FFMA" },
+	{ "rounded products", "mul.rn.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\nadd.f32 %f6, %f5, %f4;",
+		false, "mul.rn.f32 %f5, %f1, %f2;\n@st.global.f32 [%rd1+4], %f3;\nadd.f32 %f6, %f5, %f4;\n// there\n\t@", "FFMA" },
+	{ "a product overwritten", "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f5;\nmov.f32 %f5, %f3;\nadd.f32 %f6, %f5, %f4;",
+		false, "mul.f32 %f5, %f1, %f2;\n@st.global.f32 [%rd1+4], %f5;\nmov.f32 %f5, %f3;\nadd.f32 %f6, %f5, %f4;\n// there\n\t@", NULL },
+	{ "through a mov", "mul.ftz.f32 %f5, %f1, %f2;\nmov.f32 %f7, %f5;\nst.global.f32 [%rd1+4], %f3;\nsub.ftz.f32 %f6, %f4, %f7;",
+		false, "mul.ftz.f32 %f5, %f1, %f2;\nmov.f32 %f7, %f5;\nst.global.f32 [%rd1+4], %f3;\nsub.ftz.f32 %f6, %f4, %f7;\n// there\n\t@", "FFMA" },
+	{ "another block", "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\nL:\nadd.f32 %f6, %f5, %f4;",
+		false, "mul.f32 %f5, %f1, %f2;\n@st.global.f32 [%rd1+4], %f3;\nL:\nadd.f32 %f6, %f5, %f4;\n// there\n\t@", NULL },
+	{ "two uses of a product", "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\nadd.f32 %f6, %f5, %f4;\nst.global.f32 [%rd1+8], %f3;\nsub.f32 %f7, %f5, %f1;",
+		false, "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\nadd.f32 %f6, %f5, %f4;\nst.global.f32 [%rd1+8], %f3;\nsub.f32 %f7, %f5, %f1;\n// there\n\t@@", "FFMA" },
+	{ "two pairs that overlap", "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\nmul.f32 %f7, %f3, %f4;\nadd.f32 %f6, %f5, %f4;\nst.global.f32 [%rd1+8], %f3;\nadd.f32 %f8, %f7, %f1;",
+		false, "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\nmul.f32 %f7, %f3, %f4;\nadd.f32 %f6, %f5, %f4;\nst.global.f32 [%rd1+8], %f3;\nadd.f32 %f8, %f7, %f1;\n// there\n\t@@", "FFMA" },
+	{ "double precision", "mul.f64 %fd5, %fd1, %fd2;\nst.global.f32 [%rd1+4], %f3;\nadd.f64 %fd6, %fd5, %fd1;",
+		false, "mul.f64 %fd5, %fd1, %fd2;\nst.global.f32 [%rd1+4], %f3;\nadd.f64 %fd6, %fd5, %fd1;\n// there\n\t@", "DFMA" },
+	{ "half precision", "mul.f16 %h5, %h1, %h2;\nst.global.f32 [%rd1+4], %f3;\nadd.f16 %h5, %h5, %h1;",
+		false, "mul.f16 %h5, %h1, %h2;\nst.global.f32 [%rd1+4], %f3;\nadd.f16 %h5, %h5, %h1;\n// there\n\t@", "HFMA2" },
+	{ "two halves", "mul.f16x2 %r5, %r2, %r2;\nst.global.f32 [%rd1+4], %f3;\nsub.f16x2 %r5, %r5, %r2;",
+		false, "mul.f16x2 %r5, %r2, %r2;\nst.global.f32 [%rd1+4], %f3;\nsub.f16x2 %r5, %r5, %r2;\n// there\n\t@", "HFMA2" },
+	{ "bfloat16", "mul.bf16 %h5, %h1, %h2;\nst.global.f32 [%rd1+4], %f3;\nadd.bf16 %h5, %h5, %h1;",
+		false, "mul.bf16 %h5, %h1, %h2;\nst.global.f32 [%rd1+4], %f3;\nadd.bf16 %h5, %h5, %h1;\n// there\n\t@", "HFMA2" },
+	{ "a guarded load", "mul.f32 %f5, %f1, %f2;\n@%p1 ld.global.f32 %f7, [%rd1+4];\nadd.f32 %f6, %f5, %f4;",
+		false, "mul.f32 %f5, %f1, %f2;\n@%p1 ld.global.f32 %f7, [%rd1+4];\nadd.f32 %f6, %f5, %f4;\n// there\n\t@@", "FFMA" },
+	{ "behind the sum only, past a scope", "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\n{\n.reg .b32 %t;\nmov.b32 %t, 7;\n}\nadd.f32 %f6, %f5, %f4;\nmov.b32 %r5, %r2;",
+		false, "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\n{\n.reg .b32 %t;\nmov.b32 %t, 7;\n}\nadd.f32 %f6, %f5, %f4;\n@mov.b32 %r5, %r2;", "FFMA" },
+	/* Where the probe cannot move. */
+	{ "the address changes", "mul.f32 %f5, %f1, %f2;\nld.global.u64 %rd3, [%rd1];\nld.global.f32 %f7, [%rd3];\nadd.s64 %rd3, %rd3, 4;\nadd.f32 %f6, %f5, %f4;",
+		true, NULL, NULL },
+	{ "the load overwrites its address", "mul.f32 %f5, %f1, %f2;\nld.global.u64 %rd1, [%rd1];\nadd.f32 %f6, %f5, %f4;", true, NULL, NULL },
+	{ "the value stored changes", "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1], %f3;\nmov.f32 %f3, %f1;\nadd.f32 %f6, %f5, %f4;", true, NULL, NULL },
+	{ "the guard changes", "mul.f32 %f5, %f1, %f2;\n@%p1 st.global.f32 [%rd1], %f3;\nsetp.gt.f32 %p1, %f1, 0f00000000;\nadd.f32 %f6, %f5, %f4;", true, NULL, NULL },
+	{ "the scope of the address ends", "mul.f32 %f5, %f1, %f2;\n{\n.reg .b64 %t;\nadd.s64 %t, %rd1, 8;\nst.global.f32 [%t], %f3;\n}\nadd.f32 %f6, %f5, %f4;", true, NULL, NULL },
+};
+
+struct variant_of {
+	struct arena *arena;
+	struct ptx_module *m;
+	struct instrument_result result;
+};
+
+static bool build(struct variant_of *v, const char *text, bool probes)
+{
+	struct ebpf_fragment f;
+	const struct ebpf_fragment *list = &f;
+	struct diag d = { 0 };
+	*v = (struct variant_of){ .arena = arena_new(), .m = parse_text(text) };
+	struct instrument_request req = { .module = v->m, .kernel = "kernel", .fragments = &list,
+		.n_fragments = probes };
+	f = make_fragment(v->arena, EBPF_POINT_MEM, false, BIT(ADDRESS) | BIT(VALUE0));
+	int err = instrument_kernel(v->arena, &req, &v->result, &d);
+	if (err)
+		printf("# %s\n", d.text);
+	return !err;
+}
+
+static void drop(struct variant_of *v)
+{
+	ptx_module_free(v->m);
+	arena_free(v->arena);
+}
+
+/* The text from "// here" on with "@" for each splice. */
+static char *placement(const char *ptx)
+{
+	const char *from = strstr(ptx, "// here\n") + 8;
+	char *out = calloc(1, strlen(ptx) + 1), *to = out;
+	while (*from) {
+		if (strncmp(from, "{ // egpu", 9)) {
+			*to++ = *from++;
+			continue;
+		}
+		int depth = 0;
+		do {
+			depth += *from == '{';
+			depth -= *from++ == '}';
+		} while (depth);
+		*to++ = '@';
+		from += strspn(from, "\n\t");
+	}
+	return out;
+}
+
+static bool have_cuobjdump(void)
+{
+	return have_ptxas() && !system("PATH=$PATH:/usr/local/cuda/bin command -v cuobjdump >/dev/null 2>&1 &&"
+				       " PATH=$PATH:/usr/local/cuda/bin command -v nvdisasm >/dev/null 2>&1");
+}
+
+/* How often the opcode stands in the machine code, -1 when it does not compile. */
+static int count_machine(const char *ptx, const char *opcode)
+{
+	char path[] = "/tmp/egpu-float-XXXXXX", command[512], line[64] = "";
+	int fd = mkstemp(path);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+	if (!f)
+		return -1;
+	fputs(ptx, f);
+	fclose(f);
+	snprintf(command, sizeof(command),
+		"PATH=$PATH:/usr/local/cuda/bin; ptxas -arch=sm_90 %s -o %s.cubin >&2 &&"
+		" cuobjdump -sass %s.cubin | sed -n '/Function : kernel/,/^$/p' | grep -cw %s", path, path, path, opcode);
+	FILE *p = popen(command, "r");
+	bool got = p && fgets(line, sizeof(line), p);
+	if (p)
+		pclose(p);
+	unlink(path);
+	snprintf(command, sizeof(command), "%s.cubin", path);
+	unlink(command);
+	return got ? atoi(line) : -1;
+}
+
+static void test_placement(void)
+{
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char text[4096];
+		struct variant_of with;
+		snprintf(text, sizeof(text), frame, "sm_90", cases[i].body);
+		ok(build(&with, text, true), "%s", cases[i].name);
+		is_int(with.result.last_bit_may_differ, cases[i].differs, "last bit may differ");
+		if (cases[i].placed) {
+			char *at = placement(with.result.ptx);
+			ok(!strncmp(at, cases[i].placed, strlen(cases[i].placed)), "placed as expected");
+			if (strncmp(at, cases[i].placed, strlen(cases[i].placed)))
+				printf("# %.300s\n", at);
+			free(at);
+		}
+		drop(&with);
+	}
+}
+
+/* The machine code of the kernel with probes fuses as often as that of the kernel alone. */
+static void test_machine_code(void)
+{
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char text[4096];
+		struct variant_of alone, with;
+		if (!cases[i].fused)
+			continue;
+		if (!have_cuobjdump()) {
+			tap_skip("no ptxas, cuobjdump and nvdisasm");
+			continue;
+		}
+		snprintf(text, sizeof(text), frame, "sm_90", cases[i].body);
+		ok(build(&alone, text, false) && build(&with, text, true), "%s", cases[i].name);
+		int before = count_machine(alone.result.ptx, cases[i].fused);
+		printf("# %d %s\n", before, cases[i].fused);
+		is_int(count_machine(with.result.ptx, cases[i].fused), before, "%s: as many %s",
+			cases[i].name, cases[i].fused);
+		ok(before >= 0, "it compiles");
+		drop(&alone);
+		drop(&with);
+	}
+}
+
+int main(void)
+{
+	test_placement();
+	test_machine_code();
+	return tap_done();
+}
