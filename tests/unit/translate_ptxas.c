@@ -11,7 +11,7 @@
 #include "translate/translate.h"
 
 static const char *const probes[] = { "counter", "histogram", "blocks", "churn", "stream", "filter",
-	"trace", "subprograms" };
+	"trace", "subprograms", "helpers", "chance" };
 enum { PROBES = sizeof(probes) / sizeof(probes[0]) };
 
 static const struct {

@@ -485,8 +485,100 @@ static void test_subprograms(const char *cpu)
 	finish(&r);
 }
 
+static void test_helpers(const char *cpu)
+{
+	static const struct {
+		uint32_t at;
+		int64_t want;
+		const char *what;
+	} rows[] = {
+		{ 0, 0, "array update" },
+		{ 1, -17, "array update, NOEXIST" },
+		{ 2, -7, "array update beyond the end" },
+		{ 3, -22, "array update with unknown flags" },
+		{ 4, -22, "array delete" },
+		{ 5, 0, "array look-up beyond the end" },
+		{ 6, 1 + 8 * 256 + 13 * 65536, "array value of 13 bytes" },
+		{ 7, 0, "per-CPU update" },
+		{ 8, 8, "per-CPU value" },
+		{ 10, -2, "hash update, EXIST, of no key" },
+		{ 11, 0, "hash update, NOEXIST" },
+		{ 12, -17, "the same again" },
+		{ 13, 0, "a key that differs in its fifth byte" },
+		{ 14, -7, "a third key of two" },
+		{ 15, 0, "hash delete" },
+		{ 16, -2, "the same again" },
+		{ 17, 0, "a deleted key is not found" },
+		{ 18, -2, "nor updated with EXIST" },
+		{ 19, 0, "its room is free" },
+		{ 20, -7, "and taken" },
+		{ 21, 0, "delete of the third key" },
+		{ 22, 0, "a deleted key returns" },
+		{ 23, 0x5678, "with a new value" },
+		{ 24, -22, "hash update with unknown flags" },
+		{ 30, 0, "a key of 72 and a value of 100 bytes" },
+		{ 31, 100111005, "is found whole" },
+		{ 32, 0, "a key that differs in its last word is not" },
+		{ 33, -2, "nor deleted" },
+		{ 34, 0, "the key is deleted" },
+		{ 40, 4096, "ring size" },
+		{ 41, 0, "output" },
+		{ 42, 112, "bytes in the ring" },
+		{ 43, 112 * 1000, "positions" },
+		{ 44, -22, "output with unknown flags" },
+		{ 45, 1, "a record larger than the ring" },
+		{ 46, 1, "reserve with flags" },
+		{ 47, 77, "the end is reached" },
+	};
+	struct run r;
+	if (!prepare(&r, "helpers", cpu)) {
+		ok(false, "helpers (%s) translates", cpu);
+		return;
+	}
+	r.dev = device;
+	if (ok(place_maps(&r) && load(&r) && launch(&r, 1, 1, 0, 0), "helpers (%s) runs", cpu)) {
+		struct map_image *bss = image_of(&r, ".bss"), *odd = image_of(&r, "odd");
+		/* clang may put `source`, of 104 bytes, before or after the results */
+		uint32_t base = global_at(bss, 47) == 77 ? 0 : 13;
+		for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++)
+			is_int(global_at(bss, base + rows[k].at), rows[k].want, "%s", rows[k].what);
+		is_int(odd->lost, 2, "each refusal for want of room is counted");
+		is_int(odd->live, 2, "two keys are left");
+		free(bss);
+		free(odd);
+	}
+	finish(&r);
+}
+
+static void test_chance(const char *cpu)
+{
+	struct run r;
+	if (!run_probe(&r, "chance", cpu, 0, 0))
+		return;
+	struct map_image *bytes = image_of(&r, "bytes"), *seen = image_of(&r, "seen");
+	uint64_t draws = BLOCKS * THREADS * 4, low = draws, high = 0;
+	double chi[2] = { 0 }, expected = (double)draws / 256;
+	for (uint32_t k = 0; k < 512; k++) {
+		uint64_t n = ((uint64_t *)data_of(bytes))[k];
+		low = n < low ? n : low;
+		high = n > high ? n : high;
+		chi[k / 256] += ((double)n - expected) * ((double)n - expected) / expected;
+	}
+	/* 255 degrees of freedom: 400 is more than six deviations above the mean. */
+	ok(chi[0] < 400 && chi[1] < 400, "bytes of random numbers are even (%.0f, %.0f)", chi[0], chi[1]);
+	ok(low > 0 && high < 3 * draws / 256, "every value occurs (%llu to %llu times)", (unsigned long long)low,
+		(unsigned long long)high);
+	ok(seen->live + 8 >= draws && !seen->lost, "hardly any number occurs twice (%llu of %llu)",
+		(unsigned long long)seen->live, (unsigned long long)draws);
+	free(bytes);
+	free(seen);
+	finish(&r);
+}
+
 static void test_all(const char *cpu)
 {
+	test_helpers(cpu);
+	test_chance(cpu);
 	test_counter(cpu);
 	test_histogram(cpu);
 	test_blocks(cpu);
