@@ -330,6 +330,7 @@ struct agent {
 	pid_t pid;
 	struct session *session;
 	struct session_file *shared;
+	struct session_agent *row; /* ours; NULL: none found */
 	struct lock lock;  /* registries: images, modules, contexts, links */
 	struct lock build; /* compiling and loading; never taken with lock held */
 	struct gate gate;

@@ -193,6 +193,8 @@ static bool copy_maps(struct context *c)
 	REAL(cuCtxPopCurrent_v2)(&was);
 	if (finished >= launches)
 		atomic_store(&c->copied, launches);
+	if (agent.row)
+		__atomic_fetch_add(&agent.row->syncs, 1, __ATOMIC_RELAXED);
 	atomic_store(&c->copied_ns, now_ns());
 	c->copy_took_ns = now_ns() - start;
 	return flows;

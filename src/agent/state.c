@@ -83,8 +83,12 @@ static int join(void)
 		agent_log("cannot join %s: %d", dir, err);
 		session_close(agent.session);
 		agent.session = NULL;
+		return err;
 	}
-	return err;
+	for (uint32_t i = 0; i < SESSION_MAX_AGENTS; i++)
+		if (agent.shared->agents[i].pid == (uint32_t)agent.pid)
+			agent.row = &agent.shared->agents[i];
+	return 0;
 }
 
 void agent_start(void)

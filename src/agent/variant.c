@@ -31,6 +31,7 @@ static int function_attribute(CUfunction fn, CUfunction_attribute which, int oth
 
 /* -- symbols of the original ------------------------------------------------------ */
 
+/* Only while nothing runs: with lazy loading a look-up may load the module's data. */
 static CUdeviceptr symbol_address(const struct module *m, const char *name)
 {
 	CUdeviceptr at = 0;
@@ -378,14 +379,15 @@ static void try_load(void)
 
 void variant_load_queued(enum load_hurry hurry)
 {
-	if (!agent_on() || (!atomic_load(&agent.n_queued) &&
-				   !(hurry == LOAD_SYNC && atomic_load(&agent.n_retired))))
-		return;
 	uint64_t now = now_ns();
+	bool work = atomic_load(&agent.n_queued) ||
+		    (hurry == LOAD_SYNC && atomic_load(&agent.n_retired));
+	if (!agent_on() || (!work && hurry != LOAD_MUST))
+		return;
 	if (hurry == LOAD_POLL && now - atomic_load(&agent.last_try_ns) < RETRY_NS)
 		return;
-	/* A launch of a kernel that another thread is loading waits for it: that ends, since it
-	 * waits for nothing on the device. */
+	/* A launch of a kernel that another thread is loading waits for it, although the queue may
+	 * be empty by then: that ends, since it waits for nothing on the device. */
 	if (hurry == LOAD_MUST)
 		lock_take(&agent.build);
 	else if (!lock_try(&agent.build))
@@ -445,12 +447,6 @@ static void make(struct module *m, struct kernel *k, struct context *c)
 	v->context = c;
 	v->build = b;
 	v->links = b->links;
-	/* While other launches go on. For a library the look-up would load it, which must wait. */
-	if (!m->is_library && settle_symbols(v, 0, &d)) {
-		kernel_refuse(k, d.text);
-		free(v);
-		return;
-	}
 	enqueue(m, v);
 	kernel_state(
 		k, SESSION_KERNEL_PENDING, "waits for a moment when nothing runs on the device");
@@ -596,9 +592,9 @@ struct variant *variant_that_fits(struct function *f, struct variant *v, uint64_
 		return c;
 	struct session_kernel *row = atomic_load(&v->kernel->shared);
 	if (row && !row->reason)
-		row->reason = session_add_text(
-			agent.session, "some launches ran the original: fewer blocks of the "
-				       "variant are resident together");
+		row->reason = session_add_text(agent.session,
+			"some launches ran the original: fewer blocks of the "
+			"variant are resident together");
 	return NULL;
 }
 

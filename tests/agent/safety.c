@@ -162,6 +162,62 @@ static int threads(void)
 	return 0;
 }
 
+/* Many threads launch at once, each in a stream of its own, from a library nobody has used before.
+ */
+enum { STORM_THREADS = 6, STORM_LAUNCHES = 100, STORM_BLOCK = 100 };
+
+struct storm {
+	CUcontext ctx;
+	CUfunction fn;
+	CUdeviceptr buf;
+	pthread_barrier_t *start;
+	int status;
+};
+
+static void *storm_thread(void *arg)
+{
+	struct storm *s = arg;
+	CUstream stream;
+	uint32_t add = 1, n = STORM_BLOCK;
+	void *params[] = { &s->buf, &add, &n };
+	CU(cuCtxSetCurrent(s->ctx));
+	CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	CU(cuMemAlloc(&s->buf, STORM_BLOCK * 4));
+	pthread_barrier_wait(s->start);
+	for (int i = 0; i < STORM_LAUNCHES; i++)
+		CU(cuLaunchKernel(s->fn, 1, 1, 1, STORM_BLOCK, 1, 1, 0, stream, params, NULL));
+	CU(cuStreamSynchronize(stream));
+	CU(cuStreamDestroy(stream));
+	s->status = check_fill(s->buf, add, STORM_BLOCK);
+	return NULL;
+}
+
+static int storm(void)
+{
+	CUlibrary lib;
+	CUkernel kernel;
+	pthread_barrier_t start;
+	pthread_t t[STORM_THREADS];
+	struct storm s[STORM_THREADS];
+	int status = 0;
+	CU(cuInit(0));
+	CU(cuLibraryLoadData(&lib, PTX_HEAD PTX_FILL("fill"), NULL, NULL, 0, NULL, NULL, 0));
+	CU(cuLibraryGetKernel(&kernel, lib, "fill"));
+	CUcontext ctx = target_context();
+	pthread_barrier_init(&start, NULL, STORM_THREADS);
+	for (int i = 0; i < STORM_THREADS; i++) {
+		s[i] = (struct storm){
+			.ctx = ctx, .fn = (CUfunction)kernel, .start = &start, .status = 9
+		};
+		pthread_create(&t[i], NULL, storm_thread, &s[i]);
+	}
+	for (int i = 0; i < STORM_THREADS; i++) {
+		pthread_join(t[i], NULL);
+		status |= s[i].status;
+	}
+	return status;
+}
+
 /* A kernel that never ends: the program may leave all the same, and what was counted is kept. */
 static int endless(void)
 {
@@ -280,9 +336,9 @@ static int interactive(void)
 
 static const struct role roles[] = { { "one_module", one_module }, { "two_modules", two_modules },
 	{ "library", library }, { "threads", threads }, { "late_module", late_module },
-	{ "late_destroyed", late_destroyed }, { "endless", endless }, { "fill", fill_once },
-	{ "fork_before", fork_before }, { "fork_after", fork_after }, { "signals", signals },
-	{ "interactive", interactive }, { 0 } };
+	{ "late_destroyed", late_destroyed }, { "storm", storm }, { "endless", endless },
+	{ "fill", fill_once }, { "fork_before", fork_before }, { "fork_after", fork_after },
+	{ "signals", signals }, { "interactive", interactive }, { 0 } };
 
 /* -- expectations ----------------------------------------------------------------------------- */
 
@@ -453,6 +509,8 @@ int main(int argc, char **argv)
 	pair("late_module", 1);
 	pair("late_destroyed", 1);
 	never_ends();
+	for (int i = 0; i < 5; i++)
+		counted("storm", NULL, STORM_THREADS * STORM_LAUNCHES, "many threads at once");
 	counted("fork_before", NULL, 5, "fork before cuInit");
 	counted("fork_after", NULL, 3, "fork after it");
 	counted("signals", NULL, 2, "signals");
