@@ -58,7 +58,9 @@
 	CUDA_CALLS_STREAM(CALL) \
 	CUDA_CALLS_EVENT(CALL) \
 	CUDA_CALLS_LAUNCH(CALL) \
-	CUDA_CALLS_GRAPH(CALL)
+	CUDA_CALLS_GRAPH(CALL) \
+	CUDA_CALLS_ARRAY(CALL) \
+	CUDA_CALLS_VIRTUAL(CALL)
 
 #define CUDA_CALLS_START(CALL) \
 	CALL(cuInit, , 2000, , BOTH, (unsigned int flags), (flags)) \
@@ -351,7 +353,102 @@
 	CALL(cuGraphExecUpdate, _v2, 12000, , STUB, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *result), (exec, graph, result)) \
 	CALL(cuGraphExecDestroy, , 10000, , STUB, (CUgraphExec exec), (exec)) \
 	CALL(cuGraphUpload, , 11010, _ptsz, STUB, (CUgraphExec exec, CUstream stream), (exec, stream)) \
-	CALL(cuGraphLaunch, , 10000, _ptsz, HSTUB, (CUgraphExec exec, CUstream stream), (exec, stream))
+	CALL(cuGraphLaunch, , 10000, _ptsz, HSTUB, (CUgraphExec exec, CUstream stream), (exec, stream)) \
+	CALL(cuGraphAddMemsetNode, , 10000, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx), (node, graph, deps, n, params, ctx)) \
+	CALL(cuGraphAddHostNode, , 10000, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_HOST_NODE_PARAMS *params), (node, graph, deps, n, params)) \
+	CALL(cuGraphAddEventRecordNode, , 11010, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUevent event), (node, graph, deps, n, event)) \
+	CALL(cuGraphAddEventWaitNode, , 11010, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUevent event), (node, graph, deps, n, event)) \
+	CALL(cuGraphAddMemAllocNode, , 11040, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUDA_MEM_ALLOC_NODE_PARAMS *params), (node, graph, deps, n, params)) \
+	CALL(cuGraphAddMemFreeNode, , 11040, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUdeviceptr addr), (node, graph, deps, n, addr)) \
+	CALL(cuGraphMemcpyNodeGetParams, , 10000, , STUB, (CUgraphNode node, CUDA_MEMCPY3D *params), (node, params)) \
+	CALL(cuGraphMemcpyNodeSetParams, , 10000, , STUB, (CUgraphNode node, const CUDA_MEMCPY3D *params), (node, params)) \
+	CALL(cuGraphMemsetNodeGetParams, , 10000, , STUB, (CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *params), (node, params)) \
+	CALL(cuGraphMemsetNodeSetParams, , 10000, , STUB, (CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params), (node, params)) \
+	CALL(cuGraphHostNodeGetParams, , 10000, , STUB, (CUgraphNode node, CUDA_HOST_NODE_PARAMS *params), (node, params)) \
+	CALL(cuGraphHostNodeSetParams, , 10000, , STUB, (CUgraphNode node, const CUDA_HOST_NODE_PARAMS *params), (node, params)) \
+	CALL(cuGraphChildGraphNodeGetGraph, , 10000, , STUB, (CUgraphNode node, CUgraph *graph), (node, graph)) \
+	CALL(cuGraphEventRecordNodeGetEvent, , 11010, , STUB, (CUgraphNode node, CUevent *event), (node, event)) \
+	CALL(cuGraphEventRecordNodeSetEvent, , 11010, , STUB, (CUgraphNode node, CUevent event), (node, event)) \
+	CALL(cuGraphEventWaitNodeGetEvent, , 11010, , STUB, (CUgraphNode node, CUevent *event), (node, event)) \
+	CALL(cuGraphEventWaitNodeSetEvent, , 11010, , STUB, (CUgraphNode node, CUevent event), (node, event)) \
+	CALL(cuGraphMemAllocNodeGetParams, , 11040, , STUB, (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params), (node, params)) \
+	CALL(cuGraphMemFreeNodeGetParams, , 11040, , STUB, (CUgraphNode node, CUdeviceptr *addr), (node, addr)) \
+	CALL(cuGraphNodeFindInClone, , 10000, , STUB, (CUgraphNode *node, CUgraphNode original, CUgraph clone), (node, original, clone)) \
+	CALL(cuGraphNodeGetType, , 10000, , STUB, (CUgraphNode node, CUgraphNodeType *type), (node, type)) \
+	CALL(cuGraphGetEdges, , 10000, , STUB, (CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *n), (graph, from, to, n)) \
+	CALL(cuGraphGetEdges, _v2, 12030, , STUB, (CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges, size_t *n), (graph, from, to, edges, n)) \
+	CALL(cuGraphNodeGetDependencies, , 10000, , STUB, (CUgraphNode node, CUgraphNode *deps, size_t *n), (node, deps, n)) \
+	CALL(cuGraphNodeGetDependencies, _v2, 12030, , STUB, (CUgraphNode node, CUgraphNode *deps, CUgraphEdgeData *edges, size_t *n), (node, deps, edges, n)) \
+	CALL(cuGraphNodeGetDependentNodes, , 10000, , STUB, (CUgraphNode node, CUgraphNode *nodes, size_t *n), (node, nodes, n)) \
+	CALL(cuGraphNodeGetDependentNodes, _v2, 12030, , STUB, (CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *edges, size_t *n), (node, nodes, edges, n)) \
+	CALL(cuGraphRemoveDependencies, , 10000, , STUB, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n), (graph, from, to, n)) \
+	CALL(cuGraphRemoveDependencies, _v2, 12030, , STUB, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t n), (graph, from, to, edges, n)) \
+	CALL(cuGraphExecGetFlags, , 12000, , STUB, (CUgraphExec exec, cuuint64_t *flags), (exec, flags)) \
+	CALL(cuGraphExecMemcpyNodeSetParams, , 10020, , STUB, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *params, CUcontext ctx), (exec, node, params, ctx)) \
+	CALL(cuGraphExecMemsetNodeSetParams, , 10020, , STUB, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx), (exec, node, params, ctx)) \
+	CALL(cuGraphExecHostNodeSetParams, , 10020, , STUB, (CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *params), (exec, node, params)) \
+	CALL(cuGraphExecChildGraphNodeSetParams, , 11010, , STUB, (CUgraphExec exec, CUgraphNode node, CUgraph child), (exec, node, child)) \
+	CALL(cuGraphExecEventRecordNodeSetEvent, , 11010, , STUB, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event)) \
+	CALL(cuGraphExecEventWaitNodeSetEvent, , 11010, , STUB, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event)) \
+	CALL(cuGraphNodeSetEnabled, , 11060, , STUB, (CUgraphExec exec, CUgraphNode node, unsigned int enabled), (exec, node, enabled)) \
+	CALL(cuGraphNodeGetEnabled, , 11060, , STUB, (CUgraphExec exec, CUgraphNode node, unsigned int *enabled), (exec, node, enabled)) \
+	CALL(cuGraphDebugDotPrint, , 11030, , STUB, (CUgraph graph, const char *path, unsigned int flags), (graph, path, flags)) \
+	CALL(cuUserObjectCreate, , 11030, , STUB, (CUuserObject *object, void *ptr, CUhostFn destroy, unsigned int count, unsigned int flags), (object, ptr, destroy, count, flags)) \
+	CALL(cuUserObjectRetain, , 11030, , STUB, (CUuserObject object, unsigned int count), (object, count)) \
+	CALL(cuUserObjectRelease, , 11030, , STUB, (CUuserObject object, unsigned int count), (object, count)) \
+	CALL(cuGraphRetainUserObject, , 11030, , STUB, (CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags), (graph, object, count, flags)) \
+	CALL(cuGraphReleaseUserObject, , 11030, , STUB, (CUgraph graph, CUuserObject object, unsigned int count), (graph, object, count)) \
+	CALL(cuDeviceGraphMemTrim, , 11040, , STUB, (CUdevice dev), (dev)) \
+	CALL(cuDeviceGetGraphMemAttribute, , 11040, , STUB, (CUdevice dev, CUgraphMem_attribute attr, void *value), (dev, attr, value)) \
+	CALL(cuDeviceSetGraphMemAttribute, , 11040, , STUB, (CUdevice dev, CUgraphMem_attribute attr, void *value), (dev, attr, value))
+
+#define CUDA_CALLS_ARRAY(CALL) \
+	CALL(cuArrayCreate, _v2, 3020, , STUB, (CUarray *array, const CUDA_ARRAY_DESCRIPTOR *desc), (array, desc)) \
+	CALL(cuArray3DCreate, _v2, 3020, , STUB, (CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc), (array, desc)) \
+	CALL(cuArrayGetDescriptor, _v2, 3020, , STUB, (CUDA_ARRAY_DESCRIPTOR *desc, CUarray array), (desc, array)) \
+	CALL(cuArray3DGetDescriptor, _v2, 3020, , STUB, (CUDA_ARRAY3D_DESCRIPTOR *desc, CUarray array), (desc, array)) \
+	CALL(cuArrayDestroy, , 2000, , STUB, (CUarray array), (array)) \
+	CALL(cuMipmappedArrayCreate, , 5000, , STUB, (CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int levels), (array, desc, levels)) \
+	CALL(cuMipmappedArrayGetLevel, , 5000, , STUB, (CUarray *array, CUmipmappedArray mipmapped, unsigned int level), (array, mipmapped, level)) \
+	CALL(cuMipmappedArrayDestroy, , 5000, , STUB, (CUmipmappedArray array), (array)) \
+	CALL(cuMemcpyDtoA, _v2, 3020, _ptds, STUB, (CUarray dst, size_t offset, CUdeviceptr src, size_t bytes), (dst, offset, src, bytes)) \
+	CALL(cuMemcpyAtoD, _v2, 3020, _ptds, STUB, (CUdeviceptr dst, CUarray src, size_t offset, size_t bytes), (dst, src, offset, bytes)) \
+	CALL(cuMemcpyHtoA, _v2, 3020, _ptds, STUB, (CUarray dst, size_t offset, const void *src, size_t bytes), (dst, offset, src, bytes)) \
+	CALL(cuMemcpyAtoH, _v2, 3020, _ptds, STUB, (void *dst, CUarray src, size_t offset, size_t bytes), (dst, src, offset, bytes)) \
+	CALL(cuMemcpyAtoA, _v2, 3020, _ptds, STUB, (CUarray dst, size_t dst_offset, CUarray src, size_t src_offset, size_t bytes), (dst, dst_offset, src, src_offset, bytes)) \
+	CALL(cuMemcpyHtoAAsync, _v2, 3020, _ptsz, STUB, (CUarray dst, size_t offset, const void *src, size_t bytes, CUstream stream), (dst, offset, src, bytes, stream)) \
+	CALL(cuMemcpyAtoHAsync, _v2, 3020, _ptsz, STUB, (void *dst, CUarray src, size_t offset, size_t bytes, CUstream stream), (dst, src, offset, bytes, stream)) \
+	CALL(cuTexObjectCreate, , 5000, , STUB, (CUtexObject *tex, const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *desc, const CUDA_RESOURCE_VIEW_DESC *view), (tex, resource, desc, view)) \
+	CALL(cuTexObjectDestroy, , 5000, , STUB, (CUtexObject tex), (tex)) \
+	CALL(cuTexObjectGetResourceDesc, , 5000, , STUB, (CUDA_RESOURCE_DESC *resource, CUtexObject tex), (resource, tex)) \
+	CALL(cuTexObjectGetTextureDesc, , 5000, , STUB, (CUDA_TEXTURE_DESC *desc, CUtexObject tex), (desc, tex)) \
+	CALL(cuTexObjectGetResourceViewDesc, , 5000, , STUB, (CUDA_RESOURCE_VIEW_DESC *view, CUtexObject tex), (view, tex)) \
+	CALL(cuSurfObjectCreate, , 5000, , STUB, (CUsurfObject *surf, const CUDA_RESOURCE_DESC *resource), (surf, resource)) \
+	CALL(cuSurfObjectDestroy, , 5000, , STUB, (CUsurfObject surf), (surf)) \
+	CALL(cuSurfObjectGetResourceDesc, , 5000, , STUB, (CUDA_RESOURCE_DESC *resource, CUsurfObject surf), (resource, surf)) \
+	CALL(cuDeviceGetTexture1DLinearMaxWidth, , 11010, , STUB, (size_t *elements, CUarray_format format, unsigned channels, CUdevice dev), (elements, format, channels, dev))
+
+#define CUDA_CALLS_VIRTUAL(CALL) \
+	CALL(cuMemAddressReserve, , 10020, , STUB, (CUdeviceptr *addr, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags), (addr, bytes, alignment, hint, flags)) \
+	CALL(cuMemAddressFree, , 10020, , STUB, (CUdeviceptr addr, size_t bytes), (addr, bytes)) \
+	CALL(cuMemCreate, , 10020, , STUB, (CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags), (handle, bytes, prop, flags)) \
+	CALL(cuMemRelease, , 10020, , STUB, (CUmemGenericAllocationHandle handle), (handle)) \
+	CALL(cuMemMap, , 10020, , STUB, (CUdeviceptr addr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags), (addr, bytes, offset, handle, flags)) \
+	CALL(cuMemUnmap, , 10020, , STUB, (CUdeviceptr addr, size_t bytes), (addr, bytes)) \
+	CALL(cuMemSetAccess, , 10020, , STUB, (CUdeviceptr addr, size_t bytes, const CUmemAccessDesc *descs, size_t n), (addr, bytes, descs, n)) \
+	CALL(cuMemGetAccess, , 10020, , STUB, (unsigned long long *flags, const CUmemLocation *location, CUdeviceptr addr), (flags, location, addr)) \
+	CALL(cuMemGetAllocationGranularity, , 10020, , STUB, (size_t *bytes, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option), (bytes, prop, option)) \
+	CALL(cuMemGetAllocationPropertiesFromHandle, , 10020, , STUB, (CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle), (prop, handle)) \
+	CALL(cuMemRetainAllocationHandle, , 11000, , STUB, (CUmemGenericAllocationHandle *handle, void *addr), (handle, addr)) \
+	CALL(cuMemExportToShareableHandle, , 10020, , STUB, (void *shared, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, unsigned long long flags), (shared, handle, type, flags)) \
+	CALL(cuMemImportFromShareableHandle, , 10020, , STUB, (CUmemGenericAllocationHandle *handle, void *shared, CUmemAllocationHandleType type), (handle, shared, type)) \
+	CALL(cuMemRangeGetAttribute, , 8000, , STUB, (void *data, size_t size, CUmem_range_attribute attr, CUdeviceptr addr, size_t bytes), (data, size, attr, addr, bytes)) \
+	CALL(cuMemRangeGetAttributes, , 8000, , STUB, (void **data, size_t *sizes, CUmem_range_attribute *attrs, size_t n, CUdeviceptr addr, size_t bytes), (data, sizes, attrs, n, addr, bytes)) \
+	CALL(cuIpcGetEventHandle, , 4010, , STUB, (CUipcEventHandle *handle, CUevent event), (handle, event)) \
+	CALL(cuIpcOpenEventHandle, , 4010, , STUB, (CUevent *event, CUipcEventHandle handle), (event, handle)) \
+	CALL(cuIpcGetMemHandle, , 4010, , STUB, (CUipcMemHandle *handle, CUdeviceptr addr), (handle, addr)) \
+	CALL(cuIpcOpenMemHandle, _v2, 11000, , STUB, (CUdeviceptr *addr, CUipcMemHandle handle, unsigned int flags), (addr, handle, flags)) \
+	CALL(cuIpcCloseMemHandle, , 4010, , STUB, (CUdeviceptr addr), (addr))
 /* clang-format on */
 
 #endif

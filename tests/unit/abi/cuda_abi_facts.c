@@ -77,5 +77,22 @@ const struct fact FACTS[] = {
 					gridDimX) O(CUDA_KERNEL_NODE_PARAMS,
 					sharedMemBytes) O(CUDA_KERNEL_NODE_PARAMS, kernelParams)
 					O(CUDA_KERNEL_NODE_PARAMS, extra) O(CUDA_KERNEL_NODE_PARAMS,
-						kern) O(CUDA_KERNEL_NODE_PARAMS, ctx){ NULL, 0 },
+						kern) O(CUDA_KERNEL_NODE_PARAMS, ctx)
+	/* clang-format off */
+	/* graphs */
+	S(CUgraphNodeParams) O(CUgraphNodeParams, kernel) O(CUgraphNodeParams, memcpy.copyParams)
+	O(CUgraphNodeParams, memset.ctx) O(CUgraphNodeParams, kernel.ctx) O(CUgraphNodeParams, reserved2)
+	S(CUDA_MEMSET_NODE_PARAMS) S(CUDA_HOST_NODE_PARAMS) S(CUDA_MEMCPY_NODE_PARAMS)
+	S(CUDA_CHILD_GRAPH_NODE_PARAMS) S(CUDA_MEM_ALLOC_NODE_PARAMS) O(CUDA_MEM_ALLOC_NODE_PARAMS, dptr)
+	S(CUDA_GRAPH_INSTANTIATE_PARAMS) O(CUDA_GRAPH_INSTANTIATE_PARAMS, result_out)
+	S(CUgraphExecUpdateResultInfo) O(CUgraphExecUpdateResultInfo, errorFromNode)
+	/* arrays, textures, virtual memory, other processes */
+	S(CUDA_ARRAY_DESCRIPTOR) O(CUDA_ARRAY_DESCRIPTOR, NumChannels) S(CUDA_ARRAY3D_DESCRIPTOR)
+	O(CUDA_ARRAY3D_DESCRIPTOR, Flags) S(CUDA_RESOURCE_DESC) O(CUDA_RESOURCE_DESC, flags)
+	O(CUDA_RESOURCE_DESC, res.linear.sizeInBytes) O(CUDA_RESOURCE_DESC, res.pitch2D.pitchInBytes)
+	S(CUDA_TEXTURE_DESC) O(CUDA_TEXTURE_DESC, borderColor) O(CUDA_TEXTURE_DESC, mipmapFilterMode)
+	S(CUDA_RESOURCE_VIEW_DESC) O(CUDA_RESOURCE_VIEW_DESC, lastLayer) S(CUmemAllocationProp)
+	O(CUmemAllocationProp, allocFlags) S(CUipcMemHandle) S(CUipcEventHandle)
+	/* clang-format on */
+	{ NULL, 0 },
 };
