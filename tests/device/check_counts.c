@@ -30,7 +30,7 @@ static int check_line(json_t *sites, const char *line)
 		return 1;
 	}
 	json_array_foreach(sites, i, site) {
-		if (!strstr(text(site, "kernel"), kernel) || strcmp(text(site, "op"), op) ||
+		if (!strstr(text(site, "mangled"), kernel) || strcmp(text(site, "op"), op) ||
 			strcmp(text(site, "space"), space))
 			continue;
 		matched++;
