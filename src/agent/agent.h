@@ -335,6 +335,7 @@ struct agent {
 	struct lock build; /* compiling and loading; never taken with lock held */
 	struct gate gate;
 	struct handles functions, streams;
+	struct handles loaded;  /* CUmodule or CUlibrary -> struct module */
 	struct handles aliases; /* CUmodule of a library -> struct module */
 	_Atomic(struct image *) images;
 	_Atomic(struct module *) modules;

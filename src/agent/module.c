@@ -9,10 +9,8 @@
 
 static struct module *module_find(const void *handle)
 {
-	struct module *m = atomic_load(&agent.modules);
-	while (m && (m->handle != handle || atomic_load(&m->gone)))
-		m = m->next;
-	return m;
+	struct module *m = handles_get(&agent.loaded, handle);
+	return m && !atomic_load(&m->gone) ? m : NULL;
 }
 
 static struct module *module_add(void *handle, bool is_library, struct context *c, struct image *im)
@@ -28,6 +26,7 @@ static struct module *module_add(void *handle, bool is_library, struct context *
 	m->next = atomic_load(&agent.modules);
 	atomic_store(&agent.modules, m);
 	lock_drop(&agent.lock);
+	handles_put(&agent.loaded, handle, m);
 	return m;
 }
 
@@ -162,6 +161,7 @@ static void forget(const void *handle)
 	if (!m)
 		return;
 	variant_retire_module(m);
+	handles_put(&agent.loaded, handle, NULL);
 	handles_sweep(&agent.functions, function_of_module, m);
 }
 
