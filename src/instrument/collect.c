@@ -226,7 +226,10 @@ static bool list_places(struct variant *v, size_t n)
 		if (item->kind != PTX_ITEM_FUNC || f->is_decl ||
 			!table_gets(v->functions, f->name) || ptx_find_func(v->m, f->name) != f)
 			continue;
-		v->places[v->n_places++] = (struct place){ item, f, f == v->kernel, 0 };
+		v->places[v->n_places++] =
+			(struct place){ .item = item, .func = f, .is_kernel = f == v->kernel };
+		if (ptx_cfg_build(v->arena, f, &v->places[v->n_places - 1].cfg))
+			return no_memory(v);
 	}
 	return true;
 }

@@ -7,14 +7,12 @@
 
 struct product {
 	uint32_t stmt; /* computed there */
-	uint32_t block;
 };
 
 struct pairs {
 	struct variant *v;
 	struct table *products; /* register -> struct product */
 	uint32_t *parted;       /* differences, then sums */
-	uint32_t block;
 	bool failed;
 };
 
@@ -32,10 +30,7 @@ static bool is_unrounded(const struct ptx_insn *insn)
 
 static const struct product *product_of(const struct pairs *p, const struct ptx_operand *op)
 {
-	const struct product *found =
-		op->kind == PTX_OPERAND_REG && op->name ? table_gets(p->products, op->name) : NULL;
-
-	return found && found->block == p->block ? found : NULL;
+	return op->kind == PTX_OPERAND_REG && op->name ? table_gets(p->products, op->name) : NULL;
 }
 
 static void set_product(struct pairs *p, const struct ptx_operand *to, uint32_t stmt)
@@ -46,7 +41,7 @@ static void set_product(struct pairs *p, const struct ptx_operand *to, uint32_t 
 		p->failed |= !product;
 		return;
 	}
-	*product = (struct product){ stmt, p->block };
+	*product = (struct product){ stmt };
 	if (table_puts(p->products, to->name, product))
 		p->failed = true;
 }
@@ -81,20 +76,22 @@ static void visit(struct pairs *p, const struct ptx_insn *insn, uint32_t stmt)
 		table_remove(p->products, to->name, strlen(to->name));
 }
 
-/* ptxas fuses over none of these, probe or not; and no probe is moved past one. */
-static bool ends_block(const struct ptx_insn *insn)
+/* No probe is moved past one. */
+static bool keeps_order(const struct ptx_insn *insn)
 {
-	static const char *const bases[] = { "bra", "brx", "call", "ret", "exit", "trap", "brkpt",
-		"bar", "barrier", "mbarrier", "membar", "fence", "wgmma", "tcgen05", "setmaxnreg",
-		"griddepcontrol", "nanosleep" };
+	static const char *const bases[] = { "call", "brkpt", "bar", "barrier", "mbarrier",
+		"membar", "fence", "wgmma", "tcgen05", "setmaxnreg", "griddepcontrol",
+		"nanosleep" };
 
 	for (size_t i = 0; i < sizeof(bases) / sizeof(bases[0]); i++) {
 		if (!strcmp(insn->base, bases[i]))
 			return true;
 	}
-	return false;
+	return ptx_insn_ends_block(insn);
 }
 
+/* In the order of the text, over the ends of blocks as well: ptxas turns short branches into guards
+ * before it fuses. */
 const uint32_t *products_parted(struct variant *v, const struct place *place)
 {
 	const struct ptx_func *f = place->func;
@@ -104,14 +101,8 @@ const uint32_t *products_parted(struct variant *v, const struct place *place)
 
 	p.failed = !p.products || !p.parted;
 	for (uint32_t i = 0; i < f->n_stmts && !p.failed; i++) {
-		const struct ptx_stmt *s = &f->stmts[i];
-		if (s->kind == PTX_STMT_LABEL)
-			p.block++;
-		if (!s->insn)
-			continue;
-		visit(&p, s->insn, i);
-		if (ends_block(s->insn))
-			p.block++;
+		if (f->stmts[i].insn)
+			visit(&p, f->stmts[i].insn, i);
 	}
 	for (uint32_t i = 1; !p.failed && i <= f->n_stmts; i++)
 		p.parted[i] += p.parted[i - 1];
@@ -155,28 +146,30 @@ static bool disturbs(
 		if (!written && writes_any(writer, &site->operands[i]))
 			return true;
 	}
-	return site->pred && writer->n_operands && names_reg(&writer->operands[0], site->pred);
+	return false;
 }
 
 /* A probe reads its instruction's operands, so it may run later as long as they keep their values,
- * in the same block and the same scope. */
+ * in the same block and the same scope. A guarded instruction stays: ptxas makes one branch of its
+ * guard and the probe's, around what lies between as well (seen: the pair was split). */
 bool sink_past_products(
 	const struct place *place, const uint32_t *parted, const struct spot *spot, uint32_t *to)
 {
 	const struct ptx_func *f = place->func;
+	uint32_t block = place->cfg.block_of[spot->stmt];
 	const struct ptx_insn *site = f->stmts[spot->stmt].insn;
 	uint32_t depth = 0;
 
-	for (uint32_t i = spot->stmt; i < f->n_stmts; i++) {
+	for (uint32_t i = spot->stmt; !site->pred && i < f->n_stmts; i++) {
 		const struct ptx_stmt *s = &f->stmts[i];
-		if (!depth && !parted[i]) {
+		if (!depth && !parted[i] && place->cfg.block_of[i] == block) {
 			*to = i;
 			return true;
 		}
-		if (s->kind == PTX_STMT_LABEL || (s->kind == PTX_STMT_CLOSE && !depth--))
+		if (place->cfg.block_of[i] != block || (s->kind == PTX_STMT_CLOSE && !depth--))
 			return false;
 		depth += s->kind == PTX_STMT_OPEN;
-		if (s->insn && (ends_block(s->insn) || disturbs(s->insn, site, &spot->access)))
+		if (s->insn && (keeps_order(s->insn) || disturbs(s->insn, site, &spot->access)))
 			return false;
 	}
 	return false;

@@ -18,6 +18,7 @@
 
 #include "base/table.h"
 #include "instrument/instrument.h"
+#include "ptx/cfg.h"
 #include "ptx/edit.h"
 
 #define TABLE_NAME "__egpu_table"
@@ -41,6 +42,7 @@ struct place {
 	const struct ptx_func *func;
 	bool is_kernel;
 	uint32_t n_bound; /* registers %egpu_s<n> for symbol addresses */
+	struct ptx_cfg cfg;
 };
 
 enum { NO_STMT = UINT32_MAX };

@@ -14,8 +14,8 @@ static const char frame[] =
 	"\tld.global.b16 %%h1, [%%rd1+36];\n\tld.global.b16 %%h2, [%%rd1+38];\n"
 	"\tsetp.lt.f32 %%p1, %%f1, %%f2;\n"
 	"// here\n%s\n// there\n"
-	"\tst.global.v4.f32 [%%rd1+64], {%%f5, %%f6, %%f7, %%f8};\n"
-	"\tst.global.v2.f64 [%%rd1+80], {%%fd5, %%fd6};\n\tst.global.b32 [%%rd1+96], %%r5;\n"
+	"\tst.global.v4.f32 [%%rd1+64], {%%f6, %%f6, %%f8, %%f8};\n"
+	"\tst.global.v2.f64 [%%rd1+80], {%%fd6, %%fd6};\n\tst.global.b32 [%%rd1+96], %%r5;\n"
 	"\tst.global.b16 [%%rd1+100], %%h5;\n\tret;\n}\n";
 
 static const struct {
@@ -35,10 +35,11 @@ static const struct {
 		false, "mul.f32 %f5, %f1, %f2;\n@st.global.f32 [%rd1+4], %f5;\nmov.f32 %f5, %f3;\nadd.f32 %f6, %f5, %f4;\n// there\n\t@", NULL },
 	{ "through a mov", "mul.ftz.f32 %f5, %f1, %f2;\nmov.f32 %f7, %f5;\nst.global.f32 [%rd1+4], %f3;\nsub.ftz.f32 %f6, %f4, %f7;",
 		false, "mul.ftz.f32 %f5, %f1, %f2;\nmov.f32 %f7, %f5;\nst.global.f32 [%rd1+4], %f3;\nsub.ftz.f32 %f6, %f4, %f7;\n// there\n\t@", "FFMA" },
-	{ "another block", "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\nL:\nadd.f32 %f6, %f5, %f4;",
-		false, "mul.f32 %f5, %f1, %f2;\n@st.global.f32 [%rd1+4], %f3;\nL:\nadd.f32 %f6, %f5, %f4;\n// there\n\t@", NULL },
-	{ "two uses of a product", "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\nadd.f32 %f6, %f5, %f4;\nst.global.f32 [%rd1+8], %f3;\nsub.f32 %f7, %f5, %f1;",
-		false, "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\nadd.f32 %f6, %f5, %f4;\nst.global.f32 [%rd1+8], %f3;\nsub.f32 %f7, %f5, %f1;\n// there\n\t@@", "FFMA" },
+	{ "a label that nothing names", "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\nL:\nadd.f32 %f6, %f5, %f4;",
+		false, "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\nL:\nadd.f32 %f6, %f5, %f4;\n// there\n\t@", "FFMA" },
+	{ "a label that a branch names", "mul.f32 %f5, %f1, %f2;\n@%p1 bra L;\nst.global.f32 [%rd1+4], %f3;\nL:\nadd.f32 %f6, %f5, %f4;", true, NULL, NULL },
+	{ "two uses of a product", "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\nadd.f32 %f6, %f5, %f4;\nst.global.f32 [%rd1+8], %f3;\nsub.f32 %f8, %f5, %f1;",
+		false, "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\nadd.f32 %f6, %f5, %f4;\nst.global.f32 [%rd1+8], %f3;\nsub.f32 %f8, %f5, %f1;\n// there\n\t@@", "FFMA" },
 	{ "two pairs that overlap", "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\nmul.f32 %f7, %f3, %f4;\nadd.f32 %f6, %f5, %f4;\nst.global.f32 [%rd1+8], %f3;\nadd.f32 %f8, %f7, %f1;",
 		false, "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\nmul.f32 %f7, %f3, %f4;\nadd.f32 %f6, %f5, %f4;\nst.global.f32 [%rd1+8], %f3;\nadd.f32 %f8, %f7, %f1;\n// there\n\t@@", "FFMA" },
 	{ "double precision", "mul.f64 %fd5, %fd1, %fd2;\nst.global.f32 [%rd1+4], %f3;\nadd.f64 %fd6, %fd5, %fd1;",
@@ -49,11 +50,10 @@ static const struct {
 		false, "mul.f16x2 %r5, %r2, %r2;\nst.global.f32 [%rd1+4], %f3;\nsub.f16x2 %r5, %r5, %r2;\n// there\n\t@", "HFMA2" },
 	{ "bfloat16", "mul.bf16 %h5, %h1, %h2;\nst.global.f32 [%rd1+4], %f3;\nadd.bf16 %h5, %h5, %h1;",
 		false, "mul.bf16 %h5, %h1, %h2;\nst.global.f32 [%rd1+4], %f3;\nadd.bf16 %h5, %h5, %h1;\n// there\n\t@", "HFMA2" },
-	{ "a guarded load", "mul.f32 %f5, %f1, %f2;\n@%p1 ld.global.f32 %f7, [%rd1+4];\nadd.f32 %f6, %f5, %f4;",
-		false, "mul.f32 %f5, %f1, %f2;\n@%p1 ld.global.f32 %f7, [%rd1+4];\nadd.f32 %f6, %f5, %f4;\n// there\n\t@@", "FFMA" },
 	{ "behind the sum only, past a scope", "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\n{\n.reg .b32 %t;\nmov.b32 %t, 7;\n}\nadd.f32 %f6, %f5, %f4;\nmov.b32 %r5, %r2;",
 		false, "mul.f32 %f5, %f1, %f2;\nst.global.f32 [%rd1+4], %f3;\n{\n.reg .b32 %t;\nmov.b32 %t, 7;\n}\nadd.f32 %f6, %f5, %f4;\n@mov.b32 %r5, %r2;", "FFMA" },
 	/* Where the probe cannot move. */
+	{ "a guarded load", "mul.f32 %f5, %f1, %f2;\n@%p1 ld.global.f32 %f8, [%rd1+4];\nadd.f32 %f6, %f5, %f4;", true, NULL, NULL },
 	{ "the address changes", "mul.f32 %f5, %f1, %f2;\nld.global.u64 %rd3, [%rd1];\nld.global.f32 %f7, [%rd3];\nadd.s64 %rd3, %rd3, 4;\nadd.f32 %f6, %f5, %f4;",
 		true, NULL, NULL },
 	{ "the load overwrites its address", "mul.f32 %f5, %f1, %f2;\nld.global.u64 %rd1, [%rd1];\nadd.f32 %f6, %f5, %f4;", true, NULL, NULL },
