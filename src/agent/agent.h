@@ -350,11 +350,12 @@ struct agent {
 	atomic_int n_queued, n_retired;
 	_Atomic uint64_t last_try_ns;
 	atomic_int captures;
-	struct thread_use *thread_uses;
-	struct ghost *ghosts;
-	atomic_int unknown_work;
+	_Atomic(struct stream_row *) stream_rows; /* grows at the head; rows are used again */
+	_Atomic(struct thread_use *) thread_uses; /* the same */
+	struct ghost *ghosts; /* under stream_lock */
+	atomic_int unknown_work, asking;
 	_Atomic uint64_t epoch;
-	struct lock stream_lock;
+	struct lock stream_lock; /* never held while the driver is called */
 	struct {
 		atomic_int started, stop, word, parked, settled, copied, done;
 	} sync;

@@ -1,29 +1,39 @@
 /* stream.c - who has work on the devices, as far as launches tell.
  *
- * Loading a module waits for running kernels and holds back new ones, so variants are loaded only
- * when nothing runs. Every stream that got a launch is remembered until it is destroyed; the legacy
- * default stream of every context is always asked. The per-thread default stream of another thread
- * cannot be asked about: its use is remembered and forgotten when that thread, or the whole
- * context, has been seen to be done.
+ * Loading a module waits for running kernels and holds back new ones, so variants are loaded only when
+ * nothing runs. Every stream that got a launch is remembered until it is destroyed; the legacy default
+ * stream of every context is always asked. The per-thread default stream of another thread cannot be
+ * asked about: its use is remembered, and forgotten when that thread, or the whole context, has been
+ * seen to be done.
+ *
+ * A question to the driver may block, for instance while the program loads a module beside a long
+ * kernel. So no lock is held meanwhile, and no launch waits for one: a row that is being asked about is
+ * marked busy, and only the end of that very stream waits for the answer.
  */
+#include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "agent/agent.h"
 
-enum { THREADS_MS = 50 };
+enum { THREADS_MS = 50, BUSY_MS = 2000, CAPTURE_MS = 100 };
+
+enum { ROW_FREE, ROW_USED };
 
 struct stream_row {
 	struct stream_row *next;
-	CUstream stream;
+	atomic_int state, busy;
+	CUstream stream; /* valid while USED, or busy and USED before */
 	CUcontext context;
-	atomic_int gone;
 };
 
-/* Thread `tid` launched into its own default stream; epoch of the last time. */
+/* Thread `tid` launched into its own default stream, last at `epoch`; 0: and all that is done. */
 struct thread_use {
 	struct thread_use *next;
-	int tid; /* 0: free */
-	uint64_t epoch;
+	atomic_int tid;
+	_Atomic uint64_t epoch;
 };
 
 /* A destroyed stream that still had work. */
@@ -33,15 +43,10 @@ struct ghost {
 	CUcontext context;
 };
 
-static struct stream_row *rows(void)
+static void nap(void)
 {
-	return handles_get(&agent.streams, (void *)-2);
-}
-
-/* The list hangs in the same table, under a key that is no handle. */
-static void set_rows(struct stream_row *head)
-{
-	handles_put(&agent.streams, (void *)-2, head);
+	atomic_int never = 0;
+	word_wait(&never, 0, 1);
 }
 
 uint64_t stream_epoch(void)
@@ -49,54 +54,153 @@ uint64_t stream_epoch(void)
 	return atomic_fetch_add(&agent.epoch, 1) + 1;
 }
 
-static void remember_stream(CUstream stream)
+/* -- streams ------------------------------------------------------------------- */
+
+static CUcontext context_of_stream(CUstream stream)
 {
-	struct stream_row *r = calloc(1, sizeof(*r));
-	if (!r) {
-		atomic_store(&agent.unknown_work, 1);
-		return;
-	}
-	r->stream = stream;
-	if (!REAL(cuStreamGetCtx) || REAL(cuStreamGetCtx)(stream, &r->context) != CUDA_SUCCESS)
-		if (!REAL(cuCtxGetCurrent) || REAL(cuCtxGetCurrent)(&r->context) != CUDA_SUCCESS)
-			r->context = NULL;
-	lock_take(&agent.stream_lock);
-	if (handles_get(&agent.streams, stream)) {
-		free(r);
-	} else {
-		r->next = rows();
-		set_rows(r);
-		handles_put(&agent.streams, stream, r);
-	}
-	lock_drop(&agent.stream_lock);
+	CUcontext c = NULL;
+	if (REAL(cuStreamGetCtx) && REAL(cuStreamGetCtx)(stream, &c) == CUDA_SUCCESS)
+		return c;
+	return REAL(cuCtxGetCurrent)(&c) == CUDA_SUCCESS ? c : NULL;
 }
 
-static void remember_thread(void)
+/* A row nobody uses or looks at, or a new one in the list. Under stream_lock. */
+static struct stream_row *take_row(void)
 {
-	int tid = thread_id();
-	uint64_t epoch = stream_epoch();
+	struct stream_row *r = atomic_load(&agent.stream_rows);
+	while (r && (atomic_load(&r->state) != ROW_FREE || atomic_load(&r->busy)))
+		r = r->next;
+	if (r)
+		return r;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return NULL;
+	r->next = atomic_load(&agent.stream_rows);
+	atomic_store(&agent.stream_rows, r);
+	return r;
+}
+
+static void remember_stream(CUstream stream)
+{
+	CUcontext context = context_of_stream(stream);
 	lock_take(&agent.stream_lock);
-	struct thread_use *u = agent.thread_uses, *free_row = NULL;
-	for (; u && u->tid != tid; u = u->next)
-		if (!u->tid)
-			free_row = u;
-	if (!u && free_row)
-		u = free_row;
-	if (!u) {
-		u = calloc(1, sizeof(*u));
-		if (u) {
-			u->next = agent.thread_uses;
-			agent.thread_uses = u;
+	if (!handles_get(&agent.streams, stream)) {
+		struct stream_row *r = take_row();
+		if (r) {
+			r->stream = stream;
+			r->context = context;
+			atomic_store(&r->state, ROW_USED);
+			handles_put(&agent.streams, stream, r);
 		} else {
 			atomic_store(&agent.unknown_work, 1);
 		}
 	}
-	if (u) {
-		u->tid = tid;
-		u->epoch = epoch;
-	}
 	lock_drop(&agent.stream_lock);
 }
+
+/* The stream ends: nobody asks about it from here on, nor is still asking on return. */
+static void forget_stream(struct stream_row *r)
+{
+	if (handles_get(&agent.streams, r->stream) == r)
+		handles_put(&agent.streams, r->stream, NULL);
+	atomic_store(&r->state, ROW_FREE);
+	for (int ms = 0; atomic_load(&r->busy) && ms < BUSY_MS; ms++)
+		nap();
+}
+
+/* A stream is asked about in its own context, which need not be current, nor any in our thread. */
+static bool ask_row(struct stream_row *r)
+{
+	CUcontext was;
+	if (!r->context || REAL(cuCtxPushCurrent_v2)(r->context) != CUDA_SUCCESS)
+		return false;
+	CUresult result = REAL(cuStreamQuery)(r->stream);
+	REAL(cuCtxPopCurrent_v2)(&was);
+	if (result != CUDA_ERROR_INVALID_HANDLE && result != CUDA_ERROR_CONTEXT_IS_DESTROYED)
+		return result == CUDA_SUCCESS;
+	/* Destroyed by ways we do not see. */
+	if (handles_get(&agent.streams, r->stream) == r)
+		handles_put(&agent.streams, r->stream, NULL);
+	atomic_store(&r->state, ROW_FREE);
+	return true;
+}
+
+static bool streams_idle(CUcontext only)
+{
+	bool idle = true;
+	for (struct stream_row *r = atomic_load(&agent.stream_rows); r && idle; r = r->next) {
+		atomic_fetch_add(&r->busy, 1);
+		if (atomic_load(&r->state) == ROW_USED && (!only || r->context == only))
+			idle = ask_row(r);
+		atomic_fetch_sub(&r->busy, 1);
+	}
+	return idle;
+}
+
+/* -- per-thread default streams -------------------------------------------------- */
+
+static bool thread_gone(int tid)
+{
+	return syscall(SYS_tgkill, getpid(), tid, 0) && errno == ESRCH;
+}
+
+/* The row of this thread; one whose thread is gone and has no work is taken over. */
+static struct thread_use *thread_row(int tid)
+{
+	struct thread_use *u = atomic_load(&agent.thread_uses);
+	for (; u; u = u->next)
+		if (atomic_load(&u->tid) == tid)
+			return u;
+	for (u = atomic_load(&agent.thread_uses); u; u = u->next) {
+		int old = atomic_load(&u->tid);
+		if (!atomic_load(&u->epoch) && thread_gone(old) &&
+			atomic_compare_exchange_strong(&u->tid, &old, tid))
+			return u;
+	}
+	u = calloc(1, sizeof(*u));
+	if (!u)
+		return NULL;
+	atomic_store(&u->tid, tid);
+	struct thread_use *head = atomic_load(&agent.thread_uses);
+	do
+		u->next = head;
+	while (!atomic_compare_exchange_weak(&agent.thread_uses, &head, u));
+	return u;
+}
+
+static void remember_thread(void)
+{
+	int keep = errno;
+	struct thread_use *u = thread_row(thread_id());
+	if (u)
+		atomic_store(&u->epoch, stream_epoch());
+	else
+		atomic_store(&agent.unknown_work, 1);
+	errno = keep;
+}
+
+static void forget_thread(int tid)
+{
+	for (struct thread_use *u = atomic_load(&agent.thread_uses); u; u = u->next)
+		if (atomic_load(&u->tid) == tid)
+			atomic_store(&u->epoch, 0);
+}
+
+static bool threads_idle(bool ask)
+{
+	int tid = thread_id();
+	for (struct thread_use *u = atomic_load(&agent.thread_uses); u; u = u->next) {
+		if (!atomic_load(&u->epoch))
+			continue;
+		if (!ask || atomic_load(&u->tid) != tid ||
+			REAL(cuStreamQuery)(CU_STREAM_PER_THREAD) != CUDA_SUCCESS)
+			return false;
+		atomic_store(&u->epoch, 0);
+	}
+	return true;
+}
+
+/* -- what launches and synchronising calls tell ------------------------------------ */
 
 void stream_used(CUstream stream, bool per_thread)
 {
@@ -106,34 +210,44 @@ void stream_used(CUstream stream, bool per_thread)
 		remember_stream(stream);
 }
 
-static void forget_thread(int tid)
-{
-	lock_take(&agent.stream_lock);
-	for (struct thread_use *u = agent.thread_uses; u; u = u->next)
-		if (u->tid == tid)
-			u->tid = 0;
-	lock_drop(&agent.stream_lock);
-}
-
 void stream_synchronised(CUstream stream, bool per_thread)
 {
 	if (stream == CU_STREAM_PER_THREAD || (!stream && per_thread))
 		forget_thread(thread_id());
 }
 
-/* A context was synchronised; `since` was drawn before that began. Threads of other contexts are
- * not told apart: only when there is one context may all be forgotten. */
+/* A context was synchronised; `since` was drawn before that began. Threads of other contexts are not
+ * told apart: only when there is one context may all be forgotten. */
 void stream_all_synchronised(uint64_t since)
 {
 	struct context *first = atomic_load(&agent.contexts);
 	if (first && first->next)
 		return;
 	atomic_store(&agent.unknown_work, 0);
+	for (struct thread_use *u = atomic_load(&agent.thread_uses); u; u = u->next) {
+		uint64_t epoch = atomic_load(&u->epoch);
+		if (epoch && epoch < since)
+			atomic_compare_exchange_strong(&u->epoch, &epoch, 0);
+	}
+}
+
+/* -- streams that end with work ----------------------------------------------------- */
+
+static void push_ghost(struct ghost *g)
+{
 	lock_take(&agent.stream_lock);
-	for (struct thread_use *u = agent.thread_uses; u; u = u->next)
-		if (u->tid && u->epoch < since)
-			u->tid = 0;
+	g->next = agent.ghosts;
+	agent.ghosts = g;
 	lock_drop(&agent.stream_lock);
+}
+
+static struct ghost *take_ghosts(void)
+{
+	lock_take(&agent.stream_lock);
+	struct ghost *all = agent.ghosts;
+	agent.ghosts = NULL;
+	lock_drop(&agent.stream_lock);
+	return all;
 }
 
 /* Leaves an event behind where the stream's end cannot be seen any more. */
@@ -148,194 +262,137 @@ static void leave_ghost(CUcontext context, CUstream stream)
 		       REAL(cuEventRecord)(g->event, stream) == CUDA_SUCCESS;
 		REAL(cuCtxPopCurrent_v2)(&was);
 	}
-	if (!made) {
-		free(g);
-		atomic_store(&agent.unknown_work, 1);
+	if (made) {
+		push_ghost(g);
 		return;
 	}
-	lock_take(&agent.stream_lock);
-	g->next = agent.ghosts;
-	agent.ghosts = g;
-	lock_drop(&agent.stream_lock);
+	free(g);
+	atomic_store(&agent.unknown_work, 1);
+}
+
+static bool ghosts_idle(void)
+{
+	bool idle = true;
+	for (struct ghost *g = take_ghosts(), *next; g; g = next) {
+		next = g->next;
+		if (REAL(cuEventQuery)(g->event) == CUDA_ERROR_NOT_READY) {
+			idle = false;
+			push_ghost(g);
+			continue;
+		}
+		if (REAL(cuEventDestroy_v2))
+			REAL(cuEventDestroy_v2)(g->event);
+		free(g);
+	}
+	return idle;
 }
 
 void stream_destroying(CUstream stream)
 {
-	struct stream_row *r = stream && stream > CU_STREAM_PER_THREAD
-				       ? handles_get(&agent.streams, stream)
-				       : NULL;
+	struct stream_row *r =
+		stream > CU_STREAM_PER_THREAD ? handles_get(&agent.streams, stream) : NULL;
 	if (!r)
 		return;
 	if (atomic_load(&agent.captures))
 		atomic_store(&agent.unknown_work, 1);
 	else if (REAL(cuStreamQuery)(stream) == CUDA_ERROR_NOT_READY)
 		leave_ghost(r->context, stream);
-	lock_take(&agent.stream_lock);
-	atomic_store(&r->gone, 1);
-	handles_put(&agent.streams, stream, NULL);
-	lock_drop(&agent.stream_lock);
+	forget_stream(r);
 }
 
 void stream_context_gone(CUcontext handle)
 {
-	lock_take(&agent.stream_lock);
-	for (struct stream_row *r = rows(); r; r = r->next) {
-		if (r->context != handle || atomic_load(&r->gone))
-			continue;
-		atomic_store(&r->gone, 1);
-		if (handles_get(&agent.streams, r->stream) == r)
-			handles_put(&agent.streams, r->stream, NULL);
+	for (struct stream_row *r = atomic_load(&agent.stream_rows); r; r = r->next)
+		if (atomic_load(&r->state) == ROW_USED && r->context == handle)
+			forget_stream(r);
+	for (struct ghost *g = take_ghosts(), *next; g; g = next) {
+		next = g->next;
+		if (g->context == handle)
+			free(g);
+		else
+			push_ghost(g);
 	}
-	for (struct ghost **g = &agent.ghosts; *g;) {
-		struct ghost *dead = *g;
-		if (dead->context == handle) {
-			*g = dead->next;
-			free(dead);
-		} else {
-			g = &dead->next;
-		}
-	}
-	lock_drop(&agent.stream_lock);
 }
 
-/* Rows of destroyed streams are freed here, where the gate keeps everybody else out of the list. */
-static void prune_rows(void)
+/* -- questions ------------------------------------------------------------------------ */
+
+static bool legacy_idle(CUcontext handle)
 {
-	struct stream_row *head = rows(), **link = &head;
-	bool changed = false;
-	while (*link) {
-		struct stream_row *r = *link;
-		if (atomic_load(&r->gone)) {
-			*link = r->next;
-			changed = true;
-			/* A destroy may still hold r: it is leaked rather than freed under its
-			 * feet. */
-		} else {
-			link = &r->next;
-		}
-	}
-	if (changed)
-		set_rows(head);
+	CUcontext was;
+	if (REAL(cuCtxPushCurrent_v2)(handle) != CUDA_SUCCESS)
+		return false;
+	CUresult r = REAL(cuStreamQuery)(CU_STREAM_LEGACY);
+	REAL(cuCtxPopCurrent_v2)(&was);
+	return r == CUDA_SUCCESS;
 }
 
 static bool contexts_idle(void)
 {
-	CUcontext was;
-	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next) {
-		if (atomic_load(&c->dead))
-			continue;
-		if (REAL(cuCtxPushCurrent_v2)(c->handle) != CUDA_SUCCESS)
+	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next)
+		if (!atomic_load(&c->dead) && !legacy_idle(c->handle))
 			return false;
-		CUresult r = REAL(cuStreamQuery)(CU_STREAM_LEGACY);
-		REAL(cuCtxPopCurrent_v2)(&was);
-		if (r != CUDA_SUCCESS)
-			return false;
-	}
 	return true;
 }
 
-static bool ghosts_idle(void)
+/* A capture must not meet a question: who asks announces it first and then looks for captures, who
+ * captures does it the other way round. */
+static bool begin_asking(void)
 {
-	for (struct ghost **g = &agent.ghosts; *g;) {
-		struct ghost *one = *g;
-		if (REAL(cuEventQuery)(one->event) == CUDA_ERROR_NOT_READY)
-			return false;
-		if (REAL(cuEventDestroy_v2))
-			REAL(cuEventDestroy_v2)(one->event);
-		*g = one->next;
-		free(one);
-	}
-	return true;
+	atomic_fetch_add(&agent.asking, 1);
+	if (!atomic_load(&agent.captures))
+		return true;
+	atomic_fetch_sub(&agent.asking, 1);
+	return false;
 }
 
-static bool threads_idle(void)
+static void end_asking(void)
 {
-	int tid = thread_id();
-	for (struct thread_use *u = agent.thread_uses; u; u = u->next) {
-		if (!u->tid)
-			continue;
-		if (u->tid != tid || REAL(cuStreamQuery)(CU_STREAM_PER_THREAD) != CUDA_SUCCESS)
-			return false;
-		u->tid = 0;
-	}
-	return true;
-}
-
-/* A stream is asked about in its own context, which need not be current, nor any in our thread. */
-static bool row_idle(struct stream_row *r)
-{
-	CUcontext was;
-	if (!r->context || REAL(cuCtxPushCurrent_v2)(r->context) != CUDA_SUCCESS)
-		return false;
-	CUresult result = REAL(cuStreamQuery)(r->stream);
-	REAL(cuCtxPopCurrent_v2)(&was);
-	/* Destroyed by ways we do not see. */
-	if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-		atomic_store(&r->gone, 1);
-	return result == CUDA_SUCCESS || atomic_load(&r->gone);
-}
-
-static bool streams_idle(CUcontext only)
-{
-	for (struct stream_row *r = rows(); r; r = r->next)
-		if (!atomic_load(&r->gone) && (!only || r->context == only) && !row_idle(r))
-			return false;
-	return true;
+	atomic_fetch_sub(&agent.asking, 1);
 }
 
 bool stream_idle(const char **why)
 {
 	bool idle = false;
-	lock_take(&agent.stream_lock);
-	prune_rows();
+	*why = "a stream is being captured";
+	if (!begin_asking())
+		return false;
 	*why = "a kernel or copy is running";
-	if (atomic_load(&agent.captures)) {
-		*why = "a stream is being captured";
-	} else if (atomic_load(&agent.unknown_work)) {
+	if (atomic_load(&agent.unknown_work)) {
 		*why = "work of a stream that is gone has not been synchronised";
 	} else if (streams_idle(NULL) && contexts_idle() && ghosts_idle()) {
 		*why = "a thread's own default stream has not been synchronised";
-		idle = threads_idle();
+		idle = threads_idle(true);
 	}
-	lock_drop(&agent.stream_lock);
+	end_asking();
 	return idle;
 }
 
 bool stream_context_idle(CUcontext handle, bool threads)
 {
-	CUcontext was;
-	lock_take(&agent.stream_lock);
-	bool idle = !atomic_load(&agent.captures) && !atomic_load(&agent.unknown_work) &&
-		    streams_idle(handle);
-	for (struct thread_use *u = agent.thread_uses; threads && u && idle; u = u->next)
-		idle = !u->tid;
-	if (idle && REAL(cuCtxPushCurrent_v2)(handle) == CUDA_SUCCESS) {
-		idle = REAL(cuStreamQuery)(CU_STREAM_LEGACY) == CUDA_SUCCESS;
-		REAL(cuCtxPopCurrent_v2)(&was);
-	}
-	lock_drop(&agent.stream_lock);
+	if (!begin_asking())
+		return false;
+	bool idle = !atomic_load(&agent.unknown_work) && streams_idle(handle) &&
+		    (!threads || threads_idle(false)) && legacy_idle(handle);
+	end_asking();
 	return idle;
 }
 
 bool stream_settle(CUcontext handle, int ms)
 {
-	/* Threads' own streams cannot be asked about: they get a moment, not all the time there is.
-	 */
+	/* Threads' own streams cannot be asked about: they get a moment, not all the time there is. */
 	for (int waited = 0; !stream_context_idle(handle, waited < THREADS_MS); waited++) {
 		if (waited >= ms)
 			return false;
-		atomic_int never = 0;
-		word_wait(&never, 0, 1);
+		nap();
 	}
 	return true;
 }
 
-/* Before the capture begins: who asks about a stream holds the lock and has looked at the count. */
 void capture_begun(void)
 {
-	lock_take(&agent.stream_lock);
 	atomic_fetch_add(&agent.captures, 1);
-	lock_drop(&agent.stream_lock);
+	for (int ms = 0; atomic_load(&agent.asking) && ms < CAPTURE_MS; ms++)
+		nap();
 }
 
 void capture_ended(void)
