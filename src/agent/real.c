@@ -5,8 +5,10 @@
  * empty stub: then the driver is looked for by path.
  */
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/agent.h"
 
@@ -47,7 +49,7 @@ static void *from_path(void)
 			memcpy(file, path, n);
 			strcpy(file + n, "/libcuda.so.1");
 			Dl_info self;
-			void *lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+			void *lib = dlopen(file, RTLD_NOW | RTLD_GLOBAL);
 			/* Ourselves under another path? */
 			if (usable(lib) && dladdr(dlsym(lib, "cuInit"), &self) &&
 				strcmp(self.dli_fname, file) == 0)
@@ -66,7 +68,7 @@ static void *open_driver(void)
 	if (!lib)
 		lib = from_path();
 	for (size_t i = 0; !lib && i < sizeof(places) / sizeof(places[0]); i++)
-		lib = usable(dlopen(places[i], RTLD_NOW | RTLD_LOCAL));
+		lib = usable(dlopen(places[i], RTLD_NOW | RTLD_GLOBAL));
 	return lib;
 }
 
@@ -112,4 +114,18 @@ bool real_present(void)
 {
 	real_calls();
 	return present;
+}
+
+/* The session is gone, with its alias, but its environment lives on in a process started late: a
+ * program linked with the driver calls names that neither we nor the stub have. With the driver in
+ * the global scope they are found when they are first called. */
+__attribute__((constructor)) static void without_alias(void)
+{
+	const char *dir = getenv(SESSION_ENV);
+	char path[512];
+	if (!dir || snprintf(path, sizeof(path), "%s/" ALIAS, dir) >= (int)sizeof(path))
+		return;
+	const char *first = getenv("LD_LIBRARY_PATH");
+	if (!first || strncmp(first, dir, strlen(dir)) || access(path, F_OK))
+		real_calls();
 }

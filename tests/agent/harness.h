@@ -32,9 +32,10 @@ struct role {
 struct run {
 	struct session *session;
 	struct session_file *file;
-	bool no_alias;       /* the session's driver link is left out */
-	const char *env[16]; /* "NAME=VALUE" more for the target; NULL-ended */
-	int status;          /* of waitpid */
+	const char *library_path; /* with no_alias: the whole LD_LIBRARY_PATH */
+	bool no_alias;            /* the session's driver link is left out */
+	const char *env[16];      /* "NAME=VALUE" more for the target; NULL-ended */
+	int status;               /* of waitpid */
 };
 
 /* -- session ------------------------------------------------------------------ */
@@ -157,9 +158,11 @@ static inline void run_child(struct run *r, const char *role)
 	char dir[512], path[1100];
 	snprintf(dir, sizeof(dir), "%s", session_path(r->session));
 	if (r->no_alias)
-		snprintf(dir, sizeof(dir), "/nonexistent");
-	snprintf(path, sizeof(path), "%s:%s", dir,
-		getenv("LD_LIBRARY_PATH") ? getenv("LD_LIBRARY_PATH") : "");
+		snprintf(
+			dir, sizeof(dir), "%s", r->library_path ? r->library_path : "/nonexistent");
+	const char *more = getenv("LD_LIBRARY_PATH");
+	snprintf(path, sizeof(path), "%s%s%s", dir, more && !r->no_alias ? ":" : "",
+		more && !r->no_alias ? more : "");
 	setenv("LD_LIBRARY_PATH", path, 1);
 	setenv(SESSION_ENV, session_path(r->session), 1);
 	/* A sanitized program's runtime must come before us; leaks of a process that ends are not
