@@ -106,65 +106,60 @@ static const char *same(char c, int results, int operands)
 static void integers(struct diff_list *l)
 {
 	const char *f = "integer";
-	FOR(t, "u16", "s16", "u32", "s32", "u64", "s64")
-	{
+	FOR(t, "u16", "s16", "u32", "s32", "u64", "s64") {
 		char c = cls(t);
 		FOR(o, "add", "sub", "mul.lo", "mul.hi", "min", "max")
-		op(l, f, NULL, same(c, 1, 2), "%s.%s", o, t);
+			op(l, f, NULL, same(c, 1, 2), "%s.%s", o, t);
 		FOR(o, "mad.lo", "mad.hi", "sad")
-		op(l, f, NULL, same(c, 1, 3), "%s.%s", o, t);
+			op(l, f, NULL, same(c, 1, 3), "%s.%s", o, t);
 		char nz[3] = { c, c == 'h' ? 'z' : c == 'r' ? 'n' : 'N', 0 };
 		FOR(o, "div", "rem")
-		op(l, f, NULL, sig((char[]){ c, 0 }, nz), "%s.%s", o, t);
+			op(l, f, NULL, sig((char[]){ c, 0 }, nz), "%s.%s", o, t);
 		if (t[0] == 's')
 			FOR(o, "abs", "neg")
-		op(l, f, NULL, same(c, 1, 1), "%s.%s", o, t);
+				op(l, f, NULL, same(c, 1, 1), "%s.%s", o, t);
 	}
-	FOR(t, "u16", "s16")
-	{
+	FOR(t, "u16", "s16") {
 		op(l, f, NULL, "r:hh", "mul.wide.%s", t);
 		op(l, f, NULL, "r:hhr", "mad.wide.%s", t);
 	}
-	FOR(t, "u32", "s32")
-	{
+	FOR(t, "u32", "s32") {
 		op(l, f, NULL, "d:rr", "mul.wide.%s", t);
 		op(l, f, NULL, "d:rrd", "mad.wide.%s", t);
-		FOR(h, "lo", "hi")
-		{
+		FOR(h, "lo", "hi") {
 			op(l, f, NULL, "r:rr", "mul24.%s.%s", h, t);
 			op(l, f, NULL, "r:rrr", "mad24.%s.%s", h, t);
 		}
 	}
-	FOR(o, "add.sat.s32", "sub.sat.s32") op(l, f, NULL, "r:rr", "%s", o);
-	FOR(o, "mad.hi.sat.s32", "mad24.hi.sat.s32") op(l, f, NULL, "r:rrr", "%s", o);
-	FOR(t, "b16", "b32", "b64")
-	{
+	FOR(o, "add.sat.s32", "sub.sat.s32")
+		op(l, f, NULL, "r:rr", "%s", o);
+	FOR(o, "mad.hi.sat.s32", "mad24.hi.sat.s32")
+		op(l, f, NULL, "r:rrr", "%s", o);
+	FOR(t, "b16", "b32", "b64") {
 		char c = cls(t);
-		FOR(o, "and", "or", "xor") op(l, f, NULL, same(c, 1, 2), "%s.%s", o, t);
-		FOR(o, "not", "cnot") op(l, f, NULL, same(c, 1, 1), "%s.%s", o, t);
+		FOR(o, "and", "or", "xor")
+			op(l, f, NULL, same(c, 1, 2), "%s.%s", o, t);
+		FOR(o, "not", "cnot")
+			op(l, f, NULL, same(c, 1, 1), "%s.%s", o, t);
 	}
-	FOR(o, "shl.b", "shr.b", "shr.u", "shr.s")
-	{
+	FOR(o, "shl.b", "shr.b", "shr.u", "shr.s") {
 		op(l, f, NULL, "h:hs", "%s16", o);
 		op(l, f, NULL, "r:rs", "%s32", o);
 		op(l, f, NULL, "d:ds", "%s64", o);
 	}
-	FOR(o, "popc.b", "clz.b", "bfind.u", "bfind.s", "bfind.shiftamt.u", "bfind.shiftamt.s")
-	{
+	FOR(o, "popc.b", "clz.b", "bfind.u", "bfind.s", "bfind.shiftamt.u", "bfind.shiftamt.s") {
 		op(l, f, NULL, "r:r", "%s32", o);
 		op(l, f, NULL, "r:d", "%s64", o);
 	}
 	op(l, f, NULL, "r:r", "brev.b32");
 	op(l, f, NULL, "d:d", "brev.b64");
-	FOR(t, "u32", "s32", "u64", "s64")
-	{
+	FOR(t, "u32", "s32", "u64", "s64") {
 		char c = cls(t), o[4] = { c, 's', 's', 0 };
 		op(l, f, NULL, sig((char[]){ c, 0 }, o), "bfe.%s", t);
 	}
 	op(l, f, NULL, "r:rrss", "bfi.b32");
 	op(l, f, NULL, "d:ddss", "bfi.b64");
-	FOR(m, "clamp", "wrap")
-	{
+	FOR(m, "clamp", "wrap") {
 		op(l, f, NULL, "r:ss", "bmsk.%s.b32", m);
 		op(l, f, NULL, "r:rs", "szext.%s.u32", m);
 		op(l, f, NULL, "r:rs", "szext.%s.s32", m);
@@ -174,43 +169,41 @@ static void integers(struct diff_list *l)
 	text(l, f, NULL, "r:rlr", "fns.b32",
 		"\t.reg .b32 %%n;\n\tshr.s32 %%n, %%a2, 29;\n\tfns.b32 %%o0, %%a0, %%a1, %%n;");
 	FOR(m, "", ".f4e", ".b4e", ".rc8", ".ecl", ".ecr", ".rc16")
-	op(l, f, NULL, "r:rrr", "prmt.b32%s", m);
+		op(l, f, NULL, "r:rrr", "prmt.b32%s", m);
 	for (int k = 1; k < 256; k += 23)
 		op(l, f, NULL, "r:rrr", "lop3.b32|, %d", k);
 	FOR(o, "or", "and")
-	text(l, f, NULL, "rp:rrrp", o[0] == 'o' ? "lop3.or.b32" : "lop3.and.b32",
-		"\tlop3.%s.b32 %%o0|%%o1, %%a0, %%a1, %%a2, 0x96, %%a3;", o);
+		text(l, f, NULL, "rp:rrrp", o[0] == 'o' ? "lop3.or.b32" : "lop3.and.b32",
+			"\tlop3.%s.b32 %%o0|%%o1, %%a0, %%a1, %%a2, 0x96, %%a3;", o);
 	FOR(a, "u32", "s32")
-	FOR(b, "u32", "s32")
-	{
-		op(l, f, NULL, "r:rrr", "dp4a.%s.%s", a, b);
-		op(l, f, NULL, "r:rrr", "dp2a.lo.%s.%s", a, b);
-		op(l, f, NULL, "r:rrr", "dp2a.hi.%s.%s", a, b);
-	}
-	FOR(t, "u16x2", "s16x2")
-	{
+		FOR(b, "u32", "s32") {
+			op(l, f, NULL, "r:rrr", "dp4a.%s.%s", a, b);
+			op(l, f, NULL, "r:rrr", "dp2a.lo.%s.%s", a, b);
+			op(l, f, NULL, "r:rrr", "dp2a.hi.%s.%s", a, b);
+		}
+	FOR(t, "u16x2", "s16x2") {
 		op(l, f, NULL, "r:rr", "add.%s", t);
-		FOR(o, "min", "max") op(l, f, NULL, "r:rr", "%s.%s", o, t);
+		FOR(o, "min", "max")
+			op(l, f, NULL, "r:rr", "%s.%s", o, t);
 	}
-	FOR(t, "s16x2", "s32") FOR(o, "min", "max") op(l, f, NULL, "r:rr", "%s.relu.%s", o, t);
+	FOR(t, "s16x2", "s32")
+		FOR(o, "min", "max")
+			op(l, f, NULL, "r:rr", "%s.relu.%s", o, t);
 }
 
 static void carries(struct diff_list *l)
 {
 	const char *f = "carry";
-	FOR(t, "u32", "s32", "u64", "s64")
-	{
+	FOR(t, "u32", "s32", "u64", "s64") {
 		char c = cls(t), name[64];
-		FOR(o, "add", "sub")
-		{
+		FOR(o, "add", "sub") {
 			snprintf(name, sizeof(name), "%s.cc.%s", o, t);
 			text(l, f, NULL, same(c, 3, 6), name,
 				"\t%s.cc.%s %%o0, %%a0, %%a1;\n\t%sc.cc.%s %%o1, %%a2, "
 				"%%a3;\n\t%sc.%s %%o2, %%a4, %%a5;",
 				o, t, o, t, o, t);
 		}
-		FOR(h, "lo", "hi")
-		{
+		FOR(h, "lo", "hi") {
 			snprintf(name, sizeof(name), "mad.%s.cc.%s", h, t);
 			text(l, f, NULL, same(c, 3, 6), name,
 				"\tmad.%s.cc.%s %%o0, %%a0, %%a1, %%a2;\n"
@@ -225,69 +218,66 @@ static void video(struct diff_list *l)
 {
 	const char *f = "video";
 	FOR(n, "2", "4")
-	FOR(t, "u32.u32.u32", "s32.s32.s32", "u32.s32.u32", "s32.u32.s32", "s32.u32.u32")
-	{
-		FOR(o, "vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax")
-		{
-			bool add_ok = (t[0] == 'u' ? !strchr(t, 's') : true);
-			op(l, f, NULL, "r:rrr", "%s%s.%s", o, n, t);
-			op(l, f, NULL, "r:rrr", "%s%s.%s.sat", o, n, t);
-			if (add_ok)
-				op(l, f, NULL, "r:rrr", "%s%s.%s.add", o, n, t);
+		FOR(t, "u32.u32.u32", "s32.s32.s32", "u32.s32.u32", "s32.u32.s32", "s32.u32.u32") {
+			FOR(o, "vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax") {
+				bool add_ok = (t[0] == 'u' ? !strchr(t, 's') : true);
+				op(l, f, NULL, "r:rrr", "%s%s.%s", o, n, t);
+				op(l, f, NULL, "r:rrr", "%s%s.%s.sat", o, n, t);
+				if (add_ok)
+					op(l, f, NULL, "r:rrr", "%s%s.%s.add", o, n, t);
+			}
 		}
-	}
-	FOR(n, "2", "4") FOR(t, "u32.u32", "s32.s32") FOR(c, "eq", "ne", "lt", "le", "gt", "ge")
-	{
-		op(l, f, NULL, "r:rrr", "vset%s.%s.%s", n, t, c);
-		op(l, f, NULL, "r:rrr", "vset%s.%s.%s.add", n, t, c);
-	}
+	FOR(n, "2", "4")
+		FOR(t, "u32.u32", "s32.s32")
+			FOR(c, "eq", "ne", "lt", "le", "gt", "ge") {
+				op(l, f, NULL, "r:rrr", "vset%s.%s.%s", n, t, c);
+				op(l, f, NULL, "r:rrr", "vset%s.%s.%s.add", n, t, c);
+			}
 	FOR(t, "u32.u32.u32", "s32.s32.s32", "u32.s32.u32", "s32.u32.s32")
-	FOR(o, "vadd", "vsub", "vabsdiff", "vmin", "vmax")
-	{
-		char name[96];
-		FOR(s, "", ".sat")
-		FOR(x, ".b0|.b3", ".h0|.h1", "|.b1", ".h1|")
-		{
-			const char *second = strchr(x, '|') + 1;
-			int first = (int)(second - x - 1);
-			snprintf(name, sizeof(name), "%s.%s%s %s", o, t, s, x);
-			text(l, f, NULL, "r:rr", name, "\t%s.%s%s %%o0, %%a0%.*s, %%a1%s;", o, t, s,
-				first, x, second);
+		FOR(o, "vadd", "vsub", "vabsdiff", "vmin", "vmax") {
+			char name[96];
+			FOR(s, "", ".sat")
+				FOR(x, ".b0|.b3", ".h0|.h1", "|.b1", ".h1|") {
+					const char *second = strchr(x, '|') + 1;
+					int first = (int)(second - x - 1);
+					snprintf(name, sizeof(name), "%s.%s%s %s", o, t, s, x);
+					text(l, f, NULL, "r:rr", name,
+						"\t%s.%s%s %%o0, %%a0%.*s, %%a1%s;", o, t, s, first,
+						x, second);
+				}
+			FOR(s, ".add", ".min", ".max") {
+				snprintf(name, sizeof(name), "%s.%s%s", o, t, s);
+				text(l, f, NULL, "r:rrr", name,
+					"\t%s.%s%s %%o0, %%a0.b2, %%a1.h0, %%a2;", o, t, s);
+			}
+			FOR(d, ".b1", ".h1") {
+				snprintf(name, sizeof(name), "%s.%s merge %s", o, t, d);
+				text(l, f, NULL, "r:rrr", name,
+					"\t%s.%s %%o0%s, %%a0.b2, %%a1.h0, %%a2;", o, t, d);
+			}
 		}
-		FOR(s, ".add", ".min", ".max")
-		{
-			snprintf(name, sizeof(name), "%s.%s%s", o, t, s);
-			text(l, f, NULL, "r:rrr", name, "\t%s.%s%s %%o0, %%a0.b2, %%a1.h0, %%a2;",
-				o, t, s);
-		}
-		FOR(d, ".b1", ".h1")
-		{
-			snprintf(name, sizeof(name), "%s.%s merge %s", o, t, d);
-			text(l, f, NULL, "r:rrr", name, "\t%s.%s %%o0%s, %%a0.b2, %%a1.h0, %%a2;",
-				o, t, d);
-		}
-	}
 	FOR(o, "vshl", "vshr")
-	FOR(m, "clamp", "wrap")
-	FOR(t, "u32.u32.u32", "s32.s32.u32")
-	{
-		char name[96];
-		snprintf(name, sizeof(name), "%s.%s.%s", o, t, m);
-		text(l, f, NULL, "r:rs", name, "\t%s.%s.%s %%o0, %%a0, %%a1;", o, t, m);
-	}
+		FOR(m, "clamp", "wrap")
+			FOR(t, "u32.u32.u32", "s32.s32.u32") {
+				char name[96];
+				snprintf(name, sizeof(name), "%s.%s.%s", o, t, m);
+				text(l, f, NULL, "r:rs", name, "\t%s.%s.%s %%o0, %%a0, %%a1;", o, t,
+					m);
+			}
 	FOR(t, "u32.u32.u32", "s32.s32.s32")
-	FOR(s, "", ".sat", ".shr7", ".sat.shr15")
-	{
-		char name[96];
-		snprintf(name, sizeof(name), "vmad.%s%s", t, s);
-		text(l, f, NULL, "r:rrr", name, "\tvmad.%s%s %%o0, %%a0.h0, %%a1.h1, %%a2;", t, s);
-	}
-	FOR(t, "u32.u32", "s32.s32") FOR(c, "eq", "ne", "lt", "le", "gt", "ge")
-	{
-		char name[96];
-		snprintf(name, sizeof(name), "vset.%s.%s", t, c);
-		text(l, f, NULL, "r:rr", name, "\tvset.%s.%s %%o0, %%a0.b1, %%a1.b2;", t, c);
-	}
+		FOR(s, "", ".sat", ".shr7", ".sat.shr15") {
+			char name[96];
+			snprintf(name, sizeof(name), "vmad.%s%s", t, s);
+			text(l, f, NULL, "r:rrr", name, "\tvmad.%s%s %%o0, %%a0.h0, %%a1.h1, %%a2;",
+				t, s);
+		}
+	FOR(t, "u32.u32", "s32.s32")
+		FOR(c, "eq", "ne", "lt", "le", "gt", "ge") {
+			char name[96];
+			snprintf(name, sizeof(name), "vset.%s.%s", t, c);
+			text(l, f, NULL, "r:rr", name, "\tvset.%s.%s %%o0, %%a0.b1, %%a1.b2;", t,
+				c);
+		}
 }
 
 /* -- floats ------------------------------------------------------------------- */
@@ -295,36 +285,37 @@ static void video(struct diff_list *l)
 static void floats(struct diff_list *l)
 {
 	const char *f = "float";
-	FOR(r, ".rn", ".rz", ".rm", ".rp")
-	{
-		FOR(z, "", ".ftz")
-		{
-			FOR(s, "", ".sat")
-			{
+	FOR(r, ".rn", ".rz", ".rm", ".rp") {
+		FOR(z, "", ".ftz") {
+			FOR(s, "", ".sat") {
 				FOR(o, "add", "sub", "mul")
-				op(l, f, NULL, "f:ff", "%s%s%s%s.f32", o, r, z, s);
+					op(l, f, NULL, "f:ff", "%s%s%s%s.f32", o, r, z, s);
 				op(l, f, NULL, "f:fff", "fma%s%s%s.f32", r, z, s);
 			}
 			op(l, f, NULL, "f:ff", "div%s%s.f32", r, z);
-			FOR(o, "rcp", "sqrt") op(l, f, NULL, "f:f", "%s%s%s.f32", o, r, z);
+			FOR(o, "rcp", "sqrt")
+				op(l, f, NULL, "f:f", "%s%s%s.f32", o, r, z);
 		}
-		FOR(o, "add", "sub", "mul", "div") op(l, f, NULL, "F:FF", "%s%s.f64", o, r);
+		FOR(o, "add", "sub", "mul", "div")
+			op(l, f, NULL, "F:FF", "%s%s.f64", o, r);
 		op(l, f, NULL, "F:FFF", "fma%s.f64", r);
-		FOR(o, "rcp", "sqrt") op(l, f, NULL, "F:F", "%s%s.f64", o, r);
+		FOR(o, "rcp", "sqrt")
+			op(l, f, NULL, "F:F", "%s%s.f64", o, r);
 	}
-	FOR(z, "", ".ftz")
-	{
-		FOR(o, "abs", "neg") op(l, f, NULL, "f:f", "%s%s.f32", o, z);
+	FOR(z, "", ".ftz") {
+		FOR(o, "abs", "neg")
+			op(l, f, NULL, "f:f", "%s%s.f32", o, z);
 		FOR(o, "min", "max")
-		FOR(n, "", ".NaN", ".xorsign.abs", ".NaN.xorsign.abs")
-		op(l, f, NULL, "f:ff", "%s%s%s.f32", o, z, n);
+			FOR(n, "", ".NaN", ".xorsign.abs", ".NaN.xorsign.abs")
+				op(l, f, NULL, "f:ff", "%s%s%s.f32", o, z, n);
 	}
-	FOR(o, "abs", "neg") op(l, f, NULL, "F:F", "%s.f64", o);
-	FOR(o, "min", "max") op(l, f, NULL, "F:FF", "%s.f64", o);
+	FOR(o, "abs", "neg")
+		op(l, f, NULL, "F:F", "%s.f64", o);
+	FOR(o, "min", "max")
+		op(l, f, NULL, "F:FF", "%s.f64", o);
 	op(l, f, NULL, "f:ff", "copysign.f32");
 	op(l, f, NULL, "F:FF", "copysign.f64");
-	FOR(c, "finite", "infinite", "number", "notanumber", "normal", "subnormal")
-	{
+	FOR(c, "finite", "infinite", "number", "notanumber", "normal", "subnormal") {
 		op(l, f, NULL, "p:f", "testp.%s.f32", c);
 		op(l, f, NULL, "p:F", "testp.%s.f64", c);
 	}
@@ -333,8 +324,7 @@ static void floats(struct diff_list *l)
 static void approximations(struct diff_list *l)
 {
 	const char *f = "approx";
-	FOR(z, "", ".ftz")
-	{
+	FOR(z, "", ".ftz") {
 		op(l, f, "div.approx", "f:ff", "div.approx%s.f32", z);
 		op(l, f, "div.full", "f:ff", "div.full%s.f32", z);
 		op(l, f, "rcp.approx", "f:f", "rcp.approx%s.f32", z);
@@ -361,34 +351,33 @@ static void approximations(struct diff_list *l)
 static void halves(struct diff_list *l)
 {
 	const char *f = "half";
-	FOR(t, "f16", "f16x2")
-	{
+	FOR(t, "f16", "f16x2") {
 		char c = t[3] ? 'X' : 'H';
-		FOR(z, "", ".ftz")
-		{
-			FOR(s, "", ".sat")
-			{
+		FOR(z, "", ".ftz") {
+			FOR(s, "", ".sat") {
 				FOR(o, "add", "sub", "mul", "add.rn", "mul.rn")
-				op(l, f, NULL, same(c, 1, 2), "%s%s%s.%s", o, z, s, t);
+					op(l, f, NULL, same(c, 1, 2), "%s%s%s.%s", o, z, s, t);
 				op(l, f, NULL, same(c, 1, 3), "fma.rn%s%s.%s", z, s, t);
 			}
 			op(l, f, NULL, same(c, 1, 3), "fma.rn%s.relu.%s", z, t);
-			FOR(o, "abs", "neg") op(l, f, NULL, same(c, 1, 1), "%s%s.%s", o, z, t);
+			FOR(o, "abs", "neg")
+				op(l, f, NULL, same(c, 1, 1), "%s%s.%s", o, z, t);
 			FOR(o, "min", "max")
-			FOR(n, "", ".NaN", ".xorsign.abs", ".NaN.xorsign.abs")
-			op(l, f, NULL, same(c, 1, 2), "%s%s%s.%s", o, z, n, t);
+				FOR(n, "", ".NaN", ".xorsign.abs", ".NaN.xorsign.abs")
+					op(l, f, NULL, same(c, 1, 2), "%s%s%s.%s", o, z, n, t);
 		}
 	}
-	FOR(t, "bf16", "bf16x2")
-	{
+	FOR(t, "bf16", "bf16x2") {
 		char c = t[4] ? 'Y' : 'B';
-		FOR(o, "add", "sub", "mul", "add.rn") op(l, f, NULL, same(c, 1, 2), "%s.%s", o, t);
+		FOR(o, "add", "sub", "mul", "add.rn")
+			op(l, f, NULL, same(c, 1, 2), "%s.%s", o, t);
 		op(l, f, NULL, same(c, 1, 3), "fma.rn.%s", t);
 		op(l, f, NULL, same(c, 1, 3), "fma.rn.relu.%s", t);
-		FOR(o, "abs", "neg") op(l, f, NULL, same(c, 1, 1), "%s.%s", o, t);
+		FOR(o, "abs", "neg")
+			op(l, f, NULL, same(c, 1, 1), "%s.%s", o, t);
 		FOR(o, "min", "max")
-		FOR(n, "", ".NaN", ".xorsign.abs", ".NaN.xorsign.abs")
-		op(l, f, NULL, same(c, 1, 2), "%s%s.%s", o, n, t);
+			FOR(n, "", ".NaN", ".xorsign.abs", ".NaN.xorsign.abs")
+				op(l, f, NULL, same(c, 1, 2), "%s%s.%s", o, n, t);
 	}
 }
 
@@ -397,11 +386,9 @@ static void halves(struct diff_list *l)
 static void convert_ints(struct diff_list *l)
 {
 	const char *f = "cvt";
-	FOR(d, "u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
-	{
+	FOR(d, "u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64") {
 		char dc[2] = { cls(d), 0 };
-		FOR(s, "u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
-		{
+		FOR(s, "u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64") {
 			char sc[2] = { cls(s), 0 };
 			if (!strcmp(d, s))
 				continue;
@@ -411,8 +398,7 @@ static void convert_ints(struct diff_list *l)
 			if (d[0] == s[0] ? to < from : s[0] == 's' || to <= from)
 				op(l, f, NULL, sig(dc, sc), "cvt.sat.%s.%s", d, s);
 		}
-		FOR(r, "rni", "rzi", "rmi", "rpi")
-		{
+		FOR(r, "rni", "rzi", "rmi", "rpi") {
 			op(l, f, NULL, sig(dc, "i"), "cvt.%s.%s.f32", r, d);
 			op(l, f, NULL, sig(dc, "f"), "cvt.%s.ftz.%s.f32", r, d);
 			op(l, f, NULL, sig(dc, "I"), "cvt.%s.%s.f64", r, d);
@@ -420,8 +406,7 @@ static void convert_ints(struct diff_list *l)
 			if (d[1] != '8')
 				op(l, f, NULL, sig(dc, "B"), "cvt.%s.%s.bf16", r, d);
 		}
-		FOR(r, "rn", "rz", "rm", "rp")
-		{
+		FOR(r, "rn", "rz", "rm", "rp") {
 			op(l, f, NULL, sig("f", dc), "cvt.%s.f32.%s", r, d);
 			op(l, f, NULL, sig("F", dc), "cvt.%s.f64.%s", r, d);
 			op(l, f, NULL, sig("H", dc), "cvt.%s.f16.%s", r, d);
@@ -435,18 +420,17 @@ static void convert_ints(struct diff_list *l)
 static void convert_floats(struct diff_list *l)
 {
 	const char *f = "cvt";
-	FOR(r, "rn", "rz", "rm", "rp")
-	{
+	FOR(r, "rn", "rz", "rm", "rp") {
 		FOR(z, "", ".ftz")
-		FOR(s, "", ".sat") op(l, f, NULL, "f:F", "cvt.%s%s%s.f32.f64", r, z, s);
+			FOR(s, "", ".sat")
+				op(l, f, NULL, "f:F", "cvt.%s%s%s.f32.f64", r, z, s);
 		op(l, f, NULL, "H:F", "cvt.%s.f16.f64", r);
 		op(l, f, NULL, "B:F", "cvt.%s.bf16.f64", r);
 	}
-	FOR(r, "rn", "rz")
-	{
-		FOR(z, "", ".ftz") op(l, f, NULL, "H:f", "cvt.%s%s.f16.f32", r, z);
-		FOR(u, "", ".relu")
-		{
+	FOR(r, "rn", "rz") {
+		FOR(z, "", ".ftz")
+			op(l, f, NULL, "H:f", "cvt.%s%s.f16.f32", r, z);
+		FOR(u, "", ".relu") {
 			op(l, f, NULL, "H:f", "cvt.%s%s.f16.f32 ", r, u);
 			op(l, f, NULL, "B:f", "cvt.%s%s.bf16.f32", r, u);
 			op(l, f, NULL, "X:ff", "cvt.%s%s.f16x2.f32", r, u);
@@ -457,35 +441,33 @@ static void convert_floats(struct diff_list *l)
 	op(l, f, NULL, "f:f", "cvt.rna.tf32.f32");
 	op(l, f, NULL, "f:f", "cvt.rna.satfinite.tf32.f32");
 	op(l, f, NULL, "H:f", "cvt.rn.sat.f16.f32");
-	FOR(z, "", ".ftz")
-	{
-		FOR(s, "", ".sat")
-		{
+	FOR(z, "", ".ftz") {
+		FOR(s, "", ".sat") {
 			op(l, f, NULL, "f:H", "cvt%s%s.f32.f16", z, s);
 			op(l, f, NULL, "F:f", "cvt%s%s.f64.f32", z, s);
 			FOR(r, "rni", "rzi", "rmi", "rpi")
-			op(l, f, NULL, "f:f", "cvt.%s%s%s.f32.f32", r, z, s);
+				op(l, f, NULL, "f:f", "cvt.%s%s%s.f32.f32", r, z, s);
 		}
 	}
 	op(l, f, NULL, "f:B", "cvt.f32.bf16");
 	op(l, f, NULL, "F:H", "cvt.f64.f16");
 	op(l, f, NULL, "F:B", "cvt.f64.bf16");
-	FOR(r, "rni", "rzi", "rmi", "rpi")
-	{
-		FOR(s, "", ".sat") op(l, f, NULL, "F:F", "cvt.%s%s.f64.f64", r, s);
+	FOR(r, "rni", "rzi", "rmi", "rpi") {
+		FOR(s, "", ".sat")
+			op(l, f, NULL, "F:F", "cvt.%s%s.f64.f64", r, s);
 		op(l, f, NULL, "H:H", "cvt.%s.f16.f16", r);
 		op(l, f, NULL, "B:B", "cvt.%s.bf16.bf16", r);
 	}
 	FOR(u, "", ".relu")
-	FOR(t, "e4m3x2", "e5m2x2")
-	{
-		op(l, "fp8", NULL, "h:ff", "cvt.rn.satfinite%s.%s.f32", u, t);
-		op(l, "fp8", NULL, "h:X", "cvt.rn.satfinite%s.%s.f16x2", u, t);
-		op(l, "fp8", NULL, "X:E", "cvt.rn%s.f16x2.%s", u, t);
-	}
+		FOR(t, "e4m3x2", "e5m2x2") {
+			op(l, "fp8", NULL, "h:ff", "cvt.rn.satfinite%s.%s.f32", u, t);
+			op(l, "fp8", NULL, "h:X", "cvt.rn.satfinite%s.%s.f16x2", u, t);
+			op(l, "fp8", NULL, "X:E", "cvt.rn%s.f16x2.%s", u, t);
+		}
 	FOR(d, "u8", "s8", "u4", "s4", "u2", "s2")
-	op(l, "cvt.pack", NULL, "r:rrr", "cvt.pack.sat.%s.s32.b32", d);
-	FOR(d, "u16", "s16") op(l, "cvt.pack", NULL, "r:rr", "cvt.pack.sat.%s.s32", d);
+		op(l, "cvt.pack", NULL, "r:rrr", "cvt.pack.sat.%s.s32.b32", d);
+	FOR(d, "u16", "s16")
+		op(l, "cvt.pack", NULL, "r:rr", "cvt.pack.sat.%s.s32", d);
 }
 
 /* -- predicates and selections ------------------------------------------------- */
@@ -506,8 +488,7 @@ static void compares(struct diff_list *l)
 		bool bits = t[0] == 'b' && t[1] != 'f', uns = t[0] == 'u',
 		     flt = strchr("fFHBXY", c);
 		FOR(o, "eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs", "equ", "neu",
-			"ltu", "leu", "gtu", "geu", "num", "nan")
-		{
+			"ltu", "leu", "gtu", "geu", "num", "nan") {
 			bool basic = !strcmp(o, "eq") || !strcmp(o, "ne"),
 			     order = strlen(o) == 2 && !basic;
 			bool sign_only = o[1] == 'o' || o[1] == 's' || o[0] == 'h';
@@ -522,8 +503,9 @@ static void compares(struct diff_list *l)
 			const char *results = c == 'H' || c == 'B' ? "p" : "pp";
 			op(l, f, NULL, sig(results, two), "setp.%s.%s", o, t);
 			FOR(b, "and", "or", "xor")
-			if (basic)
-				op(l, f, NULL, sig(results, three), "setp.%s.%s.%s", o, b, t);
+				if (basic)
+					op(l, f, NULL, sig(results, three), "setp.%s.%s.%s", o, b,
+						t);
 			const char *last = strchr(t, '.') ? strchr(t, '.') + 1 : t;
 			const char *z = strchr(t, '.') ? ".ftz" : "";
 			if (c != 'H' && c != 'B') {
@@ -538,18 +520,17 @@ static void compares(struct diff_list *l)
 				op(l, f, NULL, sig("r", three), "set.%s.xor%s.s32.%s", o, z, last);
 		}
 	}
-	FOR(t, "b16", "b32", "b64", "s16", "u32", "s64")
-	{
+	FOR(t, "b16", "b32", "b64", "s16", "u32", "s64") {
 		char c = cls(t), o[4] = { c, c, 'p', 0 };
 		op(l, f, NULL, sig((char[]){ c, 0 }, o), "selp.%s", t);
-		FOR(s, "s32", "f32")
-		{
+		FOR(s, "s32", "f32") {
 			char o2[4] = { c, c, s[0] == 'f' ? 'f' : 'r', 0 };
 			op(l, f, NULL, sig((char[]){ c, 0 }, o2), "slct.%s.%s", t, s);
 		}
 	}
 	op(l, f, NULL, "f:fff", "slct.ftz.f32.f32");
-	FOR(o, "and", "or", "xor") op(l, f, NULL, "p:pp", "%s.pred", o);
+	FOR(o, "and", "or", "xor")
+		op(l, f, NULL, "p:pp", "%s.pred", o);
 	op(l, f, NULL, "p:p", "not.pred");
 }
 
@@ -558,8 +539,7 @@ static void compares(struct diff_list *l)
 static void warps(struct diff_list *l)
 {
 	const char *f = "warp";
-	FOR(m, "up", "down", "bfly", "idx")
-	{
+	FOR(m, "up", "down", "bfly", "idx") {
 		/* Segments of 32, 16, 8, 4 lanes. */
 		for (int seg = 32; seg >= 4; seg /= 2) {
 			int c = (32 - seg) << 8 | (m[0] == 'u' ? 0 : 31);
@@ -568,15 +548,16 @@ static void warps(struct diff_list *l)
 		op(l, f, NULL, "rp:rll", "shfl.sync.%s.b32|, -1", m);
 	}
 	FOR(v, "all", "any", "uni")
-	text(l, f, NULL, "ppp:pll",
-		v[1] == 'l'                  ? "vote.sync.all"
-		: v[1] == 'n' && v[0] == 'a' ? "vote.sync.any"
-					     : "vote.sync.uni",
-		"\t.reg .pred %%q, %%r;\n\tsetp.lt.u32 %%q, %%a1, 31;\n\tsetp.gt.u32 %%r, %%a2, "
-		"40;\n"
-		"\tvote.sync.%s.pred %%o0, %%a0, -1;\n\tvote.sync.%s.pred %%o1, !%%q, -1;\n"
-		"\tvote.sync.%s.pred %%o2, %%r, -1;",
-		v, v, v);
+		text(l, f, NULL, "ppp:pll",
+			v[1] == 'l'                  ? "vote.sync.all"
+			: v[1] == 'n' && v[0] == 'a' ? "vote.sync.any"
+						     : "vote.sync.uni",
+			"\t.reg .pred %%q, %%r;\n\tsetp.lt.u32 %%q, %%a1, 31;\n\tsetp.gt.u32 %%r, "
+			"%%a2, "
+			"40;\n"
+			"\tvote.sync.%s.pred %%o0, %%a0, -1;\n\tvote.sync.%s.pred %%o1, !%%q, -1;\n"
+			"\tvote.sync.%s.pred %%o2, %%r, -1;",
+			v, v, v);
 	op(l, f, NULL, "r:p", "vote.sync.ballot.b32|, -1");
 	text(l, f, NULL, "rr:p", "vote.sync.ballot.b32 halves",
 		"\t.reg .b32 %%m;\n\t.reg .pred %%h;\n\tand.b32 %%m, %%x, 16;\n\tsetp.ne.u32 %%h, "
@@ -592,8 +573,7 @@ static void warps(struct diff_list *l)
 		"%%v, -1;\n"
 		"\tmatch.all.sync.b64 %%o1|%%o2, %%u, -1;");
 	FOR(o, "add.u32", "add.s32", "min.u32", "min.s32", "max.u32", "max.s32", "and.b32",
-		"or.b32", "xor.b32")
-	{
+		"or.b32", "xor.b32") {
 		op(l, f, NULL, "r:r", "redux.sync.%s|, -1", o);
 		char name[64];
 		snprintf(name, sizeof(name), "redux.sync.%s part", o);
@@ -610,8 +590,7 @@ static void warps(struct diff_list *l)
 		"%%lanemask_lt;\n"
 		"\tmov.u32 %%o3, %%lanemask_ge;\n\tmov.u32 %%o4, %%lanemask_gt;\n\tmov.u32 %%o5, "
 		"%%laneid;");
-	FOR(r, "popc.u32", "and.pred", "or.pred")
-	{
+	FOR(r, "popc.u32", "and.pred", "or.pred") {
 		char name[64];
 		snprintf(name, sizeof(name), "barrier.red.%s", r);
 		if (r[0] == 'p')
@@ -671,14 +650,13 @@ static void atomic(struct diff_list *l, const char *opcode, const char *type, ch
 static void atomics(struct diff_list *l)
 {
 	for (int shared = 0; shared < 2; shared++) {
-		FOR(t, "u32", "s32", "u64") atomic(l, "add", t, cls(t), shared);
-		FOR(t, "u32", "s32", "u64", "s64")
-		{
+		FOR(t, "u32", "s32", "u64")
+			atomic(l, "add", t, cls(t), shared);
+		FOR(t, "u32", "s32", "u64", "s64") {
 			atomic(l, "min", t, cls(t), shared);
 			atomic(l, "max", t, cls(t), shared);
 		}
-		FOR(o, "and", "or", "xor", "exch", "cas")
-		{
+		FOR(o, "and", "or", "xor", "exch", "cas") {
 			atomic(l, o, "b32", 'r', shared);
 			atomic(l, o, "b64", 'd', shared);
 		}
@@ -693,23 +671,21 @@ static void atomics(struct diff_list *l)
 		atomic(l, "add.noftz", "bf16x2", 'Y', shared);
 	}
 	FOR(o, "add", "min", "max")
-	FOR(t, "f16", "bf16x2")
-	{
-		char name[64];
-		bool bf = t[0] == 'b';
-		snprintf(name, sizeof(name), "atom.global.%s.noftz.v2.%s", o, t);
-		text(l, "atomic", NULL, bf ? "YYYY:YYYY" : "HHHH:HHHH", name,
-			"\tst.global.v2.b%s [%%s], {%%a0, %%a1};\n"
-			"\tatom.global.%s.noftz.v2.%s {%%o0, %%o1}, [%%s], {%%a2, %%a3};\n"
-			"\tld.global.v2.b%s {%%o2, %%o3}, [%%s];",
-			bf ? "32" : "16", o, t, bf ? "32" : "16");
-	}
+		FOR(t, "f16", "bf16x2") {
+			char name[64];
+			bool bf = t[0] == 'b';
+			snprintf(name, sizeof(name), "atom.global.%s.noftz.v2.%s", o, t);
+			text(l, "atomic", NULL, bf ? "YYYY:YYYY" : "HHHH:HHHH", name,
+				"\tst.global.v2.b%s [%%s], {%%a0, %%a1};\n"
+				"\tatom.global.%s.noftz.v2.%s {%%o0, %%o1}, [%%s], {%%a2, %%a3};\n"
+				"\tld.global.v2.b%s {%%o2, %%o3}, [%%s];",
+				bf ? "32" : "16", o, t, bf ? "32" : "16");
+		}
 	text(l, "atomic", NULL, "ffff:ffff", "atom.global.add.v2.f32",
 		"\tst.global.v2.b32 [%%s], {%%a0, %%a1};\n"
 		"\tatom.global.add.v2.f32 {%%o0, %%o1}, [%%s], {%%a2, %%a3};\n\tld.global.v2.b32 "
 		"{%%o2, %%o3}, [%%s];");
-	FOR(o, "exch", "cas")
-	{
+	FOR(o, "exch", "cas") {
 		char name[64];
 		snprintf(name, sizeof(name), "atom.global.%s.b128", o);
 		text(l, "atomic", NULL, "dddd:dddd", name,
@@ -770,8 +746,7 @@ static void mma(struct diff_list *l, const char *bound, const char *shape, const
  * bound. */
 static void matrices(struct diff_list *l)
 {
-	FOR(k, "m16n8k8", "m16n8k16")
-	{
+	FOR(k, "m16n8k8", "m16n8k16") {
 		int a = k[6] == '8' ? 2 : 4, b = a / 2;
 		mma(l, NULL, k, "f32.f16.f16.f32", "", "fgj", 4, a, b, 4);
 		mma(l, "mma.f32", k, "f32.f16.f16.f32", "", "fkw", 4, a, b, 4);
@@ -780,45 +755,42 @@ static void matrices(struct diff_list *l)
 		mma(l, NULL, k, "f32.bf16.bf16.f32", "", "fGj", 4, a, b, 4);
 		mma(l, "mma.f32", k, "f32.bf16.bf16.f32", "", "fKw", 4, a, b, 4);
 	}
-	FOR(k, "m16n8k4", "m16n8k8")
-	{
+	FOR(k, "m16n8k4", "m16n8k8") {
 		int a = k[6] == '4' ? 2 : 4, b = a / 2;
 		mma(l, NULL, k, "f32.tf32.tf32.f32", "", "fjj", 4, a, b, 4);
 		mma(l, "mma.f32", k, "f32.tf32.tf32.f32", "", "fww", 4, a, b, 4);
 	}
 	FOR(t, "s32.s8.s8.s32", "s32.u8.u8.s32", "s32.s8.u8.s32", "s32.u8.s8.s32")
-	FOR(s, "", ".satfinite")
-	{
-		mma(l, NULL, "m16n8k16", t, s, "rrr", 4, 2, 1, 4);
-		mma(l, NULL, "m16n8k32", t, s, "rrr", 4, 4, 2, 4);
-		mma(l, NULL, "m8n8k16", t, s, "rrr", 2, 1, 1, 2);
-	}
-	FOR(t, "s32.s4.s4.s32", "s32.u4.s4.s32")
-	{
+		FOR(s, "", ".satfinite") {
+			mma(l, NULL, "m16n8k16", t, s, "rrr", 4, 2, 1, 4);
+			mma(l, NULL, "m16n8k32", t, s, "rrr", 4, 4, 2, 4);
+			mma(l, NULL, "m8n8k16", t, s, "rrr", 2, 1, 1, 2);
+		}
+	FOR(t, "s32.s4.s4.s32", "s32.u4.s4.s32") {
 		mma(l, NULL, "m16n8k32", t, "", "rrr", 4, 2, 1, 4);
 		mma(l, NULL, "m16n8k64", t, ".satfinite", "rrr", 4, 4, 2, 4);
 		mma(l, NULL, "m8n8k32", t, "", "rrr", 2, 1, 1, 2);
 	}
 	FOR(o, ".xor.popc", ".and.popc")
-	FOR(k, "m8n8k128", "m16n8k128", "m16n8k256")
-	{
-		int d = k[1] == '8' ? 2 : 4,
-		    a = d == 2        ? 1
-			: k[6] == '1' ? 2
-				      : 4,
-		    b = a == 4 ? 2 : 1;
-		char sg[40] = { 0 }, dd[96], aa[96], bb[96], cc[96], name[128];
-		memset(sg, 'r', (size_t)d);
-		sg[d] = ':';
-		memset(sg + d + 1, 'r', (size_t)(a + b + d));
-		snprintf(name, sizeof(name), "mma.sync.aligned.%s.row.col.s32.b1.b1.s32%s", k, o);
-		text(l, "mma", NULL, sg, name, "\t%s %s, %s, %s, %s;", name, list(dd, 'o', 0, d),
-			list(aa, 'a', 0, a), list(bb, 'a', a, b), list(cc, 'a', a + b, d));
-	}
+		FOR(k, "m8n8k128", "m16n8k128", "m16n8k256") {
+			int d = k[1] == '8' ? 2 : 4,
+			    a = d == 2        ? 1
+				: k[6] == '1' ? 2
+					      : 4,
+			    b = a == 4 ? 2 : 1;
+			char sg[40] = { 0 }, dd[96], aa[96], bb[96], cc[96], name[128];
+			memset(sg, 'r', (size_t)d);
+			sg[d] = ':';
+			memset(sg + d + 1, 'r', (size_t)(a + b + d));
+			snprintf(name, sizeof(name), "mma.sync.aligned.%s.row.col.s32.b1.b1.s32%s",
+				k, o);
+			text(l, "mma", NULL, sg, name, "\t%s %s, %s, %s, %s;", name,
+				list(dd, 'o', 0, d), list(aa, 'a', 0, a), list(bb, 'a', a, b),
+				list(cc, 'a', a + b, d));
+		}
 	mma(l, NULL, "m8n8k4", "f64.f64.f64.f64", "", "FJJ", 2, 1, 1, 2);
 	mma(l, "mma.f64", "m8n8k4", "f64.f64.f64.f64", "", "FWW", 2, 1, 1, 2);
-	FOR(k, "m16n8k4", "m16n8k8", "m16n8k16")
-	{
+	FOR(k, "m16n8k4", "m16n8k8", "m16n8k16") {
 		int n = k[6] == '4' ? 2 : k[6] == '8' ? 4 : 8;
 		if (n + n / 2 + 4 > DIFF_SLOTS)
 			continue;
@@ -827,31 +799,36 @@ static void matrices(struct diff_list *l)
 	}
 	/* Matrices through shared memory. */
 	FOR(x, "x1", "x2", "x4")
-	FOR(t, "", ".trans")
-	{
-		int n = x[1] - '0';
-		char dst[96], src[96], name[96], sg[24] = "rrrr";
-		sg[n] = ':';
-		memcpy(sg + n + 1, "rrrr", 4);
-		sg[n + 5] = 0;
-		snprintf(name, sizeof(name), "ldmatrix.sync.aligned.m8n8.%s%s.shared.b16", x, t);
-		text(l, "mma", NULL, sg, name,
-			"\t.shared .align 16 .b8 m[2048];\n\tmov.u32 %%y, %%tid.x;\n\tmov.u64 %%t, "
-			"m;\n"
-			"\tmad.wide.u32 %%t, %%y, 16, %%t;\n\tst.shared.v4.b32 [%%t], {%%a0, %%a1, "
-			"%%a2, %%a3};\n"
-			"\tbar.warp.sync -1;\n\t%s %s, [%%t];",
-			name, list(dst, 'o', 0, n));
-		snprintf(name, sizeof(name), "stmatrix.sync.aligned.m8n8.%s%s.shared.b16", x, t);
-		text(l, "mma", NULL, "rrrr:rrrr", name,
-			"\t.shared .align 16 .b8 m[2048];\n\tmov.u32 %%y, %%tid.x;\n\tmov.u64 %%t, "
-			"m;\n"
-			"\tmad.wide.u32 %%t, %%y, 16, %%t;\n\tst.shared.v4.b32 [%%t], {0, 1, 2, "
-			"3};\n"
-			"\tbar.warp.sync -1;\n\t%s [%%t], %s;\n\tbar.warp.sync -1;\n"
-			"\tld.shared.v4.b32 {%%o0, %%o1, %%o2, %%o3}, [%%t];",
-			name, list(src, 'a', 0, n));
-	}
+		FOR(t, "", ".trans") {
+			int n = x[1] - '0';
+			char dst[96], src[96], name[96], sg[24] = "rrrr";
+			sg[n] = ':';
+			memcpy(sg + n + 1, "rrrr", 4);
+			sg[n + 5] = 0;
+			snprintf(name, sizeof(name), "ldmatrix.sync.aligned.m8n8.%s%s.shared.b16",
+				x, t);
+			text(l, "mma", NULL, sg, name,
+				"\t.shared .align 16 .b8 m[2048];\n\tmov.u32 %%y, "
+				"%%tid.x;\n\tmov.u64 %%t, "
+				"m;\n"
+				"\tmad.wide.u32 %%t, %%y, 16, %%t;\n\tst.shared.v4.b32 [%%t], "
+				"{%%a0, %%a1, "
+				"%%a2, %%a3};\n"
+				"\tbar.warp.sync -1;\n\t%s %s, [%%t];",
+				name, list(dst, 'o', 0, n));
+			snprintf(name, sizeof(name), "stmatrix.sync.aligned.m8n8.%s%s.shared.b16",
+				x, t);
+			text(l, "mma", NULL, "rrrr:rrrr", name,
+				"\t.shared .align 16 .b8 m[2048];\n\tmov.u32 %%y, "
+				"%%tid.x;\n\tmov.u64 %%t, "
+				"m;\n"
+				"\tmad.wide.u32 %%t, %%y, 16, %%t;\n\tst.shared.v4.b32 [%%t], {0, "
+				"1, 2, "
+				"3};\n"
+				"\tbar.warp.sync -1;\n\t%s [%%t], %s;\n\tbar.warp.sync -1;\n"
+				"\tld.shared.v4.b32 {%%o0, %%o1, %%o2, %%o3}, [%%t];",
+				name, list(src, 'a', 0, n));
+		}
 }
 
 /* wmma through shared memory: loads of A, B and C, the product, a store of D. Each warp has 512
@@ -936,26 +913,30 @@ static void wmma(struct diff_list *l, const char *bound, const char *shape, cons
 static void wmmas(struct diff_list *l)
 {
 	FOR(s, "m16n16k16", "m32n8k16", "m8n32k16")
-	FOR(x, "row.col.row", "col.row.col", "row.row.col", "col.col.row")
-	{
-		int m = s[1] == '1' ? 16 : s[1] == '3' ? 32 : 8, n = 256 / m;
-		char al[4] = { 0 }, bl[4] = { 0 }, cl[4] = { 0 };
-		memcpy(al, x, 3);
-		memcpy(bl, x + 4, 3);
-		memcpy(cl, x + 8, 3);
-		int lda = al[0] == 'r' ? 16 : m, ldb = bl[0] == 'c' ? 16 : n,
-		    ldc = cl[0] == 'r' ? n : m;
-		int ba = m == 16 ? 4 : m == 32 ? 8 : 2, bb = m == 16 ? 4 : m == 32 ? 2 : 8;
-		wmma(l, NULL, s, "f16", "f32", al, bl, cl, "ggggggjj", 8, 8, 8, lda, ldb, ldc);
-		wmma(l, NULL, s, "f16", "f16", al, bl, cl, "gggggggg", 8, 8, 4, lda, ldb, ldc);
-		wmma(l, "mma.f32", s, "f16", "f32", al, bl, cl, "kkkkkkww", 8, 8, 8, lda, ldb, ldc);
-		wmma(l, NULL, s, "bf16", "f32", al, bl, cl, "GGGGGGjj", ba, bb, 8, lda, ldb, ldc);
-		int sa = m == 16 ? 2 : m == 32 ? 4 : 1, sb = m == 16 ? 2 : m == 32 ? 1 : 4;
-		wmma(l, NULL, s, "s8", "s32", al, bl, cl, "rrrrrrrr", sa, sb, 8, lda, ldb, ldc);
-		wmma(l, NULL, s, "u8", "s32", al, bl, cl, "rrrrrrrr", sa, sb, 8, lda, ldb, ldc);
-	}
-	FOR(x, "row.col.row", "col.row.col")
-	{
+		FOR(x, "row.col.row", "col.row.col", "row.row.col", "col.col.row") {
+			int m = s[1] == '1' ? 16 : s[1] == '3' ? 32 : 8, n = 256 / m;
+			char al[4] = { 0 }, bl[4] = { 0 }, cl[4] = { 0 };
+			memcpy(al, x, 3);
+			memcpy(bl, x + 4, 3);
+			memcpy(cl, x + 8, 3);
+			int lda = al[0] == 'r' ? 16 : m, ldb = bl[0] == 'c' ? 16 : n,
+			    ldc = cl[0] == 'r' ? n : m;
+			int ba = m == 16 ? 4 : m == 32 ? 8 : 2, bb = m == 16 ? 4 : m == 32 ? 2 : 8;
+			wmma(l, NULL, s, "f16", "f32", al, bl, cl, "ggggggjj", 8, 8, 8, lda, ldb,
+				ldc);
+			wmma(l, NULL, s, "f16", "f16", al, bl, cl, "gggggggg", 8, 8, 4, lda, ldb,
+				ldc);
+			wmma(l, "mma.f32", s, "f16", "f32", al, bl, cl, "kkkkkkww", 8, 8, 8, lda,
+				ldb, ldc);
+			wmma(l, NULL, s, "bf16", "f32", al, bl, cl, "GGGGGGjj", ba, bb, 8, lda, ldb,
+				ldc);
+			int sa = m == 16 ? 2 : m == 32 ? 4 : 1, sb = m == 16 ? 2 : m == 32 ? 1 : 4;
+			wmma(l, NULL, s, "s8", "s32", al, bl, cl, "rrrrrrrr", sa, sb, 8, lda, ldb,
+				ldc);
+			wmma(l, NULL, s, "u8", "s32", al, bl, cl, "rrrrrrrr", sa, sb, 8, lda, ldb,
+				ldc);
+		}
+	FOR(x, "row.col.row", "col.row.col") {
 		char al[4] = { 0 }, bl[4] = { 0 }, cl[4] = { 0 };
 		memcpy(al, x, 3);
 		memcpy(bl, x + 4, 3);
@@ -985,8 +966,7 @@ static void memory(struct diff_list *l)
 		"\tst.global.b16 [%%s+4], %%a2;\n\tst.global.v2.u8 [%%s+8], {%%a1, %%a3};\n"
 		"\tst.global.v4.u8 [%%s+12], {%%a0, %%a1, %%a2, %%a3};\n"
 		"\tld.global.v4.b32 {%%o0, %%o1, %%o2, %%o3}, [%%s];");
-	FOR(n, "4", "8", "16")
-	{
+	FOR(n, "4", "8", "16") {
 		char name[64];
 		snprintf(name, sizeof(name), "cp.async of %s bytes", n);
 		text(l, f, NULL, "rrrr:rrrrl", name,
