@@ -74,6 +74,12 @@ static bool needs_address(const struct inputs *in)
 	       (reads(in, BIT(SPACE)) && generic);
 }
 
+static bool needs_bytes(const struct inputs *in)
+{
+	return reads(in, BIT(BYTES)) ||
+	       (in->spot->access.size >= 0 && reads(in, BIT(DISTINCT_BYTES) | BIT(SECTORS)));
+}
+
 static bool needs_mask(const struct inputs *in)
 {
 	return in->warp || reads(in, BIT(ACTIVE_MASK) | BIT(MASK) | BIT(LANES) | BIT(MEM_MASK) |
@@ -85,7 +91,8 @@ static void declare_regs(struct buf *b, const struct inputs *in, uint32_t bits)
 	const char *before = bits == 32 ? "\t.reg .b32 " : "\t.reg .b64 ";
 
 	for (int f = 0; f < EBPF_FIELD_COUNT; f++) {
-		bool forced = f == EBPF_FIELD_ADDRESS && needs_address(in);
+		bool forced = (f == EBPF_FIELD_ADDRESS && needs_address(in)) ||
+			      (f == EBPF_FIELD_BYTES && needs_bytes(in));
 		if ((!(in->fields >> f & 1) && !forced) || ebpf_fields[f].bytes * 8u != bits)
 			continue;
 		buf_printf(b, "%s%%egpu_%s", before, ebpf_fields[f].name);
@@ -242,6 +249,21 @@ static void emit_generic_space(const struct inputs *in, struct buf *b)
 
 /* An access is aligned to its own size, a power of two, so two of them are the same bytes or share
  * none, and none of up to 32 bytes crosses a sector. */
+/* Bulk operations have any size from one lane; they came with sm_90, which can add over a warp.
+ * Bytes that two lanes move both count twice. */
+static void emit_bulk_coverage(const struct inputs *in, struct buf *b)
+{
+	if (reads(in, BIT(DISTINCT_BYTES)))
+		buf_puts(b, "\tredux.sync.add.u32 %egpu_distinct_bytes, %egpu_bytes, %egpu_xm;\n");
+	if (reads(in, BIT(SECTORS)))
+		buf_puts(b, "\tcvt.u32.u64 %egpu_xt1, %egpu_address;\n"
+			    "\tand.b32 %egpu_xt1, %egpu_xt1, 31;\n"
+			    "\tadd.u32 %egpu_xt1, %egpu_xt1, %egpu_bytes;\n"
+			    "\tadd.u32 %egpu_xt1, %egpu_xt1, 31;\n"
+			    "\tshr.u32 %egpu_xt1, %egpu_xt1, 5;\n"
+			    "\tredux.sync.add.u32 %egpu_sectors, %egpu_xt1, %egpu_xm;\n");
+}
+
 static void emit_coverage(const struct inputs *in, struct buf *b)
 {
 	uint32_t bytes = in->spot->access.bytes, sector_bytes = bytes > 32 ? bytes : 32;
@@ -388,25 +410,42 @@ static void emit_value(const struct inputs *in, struct buf *b)
 	}
 }
 
+/* A bulk operation's size is an operand. */
+static void emit_bytes(const struct inputs *in, struct buf *b)
+{
+	const struct ptx_access *a = &in->spot->access;
+
+	if (a->bytes || a->size < 0) {
+		buf_printf(b, "\tmov.b32 %%egpu_bytes, %u;\n", a->bytes);
+		return;
+	}
+	buf_puts(b, "\tmov.b32 %egpu_bytes, ");
+	add_text(in, b, insn_of(in)->operands[a->size].span);
+	buf_puts(b, ";\n");
+}
+
 static void emit_access(const struct inputs *in, struct buf *b)
 {
 	const struct ptx_access *a = &in->spot->access;
 
 	if (needs_address(in))
 		emit_address(in, b);
-	if (reads(in, BIT(BYTES)))
-		buf_printf(b, "\tmov.b32 %%egpu_bytes, %u;\n", a->bytes);
+	if (needs_bytes(in))
+		emit_bytes(in, b);
 	if (reads(in, BIT(OP)))
 		buf_printf(b, "\tmov.b32 %%egpu_op, %u;\n", ops[a->op]);
 	if (reads(in, BIT(VALUE_BYTES)))
 		buf_printf(b, "\tmov.b32 %%egpu_value_bytes, %u;\n",
-			a->op == PTX_ACCESS_LOAD ? 0 : a->bytes);
+			a->op == PTX_ACCESS_LOAD || a->value < 0 ? 0 : a->bytes);
 	if (reads(in, BIT(SPACE)) && a->space != PTX_SPACE_GENERIC)
 		buf_printf(b, "\tmov.b32 %%egpu_space, %u;\n", spaces[a->space]);
 	else if (reads(in, BIT(SPACE)))
 		emit_generic_space(in, b);
 	emit_value(in, b);
-	emit_coverage(in, b);
+	if (a->size >= 0)
+		emit_bulk_coverage(in, b);
+	else
+		emit_coverage(in, b);
 }
 
 void emit_inputs(const struct inputs *in, struct buf *b)

@@ -118,7 +118,8 @@ static void flow_insn(struct taint *t, const struct ptx_func *f, const struct pt
 		return;
 	}
 	ptx_insn_access(insn, &a);
-	if (a.op != PTX_ACCESS_NONE && strcmp(insn->base, "cp")) {
+	if (a.op != PTX_ACCESS_NONE && a.op != PTX_ACCESS_PREFETCH && a.address >= 0 &&
+		strcmp(insn->base, "cp")) {
 		flow_access(t, f, insn, &a);
 		return;
 	}

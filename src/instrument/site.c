@@ -12,6 +12,13 @@ enum {
 static const char in_wgmma[] = "between wgmma.fence and the end of its wait";
 static const char in_wait[] = "inside a loop that waits for an mbarrier";
 
+static const char *const opaque[] = {
+	[PTX_OPAQUE_TEXTURE] = "it goes by texture coordinates, not by an address",
+	[PTX_OPAQUE_TENSOR] = "its addresses are in a tensor map",
+	[PTX_OPAQUE_MATRIX] = "which lane touches which part of the matrix is not specified",
+	[PTX_OPAQUE_DESCRIPTOR] = "its addresses are in matrix descriptors",
+};
+
 /* A label that is in scope. */
 struct label {
 	const char *name;
@@ -147,6 +154,13 @@ static enum ebpf_point access_point(enum ptx_access_op op)
 					: EBPF_POINT_ATOMIC;
 }
 
+/* Parameters are no memory to look at; what waits belongs to barriers. */
+static bool is_data(const struct ptx_access *a)
+{
+	return a->op != PTX_ACCESS_NONE && a->op != PTX_ACCESS_PREFETCH && !a->sync &&
+	       a->space != PTX_SPACE_PARAM;
+}
+
 static bool visit_insn(struct scan *s, uint32_t i)
 {
 	const struct ptx_func *f = s->place->func;
@@ -156,7 +170,7 @@ static bool visit_insn(struct scan *s, uint32_t i)
 	enum ebpf_point point = EBPF_POINT_EXIT;
 
 	ptx_insn_access(stmt->insn, &a);
-	if (a.op != PTX_ACCESS_NONE && a.space != PTX_SPACE_PARAM)
+	if (is_data(&a))
 		point = access_point(a.op);
 	else if (!is_way_out(s, stmt->insn))
 		return true;
@@ -165,6 +179,8 @@ static bool visit_insn(struct scan *s, uint32_t i)
 	struct instrument_site *site = &v->sites[v->n_sites - 1];
 	site->opcode = stmt->insn->opcode;
 	site->skipped = s->in_wgmma ? in_wgmma : s->skipped[i];
+	if (!site->skipped && point != EBPF_POINT_EXIT)
+		site->skipped = opaque[a.opaque];
 	if (point != EBPF_POINT_EXIT) {
 		site->space = a.space;
 		site->bytes = a.bytes;

@@ -157,13 +157,25 @@ static void emit_copy_guard(const struct spot *spot, uint32_t site, struct buf *
 	const struct ptx_insn *insn = copied(spot);
 	const struct ptx_operand *op = insn && insn->n_operands > 3 ? &insn->operands[3] : NULL;
 
-	if (!op || op->kind != PTX_OPERAND_REG || !op->reg || op->component >= 0)
+	if (!op || spot->access.size >= 0 || op->kind != PTX_OPERAND_REG || !op->reg ||
+		op->component >= 0)
 		return;
 	if (op->reg->type.kind == 'p')
 		buf_printf(b, "\t@%s%s bra $egpu_end%u;\n", op->negated ? "!" : "", op->name, site);
 	else if (op->reg->type.bits == 32)
 		buf_printf(b, "\tsetp.eq.u32 %%egpu_xp1, %s, 0;\n\t@%%egpu_xp1 bra $egpu_end%u;\n",
 			op->name, site);
+}
+
+/* ldmatrix.x1 reads at the addresses of eight lanes; the others' mean nothing. */
+static void emit_lane_guard(const struct spot *spot, uint32_t site, struct buf *b)
+{
+	if (spot->access.lanes)
+		buf_printf(b,
+			"\tmov.u32 %%egpu_xt1, %%laneid;\n"
+			"\tsetp.ge.u32 %%egpu_xp1, %%egpu_xt1, %u;\n\t@%%egpu_xp1 bra "
+			"$egpu_end%u;\n",
+			spot->access.lanes, site);
 }
 
 static char *site_text(const struct splicer *s, uint32_t site, const struct merged *m)
@@ -186,10 +198,11 @@ static char *site_text(const struct splicer *s, uint32_t site, const struct merg
 		buf_printf(&b, "\t@%s%s bra $egpu_end%u;\n", guard->pred_negated ? "" : "!",
 			guard->pred, site);
 	emit_copy_guard(spot, site, &b);
+	emit_lane_guard(spot, site, &b);
 	emit_inputs(&in, &b);
 	emit_params(s, site, &b);
 	emit_fragments(s, site, &b);
-	if (guard || copied(spot))
+	if (guard || copied(spot) || spot->access.lanes)
 		buf_printf(&b, "$egpu_end%u:\n", site);
 	buf_puts(&b, "}\n\t");
 	if (!b.failed)

@@ -234,21 +234,40 @@ bool ptx_type_parse(const char *name, struct ptx_type *out);
 
 /* -- memory accesses (ops.c): from an instruction's name and operands alone -- */
 
-enum ptx_access_op { PTX_ACCESS_NONE, PTX_ACCESS_LOAD, PTX_ACCESS_STORE, PTX_ACCESS_ATOMIC };
+enum ptx_access_op {
+	PTX_ACCESS_NONE,
+	PTX_ACCESS_LOAD,
+	PTX_ACCESS_STORE,
+	PTX_ACCESS_ATOMIC,
+	PTX_ACCESS_PREFETCH, /* moves nothing the program sees: prefetch, discard, bulk prefetch */
+};
+
+/* Why nobody can say from outside which bytes each lane touches. */
+enum ptx_opaque {
+	PTX_OPAQUE_NO,
+	PTX_OPAQUE_TEXTURE, /* tex, tld4, suld, sust, sured: coordinates, no address */
+	PTX_OPAQUE_TENSOR,  /* the box and its strides are in a tensor map */
+	PTX_OPAQUE_MATRIX,  /* wmma.load, wmma.store: which lane has which element is unspecified */
+	PTX_OPAQUE_DESCRIPTOR, /* wgmma, tcgen05: shared memory by matrix descriptors */
+};
 
 struct ptx_access {
 	enum ptx_access_op op;
 	enum ptx_space space;
-	uint32_t bytes;	      /* per lane, all vector elements */
+	uint32_t bytes;	      /* per lane, all vector elements; 0: known only at run time, see `size` */
 	uint8_t vector;	      /* elements */
 	struct ptx_type type; /* of one element */
-	int32_t address;      /* operand index of the ADDRESS */
+	int32_t address;      /* operand index of the ADDRESS, -1: none (opaque) */
 	int32_t value;	      /* operand index of the data written (store, atomic) or read (load), -1: none */
+	int32_t size;	      /* operand index of the size in bytes of a bulk operation, -1: none */
+	uint8_t lanes;	      /* only the lowest so many lanes give an address (ldmatrix); 0: all */
+	bool sync;	      /* mbarrier and what belongs to it: memory used to wait */
+	enum ptx_opaque opaque;
 };
 
-/* Describes the access; op NONE when the instruction touches no memory (or only what no probe can
- * see: prefetch, tensor copies, wgmma, tex). ld/st/ldu/atom/red/cp.async (non-bulk) are covered, in
- * every state space including .param. */
+/* Describes the access; op NONE when the instruction touches no memory. Copies have two sides: the
+ * one outside the block's own shared memory is described; a copy from a block's shared memory to
+ * another's is a store. Every state space counts, .param too. */
 void ptx_insn_access(const struct ptx_insn *insn, struct ptx_access *out);
 
 const char *ptx_space_name(enum ptx_space space); /* "global", "generic", ... */

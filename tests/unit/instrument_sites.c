@@ -41,6 +41,7 @@ static void check(const char *file, const char *kernel, const struct expected *w
 #define GENERIC PTX_SPACE_GENERIC
 #define GLOBAL PTX_SPACE_GLOBAL
 #define SHARED PTX_SPACE_SHARED
+#define CLUSTER PTX_SPACE_SHARED_CLUSTER
 
 int main(void)
 {
@@ -84,10 +85,34 @@ int main(void)
 		{ EBPF_POINT_ENTRY, 12, 0, "entry", 0, 0, false },
 		{ LD, 17, 0, "ld.global.u32", GLOBAL, 4, false },
 		{ LD, 21, 0, "ld.global.u32", GLOBAL, 4, true },
+		{ LD, 29, 0, "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", SHARED, 0, true },
 		{ LD, 32, 0, "ld.global.u32", GLOBAL, 4, true },
 		{ ST, 34, 0, "st.global.v4.f32", GLOBAL, 16, false },
 		{ EBPF_POINT_EXIT, 37, 0, "ret", 0, 0, false },
 	};
+	static const struct expected async[] = {
+		{ EBPF_POINT_ENTRY, 13, 0, "entry", 0, 0, false },
+		{ LD, 22, 0, "ldmatrix.sync.aligned.m8n8.x1.shared.b16", SHARED, 16, false },
+		{ LD, 23, 0, "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16", SHARED, 16, false },
+		{ LD, 24, 0, "ldmatrix.sync.aligned.m8n8.x4.shared.b16", SHARED, 16, false },
+		{ ST, 25, 0, "stmatrix.sync.aligned.m8n8.x2.shared.b16", SHARED, 16, false },
+		{ LD, 26, 0, "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes", GLOBAL, 1024, false },
+		{ LD, 27, 0, "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes", GLOBAL, 0, false },
+		{ ST, 28, 0, "cp.async.bulk.global.shared::cta.bulk_group", GLOBAL, 0, false },
+		{ AT, 29, 0, "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32", GLOBAL, 48, false },
+		{ ST, 30, 0, "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes", CLUSTER, 0, false },
+		{ LD, 32, 0, "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes", GLOBAL, 0, true },
+		{ ST, 36, 0, "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32", CLUSTER, 8, false },
+		{ AT, 37, 0, "red.async.relaxed.cluster.mbarrier::complete_tx::bytes.shared::cluster.add.u32", CLUSTER, 4, false },
+		{ LD, 38, 0, "multimem.ld_reduce.relaxed.sys.global.add.f32", GLOBAL, 4, false },
+		{ ST, 39, 0, "multimem.st.relaxed.sys.global.f32", GLOBAL, 4, false },
+		{ AT, 40, 0, "multimem.red.relaxed.sys.global.add.f32", GLOBAL, 4, false },
+		{ LD, 41, 0, "wmma.load.c.sync.aligned.row.m16n16k16.shared.f32", SHARED, 1024, true },
+		{ ST, 42, 0, "wmma.store.d.sync.aligned.row.m16n16k16.shared.f32", SHARED, 1024, true },
+		{ LD, 43, 0, "tex.1d.v4.f32.s32", PTX_SPACE_TEX, 16, true },
+		{ EBPF_POINT_EXIT, 45, 0, "ret", 0, 0, false },
+	};
+	check("async.ptx", "kernel", async, sizeof(async) / sizeof(async[0]));
 	check("memory.ptx", "kernel", memory, sizeof(memory) / sizeof(memory[0]));
 	check("hopper.ptx", "kernel", hopper, sizeof(hopper) / sizeof(hopper[0]));
 	return tap_done();

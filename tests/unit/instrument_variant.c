@@ -89,6 +89,7 @@ static void test_targets(void)
 		{ "memory.ptx", "6.3", "sm_75" }, { "memory.ptx", "7.0", "sm_80" },
 		{ "memory.ptx", "8.0", "sm_80, debug" }, { "memory.ptx", "7.8", "sm_90" },
 		{ "memory.ptx", "8.0", "sm_90a" }, { "hopper.ptx", "8.0", "sm_90a" },
+		{ "async.ptx", "8.6", "sm_90" },
 		{ "calls.ptx", "7.5", "sm_75" }, { "calls.ptx", "8.0", "sm_90" },
 	};
 	for (size_t t = 0; t < sizeof(targets) / sizeof(targets[0]); t++) {

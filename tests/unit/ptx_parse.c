@@ -192,7 +192,7 @@ static void test_access(const struct ptx_func *f)
 		{ "atom.global.cas.b32", PTX_ACCESS_ATOMIC, PTX_SPACE_GLOBAL, 4, 1, 3 },
 		{ "red.relaxed.gpu.global.add.noftz.f16x2", PTX_ACCESS_ATOMIC, PTX_SPACE_GLOBAL, 4, 0, 1 },
 		{ "cp.async.cg.shared.global.L2::128B", PTX_ACCESS_LOAD, PTX_SPACE_GLOBAL, 16, 1, -1 },
-		{ "tex.2d.v4.f32.s32", PTX_ACCESS_NONE, PTX_SPACE_GENERIC, 0, -1, -1 },
+		{ "tex.2d.v4.f32.s32", PTX_ACCESS_LOAD, PTX_SPACE_TEX, 16, -1, -1 },
 		{ "mov.u64", PTX_ACCESS_NONE, PTX_SPACE_GENERIC, 0, -1, -1 },
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
