@@ -56,7 +56,8 @@ static int link_in_session(struct runner *r, const char *to, const char *name)
 	return symlink(to, at) ? say_fail("%s: %s", at, strerror(errno)) : 0;
 }
 
-/* LD_PRELOAD splits at blanks and colons: a path that has one goes through a link in the session.
+/* The preloaded agent answers to libcuda.so.1; programs that open the development name must meet it too.
+ * LD_PRELOAD splits at blanks and colons: a path that has one goes through a link in the session.
  */
 static int place_agent(struct runner *r)
 {
@@ -64,6 +65,8 @@ static int place_agent(struct runner *r)
 	char path[PATH_MAX];
 	if (path_find(PATH_AGENT, path, &d))
 		return say_diag("agent", &d);
+	if (link_in_session(r, path, "libcuda.so"))
+		return EGPU_FAILED;
 	if (!strpbrk(path, ": \t\n")) {
 		memcpy(r->agent, path, sizeof(path));
 		return 0;
