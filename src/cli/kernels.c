@@ -106,13 +106,14 @@ static const char *not_compilable(struct reader *r, const struct ptx_module *m)
 	return NULL;
 }
 
-static void examine(
-	struct reader *r, struct file_kernel *k, const struct ptx_module *m, const char *source)
+static void examine(struct reader *r, struct file_kernel *k, const struct ptx_module *m,
+	const struct fatbin_entry *e, const char *source)
 {
 	struct instrument_site *sites;
 	struct diag d = { 0 };
 	struct arena *scratch = arena_new();
 	k->source = source;
+	k->before_link = e->relocatable;
 	k->reason = not_compilable(r, m);
 	int err =
 		scratch ? instrument_sites(scratch, m, k->name, &sites, &k->n_sites, &d) : -ENOMEM;
@@ -139,7 +140,7 @@ static void read_ptx_text(struct reader *r, const struct fatbin_entry *e, const 
 			continue;
 		struct file_kernel *k = kernel_row(r, func->name, e);
 		if (k && (!strcmp(k->source, "none") || k->reason))
-			examine(r, k, m, source);
+			examine(r, k, m, e, source);
 	}
 	ptx_module_free(m);
 }
@@ -283,6 +284,24 @@ static void note_others(struct reader *r)
 	}
 }
 
+/* With separate compilation (nvcc -rdc=true) the linked machine code has no PTX and each unit's PTX lies
+ * apart, where the driver's loader and so the agent find it: one kernel, shown once. */
+static void join_linked(struct kernel_file *f)
+{
+	uint32_t kept = 0;
+	for (uint32_t i = 0; i < f->n_kernels; i++) {
+		struct file_kernel *k = &f->kernels[i], *unit = NULL;
+		for (uint32_t j = 0; j < f->n_kernels && !unit; j++)
+			if (f->kernels[j].before_link && !strcmp(f->kernels[j].name, k->name))
+				unit = &f->kernels[j];
+		if (unit && unit != k && !k->before_link && !strcmp(k->source, "none"))
+			unit->targets = k->targets;
+		else
+			f->kernels[kept++] = *k;
+	}
+	f->n_kernels = kept;
+}
+
 static void explain(struct kernel_file *f)
 {
 	for (uint32_t i = 0; i < f->n_kernels; i++) {
@@ -321,6 +340,7 @@ int kernels_read(const void *data, size_t size, const struct kernel_query *q,
 	err = read_regions(&r, d);
 	if (!err) {
 		note_others(&r);
+		join_linked(f);
 		explain(f);
 	}
 	table_free(r.rows);

@@ -15,6 +15,7 @@ struct file_kernel {
 	const char *targets; /* what machine code there is: "sm_80 sm_90"; "" without */
 	const char *object;  /* name the compiler gave the entry (source file), "" without */
 	uint32_t n_sites;    /* instrumentable places, entry and exits included */
+	bool before_link;    /* its PTX is that of a unit before the device link (-rdc) */
 	const char *reason;  /* why no probe can go in; NULL when it can */
 };
 

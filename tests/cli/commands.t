@@ -42,6 +42,10 @@ CU
 	says "list: no PTX, with the flag that helps" 'no .* none +void ns::scale<float>' 'scale<float>\(float\*\): no PTX.*sm_90.*-gencode'
 	run "$egpu" list "$tmp/k.cubin"
 	says "list: PTX in a cubin" 'yes .* cubin .nv_debug_ptx_txt +void ns::scale<float>'
+	"$nvcc" -rdc=true -o "$tmp/rdc" "$tmp/k.cu"
+	run "$egpu" list "$tmp/rdc"
+	is "$(grep -c '^\(yes\|no\) .*scale<float>' "$tmp/out")" 1 "list: a kernel of separate compilation is shown once"
+	says "list: with the PTX of its unit" 'yes .* fatbin compute_[0-9]+ PTX +void ns::scale<float>'
 	run "$egpu" list --arch=sm_60 "$tmp/k"
 	says "list: PTX too new for the device" 'scale<float>\(float\*\): its PTX is for sm_75, which sm_60 cannot run'
 else
