@@ -430,6 +430,8 @@ static int atomic_stack(struct verifier *v, const struct bpf_insn *i, const stru
 	struct span span;
 	struct vreg unknown = scalar_unknown();
 	int err = check_stack(v, ptr, i->dst_reg, i->off, bytes, READ | WRITE, &span);
+	if (!err && !span.fixed)
+		return refuse(v, EACCES, "stack", "variable offset stack pointer cannot be passed to an atomic; the stack is private, use a load and a store");
 	if (!err && holds_pointer(stack_slot(span.frame, span.low)))
 		return refuse(v, EACCES, "leak", "attempt to corrupt spilled pointer on stack; atomics work on numbers");
 	if (!err)

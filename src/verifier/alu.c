@@ -136,10 +136,14 @@ static int scalar_alu(struct verifier *v, const struct bpf_insn *i, struct vreg 
 {
 	uint8_t op = BPF_OP(i->code);
 	struct vreg out = *dst;
-	range_alu(op, BPF_CLASS(i->code) == BPF_ALU64 || op == BPF_END, &out.r, &src->r); /* be64 is of class ALU */
+	bool wide = BPF_CLASS(i->code) == BPF_ALU64;
+	if (op == BPF_END)
+		range_endian(&out.r, i->imm, wide || BPF_SRC(i->code) == BPF_TO_BE);
+	else
+		range_alu(op, wide, &out.r, &src->r);
 	out.id = 0;
 	/* An unknown result rests on nothing. */
-	out.node = op == BPF_DIV || op == BPF_MOD || op == BPF_END ? 0 : node_join(v, dst->node, src->node);
+	out.node = op == BPF_DIV || op == BPF_MOD ? 0 : node_join(v, dst->node, src->node);
 	*dst = out;
 	return v->err ? -v->err : 0;
 }

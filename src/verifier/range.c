@@ -334,6 +334,21 @@ void range_sext(struct range *r, uint32_t bytes)
 	settle(r);
 }
 
+static uint64_t reversed(uint64_t v, int width)
+{
+	return __builtin_bswap64(v) >> (64 - width);
+}
+
+void range_endian(struct range *r, int width, bool swap)
+{
+	if (!swap) {
+		range_zext(r, (uint32_t)width / 8);
+		return;
+	}
+	*r = (struct range){ { reversed(r->bits.value, width), reversed(r->bits.mask, width) }, unbounded(W64), unbounded(W32) };
+	settle(r);
+}
+
 /* Sums, differences and products that may leave the width. */
 static bool add_s(int w, int64_t a, int64_t b, int64_t *out)
 {

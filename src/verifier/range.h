@@ -39,6 +39,8 @@ static inline bool range_is_value(const struct range *r, uint64_t value)
 /* The low `bytes` bytes, widened with zeros or with their sign. bytes: 1, 2, 4 or 8. */
 void range_zext(struct range *r, uint32_t bytes);
 void range_sext(struct range *r, uint32_t bytes);
+/* The low 16, 32 or 64 bits, their bytes in reverse order if `swap`, widened with zeros. */
+void range_endian(struct range *r, int width, bool swap);
 /* dst = dst op src; op is a BPF_ALU code (BPF_ADD, ...); without wide, on 32 bits with the upper half cleared. Division, modulo
  * and shifts by unknown or too large counts give no knowledge, as in Linux 6.18. */
 void range_alu(uint8_t op, bool wide, struct range *dst, const struct range *src);

@@ -145,7 +145,12 @@ static int walk(void)
 			break;
 		case 1:
 			op = 1u << (n >> 16 & 3);
-			if (n >> 20 & 1) {
+			if (n >> 21 & 1) {
+				int width = 16 << (n >> 16 & 3) % 3;
+				bool swap = n >> 22 & 1;
+				range_endian(&r[a], width, swap);
+				x[a] = (swap ? __builtin_bswap64(x[a]) >> (64 - width) : width == 64 ? x[a] : x[a] & ((1ull << width) - 1));
+			} else if (n >> 20 & 1) {
 				range_zext(&r[a], op);
 				x[a] = op == 8 ? x[a] : x[a] & ((1ull << 8 * op) - 1);
 			} else {
@@ -220,6 +225,9 @@ static void test_precise(void)
 	k = range_const(4);
 	ok(!range_branch(BPF_JNE, true, true, &r, &k), "4 != 4 cannot be");
 	struct range wide = less_than(100), narrow = less_than(10);
+	r = less_than(256);
+	range_endian(&r, 16, true);
+	ok(r.b64.umax == 0xff00 && !(r.bits.mask & 0xff), "a byte at the other end of two");
 	ok(range_within(&wide, &narrow) && !range_within(&narrow, &wide), "one range within another");
 }
 
