@@ -34,6 +34,8 @@ static const struct {
 	{ "tf32", T_TF32, 32, '4' },
 	{ "u16x2", T_U16X2, 32, '4' },
 	{ "s16x2", T_S16X2, 32, '4' },
+	{ "e4m3x2", T_E4M3X2, 16, '2' },
+	{ "e5m2x2", T_E5M2X2, 16, '2' },
 	{ "pred", T_PRED, 1, 'p' },
 };
 
@@ -362,14 +364,59 @@ static enum sg_decoded cvt_pair(struct sg_dec *c, const struct ptx_insn *p, stru
 	return sg_dec_src(c, &p->operands[2], 'f', &in->b);
 }
 
+static bool is_fp8(uint8_t type)
+{
+	return type == T_E4M3X2 || type == T_E5M2X2;
+}
+
+static enum sg_decoded cvt_fp8(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
+{
+	bool pair = in->type2 == T_F32;
+	in->fn = sg_cvt_fp8;
+	if (in->rnd != SG_RN || p->n_operands != (pair ? 3 : 2))
+		return DEC_UNSUPPORTED;
+	if (is_fp8(in->type) ? in->type2 != T_F32 && in->type2 != T_F16X2 : in->type != T_F16X2)
+		return DEC_UNSUPPORTED;
+	TRY(sg_dec_dst(c, &p->operands[0], sg_type_class(in->type), &in->d));
+	TRY(sg_dec_src(c, &p->operands[1], sg_type_class(in->type2), &in->a));
+	in->b = in->a;
+	return pair ? sg_dec_src(c, &p->operands[2], 'f', &in->b) : DEC_OK;
+}
+
+/* cvt.pack.sat.TYPE.s32{.b32} d, a, b{, c}: n bits of each. */
+static enum sg_decoded cvt_saturate(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
+{
+	const char *t = p->n_mods > 2 ? p->mods[2] : "";
+	const char *digits = t + (*t != 0);
+	in->n = !strcmp(digits, "16")  ? 16
+		: !strcmp(digits, "8") ? 8
+		: !strcmp(digits, "4") ? 4
+		: !strcmp(digits, "2") ? 2
+				       : 0;
+	in->sub = *t == 's';
+	in->fn = sg_cvt_saturate;
+	if (!in->n || (*t != 's' && *t != 'u') || strcmp(p->mods[1], "sat") ||
+		p->n_operands != (in->n == 16 ? 3 : 4))
+		return DEC_UNSUPPORTED;
+	TRY(sg_dec_dst(c, &p->operands[0], '4', &in->d));
+	TRY(sg_dec_src(c, &p->operands[1], '4', &in->a));
+	TRY(sg_dec_src(c, &p->operands[2], '4', &in->b));
+	in->c = in->a;
+	return in->n == 16 ? DEC_OK : sg_dec_src(c, &p->operands[3], '4', &in->c);
+}
+
 static enum sg_decoded dec_cvt(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
 {
 	struct sg_opnd d;
 	uint8_t before, src_width;
 	in->type2 = sg_dec_types(p, &before);
 	in->type = before;
+	if (ptx_insn_has_mod(p, "pack"))
+		return cvt_saturate(c, p, in);
 	if (!in->type || !cvt_mods(p, in))
 		return DEC_UNSUPPORTED;
+	if (is_fp8(in->type) || is_fp8(in->type2))
+		return cvt_fp8(c, p, in);
 	if (p->n_operands == 3)
 		return cvt_pair(c, p, in);
 	if (p->n_operands != 2 || in->type >= T_U16X2 || in->type2 >= T_U16X2 ||
@@ -547,42 +594,6 @@ static enum sg_decoded dec_logic(struct sg_dec *c, const struct ptx_insn *p, str
 	return in->op == 4 ? DEC_OK : sg_dec_pred(c, &p->operands[2], in, SG_NOT_C, &in->b);
 }
 
-/* -- video -------------------------------------------------------------------- */
-
-/* vadd2 ... vmax4 over whole words; selectors and masks are not decoded. */
-static enum sg_decoded dec_video(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
-{
-	static const char *const names[] = { "vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax" };
-	size_t len = strlen(p->base);
-	uint8_t t[3], n = 0;
-	in->op = 255;
-	for (uint8_t i = 0; i < 6; i++)
-		if (len == strlen(names[i]) + 1 && !strncmp(p->base, names[i], len - 1))
-			in->op = i;
-	for (uint32_t i = 0; i < p->n_mods; i++) {
-		uint8_t type = sg_dec_type(p->mods[i]);
-		if (type && n < 3)
-			t[n++] = type;
-		else if (!strcmp(p->mods[i], "add"))
-			in->has |= 1;
-		else if (!strcmp(p->mods[i], "sat"))
-			in->has |= 2;
-		else
-			return DEC_UNSUPPORTED;
-	}
-	if (in->op == 255 || n != 3 || p->n_operands != 4)
-		return DEC_UNSUPPORTED;
-	in->n = p->base[len - 1] == '2' ? 2 : 4;
-	in->type = t[0];
-	in->type2 = t[1];
-	in->sub = t[2];
-	in->fn = sg_video;
-	TRY(sg_dec_dst(c, &p->operands[0], '4', &in->d));
-	TRY(sg_dec_src(c, &p->operands[1], '4', &in->a));
-	TRY(sg_dec_src(c, &p->operands[2], '4', &in->b));
-	return sg_dec_src(c, &p->operands[3], '4', &in->c);
-}
-
 /* -- control ------------------------------------------------------------------ */
 
 static enum sg_decoded dec_bra(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
@@ -720,7 +731,26 @@ static enum sg_decoded dec_yield(struct sg_dec *c, const struct ptx_insn *p, str
 	return DEC_OK;
 }
 
+/* lop3.and.b32 d|p, a, b, c, table, q; the plain form has a row. */
+static enum sg_decoded dec_lop3(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
+{
+	const struct ptx_operand *d = &p->operands[0];
+	in->sub = ptx_insn_has_mod(p, "and") ? 1 : ptx_insn_has_mod(p, "or") ? 2 : 0;
+	if (!in->sub || p->n_operands != 6 || d->kind != PTX_OPERAND_PAIR ||
+		p->operands[4].kind != PTX_OPERAND_INT)
+		return DEC_UNSUPPORTED;
+	in->fn = sg_lop3_pred;
+	in->imm = p->operands[4].value;
+	TRY(sg_dec_dst(c, &d->sub[0], '4', &in->d));
+	TRY(sg_dec_dst(c, &d->sub[1], 'p', &in->d2));
+	TRY(sg_dec_src(c, &p->operands[1], '4', &in->a));
+	TRY(sg_dec_src(c, &p->operands[2], '4', &in->b));
+	TRY(sg_dec_src(c, &p->operands[3], '4', &in->c));
+	return sg_dec_pred(c, &p->operands[5], in, SG_NOT_C, &in->e);
+}
+
 static const struct sg_decoder_row decoders[] = {
+	{ "lop3", dec_lop3 },
 	{ "mov", dec_mov },
 	{ "cvta", dec_cvta },
 	{ "isspacep", dec_isspacep },
@@ -746,18 +776,6 @@ static const struct sg_decoder_row decoders[] = {
 	{ "discard", dec_nop },
 	{ "applypriority", dec_nop },
 	{ "pmevent", dec_nop },
-	{ "vadd2", dec_video },
-	{ "vadd4", dec_video },
-	{ "vsub2", dec_video },
-	{ "vsub4", dec_video },
-	{ "vavrg2", dec_video },
-	{ "vavrg4", dec_video },
-	{ "vabsdiff2", dec_video },
-	{ "vabsdiff4", dec_video },
-	{ "vmin2", dec_video },
-	{ "vmin4", dec_video },
-	{ "vmax2", dec_video },
-	{ "vmax4", dec_video },
 	{ "griddepcontrol", dec_nop },
 	{ "setmaxnreg", dec_nop },
 };
@@ -776,6 +794,8 @@ enum sg_decoded sg_dec_insn(struct sg_dec *c, const struct ptx_insn *p, struct s
 	if (row)
 		return by_row(c, row, p, in);
 	sg_decoder fn = find_decoder(decoders, sizeof(decoders) / sizeof(decoders[0]), p->base);
+	if (!fn && p->base[0] == 'v' && strcmp(p->base, "vote"))
+		fn = sg_dec_video;
 	if (!fn)
 		fn = find_decoder(sg_mem_decoders, SIZE_MAX, p->base);
 	if (!fn)

@@ -268,6 +268,75 @@ SG_HANDLER(sg_cvt_pack)
 	SG_LANES(mask, d[i] = (uint32_t)convert(&one, a[i]) << 16 | (uint32_t)convert(&one, b[i]););
 }
 
+/* -- eight-bit floats -------------------------------------------------------- */
+
+/* Rounded to nearest; infinities and what is too large become the largest number. */
+static uint32_t to_fp8(const struct sg_insn *in, double v)
+{
+	bool e4m3 = in->type == T_E4M3X2;
+	uint32_t most = e4m3 ? 0x7e : 0x7b, bits;
+	if (v != v)
+		return 0x7f;
+	if (in->flags & SG_RELU && v < 0)
+		v = 0;
+	/* Four bits of exponent around 7 are five bits around 15 of a value 2^8 times smaller, and
+	 * leave one exponent more to numbers than infinities would. */
+	bits = (uint32_t)(e4m3 ? sg_pack_double(v * 0x1p-8, 5, 3, SG_RN)
+			       : sg_pack_double(v, 5, 2, SG_RN));
+	uint32_t sign = e4m3 ? bits >> 8 & 1 : bits >> 7, low = bits & (e4m3 ? 0xff : 0x7f);
+	return sign << 7 | (low > most ? most : low);
+}
+
+static uint32_t fp8_to_half(const struct sg_insn *in, uint32_t v)
+{
+	uint32_t low = v & 0x7f, sign = (v & 0x80) << 8;
+	uint32_t r = low << 8;
+	if (in->type2 == T_E4M3X2) {
+		double d = low < 8 ? low * 0x1p-9 : ldexp((low & 7) | 8, (int)(low >> 3) - 10);
+		r = low == 0x7f ? 0x7fff : (uint32_t)sg_pack_double(d, 5, 10, SG_RN);
+	}
+	if (r > 0x7c00)
+		return 0x7fff;
+	return in->flags & SG_RELU && sign ? 0 : sign | r;
+}
+
+/* Pairs: the first source, or the upper half of one, goes to the upper half. */
+SG_HANDLER(sg_cvt_fp8)
+{
+	uint32_t *d = sg_op(w, in->d);
+	const uint32_t *a = sg_op(w, in->a), *b = sg_op(w, in->b);
+	for (uint32_t m = mask; m; m &= m - 1) {
+		int i = __builtin_ctz(m);
+		uint32_t v = a[i];
+		if (in->type == T_F16X2)
+			d[i] = fp8_to_half(in, v >> 8) << 16 | fp8_to_half(in, v & 0xff);
+		else if (in->type2 == T_F32)
+			d[i] = to_fp8(in, read_float(T_F32, v, false)) << 8 |
+			       to_fp8(in, read_float(T_F32, b[i], false));
+		else
+			d[i] = to_fp8(in, sg_half_to_float((uint16_t)(v >> 16))) << 8 |
+			       to_fp8(in, sg_half_to_float((uint16_t)v));
+	}
+}
+
+static uint32_t saturated(const struct sg_insn *in, uint32_t v)
+{
+	int32_t max = in->sub ? (1 << (in->n - 1)) - 1 : (1 << in->n) - 1,
+		min = in->sub ? -max - 1 : 0;
+	int32_t s = (int32_t)v;
+	return (uint32_t)(s > max ? max : s < min ? min : s) & ((1u << in->n) - 1);
+}
+
+/* n: bits of a part; sub: signed. What c holds moves up to make room. */
+SG_HANDLER(sg_cvt_saturate)
+{
+	uint32_t *d = sg_op(w, in->d);
+	const uint32_t *a = sg_op(w, in->a), *b = sg_op(w, in->b), *c = sg_op(w, in->c);
+	uint32_t up = 2u * in->n;
+	SG_LANES(mask, uint32_t low = saturated(in, a[i]) << in->n | saturated(in, b[i]);
+		 d[i] = up < 32 ? c[i] << up | low : low;);
+}
+
 /* -- common conversions in loops of their own -------------------------------- */
 
 #define FAST(name, TD, TA, EXPR)                                                                   \

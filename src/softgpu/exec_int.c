@@ -138,6 +138,7 @@ OP2(mul24_lo_u, u32, u32, u32, u24(a) * u24(b))
 OP2(mul24_lo_s, u32, u32, u32, s24(a) * s24(b))
 OP2(mul24_hi_u, u32, u32, u32, u24(a) * u24(b) >> 16)
 OP2(mul24_hi_s, u32, u32, u32, s24(a) * s24(b) >> 16)
+OP3(mad24_hi_sat, u32, u32, u32, u32, clamp32((s24(a) * s24(b) >> 16) + (s32)c))
 OP3(mad24_lo_u, u32, u32, u32, u32, (u32)(u24(a) * u24(b)) + c)
 OP3(mad24_lo_s, u32, u32, u32, u32, (u32)(s24(a) * s24(b)) + c)
 OP3(mad24_hi_u, u32, u32, u32, u32, (u32)(u24(a) * u24(b) >> 16) + c)
@@ -402,6 +403,19 @@ static SG_HANDLER(lop3)
 			(t[6] & a & b & ~c) | (t[7] & a & b & c););
 }
 
+/* The same, and d2 = (d != 0) sub c, with sub 1 and, 2 or, and e a predicate. */
+SG_HANDLER(sg_lop3_pred)
+{
+	u32 *d = sg_op(w, in->d), *p = sg_op(w, in->d2), q = *(const u32 *)sg_op(w, in->e),
+	    nonzero = 0;
+	if (in->flags & SG_NOT_C)
+		q = ~q;
+	lop3(w, in, mask);
+	for (int i = 0; i < 32; i++)
+		nonzero |= (u32)(d[i] != 0) << i;
+	*p = (*p & ~mask) | ((in->sub == 1 ? nonzero & q : nonzero | q) & mask);
+}
+
 /* Pairs of 16-bit integers. */
 #define X2(op, EXPR_S, EXPR_U)                                                                     \
 	OP2(op##_s16x2, u32, u32, u32, ({                                                          \
@@ -422,58 +436,21 @@ X2(addx2, x + y, x + y)
 X2(minx2, x < y ? x : y, x < y ? x : y)
 X2(maxx2, x > y ? x : y, x > y ? x : y)
 
-/* SIMD video instructions without masks: n parts, each of a type; the sum of all results and c
- * (.add), or the results side by side. */
-enum { V_ADD, V_SUB, V_AVRG, V_ABSDIFF, V_MIN, V_MAX };
-
-static s32 video_part(uint8_t op, s32 a, s32 b)
+static s32 relu_min(s32 a, s32 b)
 {
-	switch (op) {
-	case V_ADD:
-		return a + b;
-	case V_SUB:
-		return a - b;
-	case V_AVRG:
-		return (a + b + (a + b >= 0)) >> 1;
-	case V_ABSDIFF:
-		return a > b ? a - b : b - a;
-	case V_MIN:
-		return a < b ? a : b;
-	default:
-		return a > b ? a : b;
-	}
+	return a < 0 || b < 0 ? 0 : a < b ? a : b;
 }
 
-static s32 video_clamp(s32 v, u32 bits, bool is_signed)
+static s32 relu_max(s32 a, s32 b)
 {
-	s32 max = is_signed ? (1 << (bits - 1)) - 1 : (1 << bits) - 1,
-	    min = is_signed ? -max - 1 : 0;
-	return v > max ? max : v < min ? min : v;
+	return a > b ? (a < 0 ? 0 : a) : (b < 0 ? 0 : b);
 }
 
-/* op: above; n: parts; type: of the result; type2: of a; sub: of b; has 1: .add, 2: .sat */
-SG_HANDLER(sg_video)
-{
-	u32 *d = sg_op(w, in->d);
-	const u32 *pa = sg_op(w, in->a), *pb = sg_op(w, in->b), *pc = sg_op(w, in->c);
-	const u32 bits = 32 / in->n;
-	const bool sa = in->type2 == T_S32, sb = in->sub == T_S32, sd = in->type == T_S32;
-	SG_LANES(mask, {
-		u32 packed = 0, sum = pc[i];
-		for (u32 k = 0; k < in->n; k++) {
-			u32 ua = pa[i] << (32 - bits * (k + 1)),
-			    ub = pb[i] << (32 - bits * (k + 1));
-			s32 a = sa ? (s32)ua >> (32 - bits) : (s32)(ua >> (32 - bits));
-			s32 b = sb ? (s32)ub >> (32 - bits) : (s32)(ub >> (32 - bits));
-			s32 v = video_part(in->op, a, b);
-			if (in->has & 2)
-				v = video_clamp(v, bits, sd);
-			sum += (u32)v;
-			packed |= ((u32)v & (u32)((1ull << bits) - 1)) << bits * k;
-		}
-		d[i] = in->has & 1 ? sum : packed;
-	});
-}
+#define RELU_X2(F) (u32) F((s16)(a >> 16), (s16)(b >> 16)) << 16 | (u32)F((s16)a, (s16)b)
+OP2(min_relu_s32, u32, u32, u32, (u32)relu_min((s32)a, (s32)b))
+OP2(max_relu_s32, u32, u32, u32, (u32)relu_max((s32)a, (s32)b))
+OP2(min_relu_s16x2, u32, u32, u32, RELU_X2(relu_min))
+OP2(max_relu_s16x2, u32, u32, u32, RELU_X2(relu_max))
 
 /* -- carry chains: the carry flag is the frame's first predicate -------------- */
 
@@ -622,6 +599,7 @@ const struct sg_row sg_int_rows[] = {
 	R("mul24.lo.s32", mul24_lo_s, "444"),
 	R("mul24.hi.u32", mul24_hi_u, "444"),
 	R("mul24.hi.s32", mul24_hi_s, "444"),
+	R("mad24.hi.sat.s32", mad24_hi_sat, "4444"),
 	R("mad24.lo.u32", mad24_lo_u, "4444"),
 	R("mad24.lo.s32", mad24_lo_s, "4444"),
 	R("mad24.hi.u32", mad24_hi_u, "4444"),
@@ -695,6 +673,10 @@ const struct sg_row sg_int_rows[] = {
 	R_DP("dp2a.hi", dp2a_hi),
 	R("add.u16x2", addx2_u16x2, "444"),
 	R("add.s16x2", addx2_s16x2, "444"),
+	R("min.relu.s32", min_relu_s32, "444"),
+	R("max.relu.s32", max_relu_s32, "444"),
+	R("min.relu.s16x2", min_relu_s16x2, "444"),
+	R("max.relu.s16x2", max_relu_s16x2, "444"),
 	R("min.u16x2", minx2_u16x2, "444"),
 	R("min.s16x2", minx2_s16x2, "444"),
 	R("max.u16x2", maxx2_u16x2, "444"),

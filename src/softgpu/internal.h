@@ -59,6 +59,8 @@ enum sg_type {
 	T_TF32,
 	T_U16X2,
 	T_S16X2,
+	T_E4M3X2,
+	T_E5M2X2,
 	T_PRED,
 	T_COUNT
 };
@@ -469,7 +471,23 @@ struct sg_row {
 extern const struct sg_row sg_int_rows[], sg_float_rows[];
 extern const uint32_t sg_n_int_rows, sg_n_float_rows;
 
-SG_HANDLER(sg_video); /* exec_int.c */
+SG_HANDLER(sg_lop3_pred); /* exec_int.c */
+/* exec_video.c */
+enum sg_video_op {
+	SG_V_ADD,
+	SG_V_SUB,
+	SG_V_AVRG,
+	SG_V_ABSDIFF,
+	SG_V_MIN,
+	SG_V_MAX,
+	SG_V_SET,
+	SG_V_SHL,
+	SG_V_SHR,
+	SG_V_MAD
+};
+enum sg_video_second { SG_V_NOTHING, SG_V_PLUS, SG_V_LEAST, SG_V_MOST };
+enum { SG_V_SAT = 1, SG_V_WRAP = 2, SG_V_PO = 4 }; /* in insn.has */
+SG_HANDLER(sg_video);
 
 /* exec_float.c, exec_round.c */
 enum sg_fop {
@@ -510,6 +528,8 @@ double sg_round_odd_fma(double a, double b, double c);
 /* exec_cvt.c */
 SG_HANDLER(sg_cvt);
 SG_HANDLER(sg_cvt_pack);
+SG_HANDLER(sg_cvt_fp8);
+SG_HANDLER(sg_cvt_saturate); /* cvt.pack */
 sg_handler sg_cvt_fast(uint8_t dst, uint8_t src, uint8_t dst_width, uint8_t src_width);
 
 /* exec_cmp.c */
