@@ -44,7 +44,7 @@ struct ebpf_fact {
 struct verifier_options {
 	uint32_t max_states_insns; /* instructions processed before giving up; 0: 1,000,000 */
 	uint64_t max_run_insns;	   /* worst-case length of one run; 0: 65,536 */
-	uint32_t log_level;	   /* 0: reason only; 1: the failing path as the kernel's log; 2: state at each instruction */
+	uint32_t log_level;	   /* 0: reason only; 1: the failing path as the kernel's log; 2: the same with all that is known */
 };
 
 struct verifier_result {
@@ -54,7 +54,10 @@ struct verifier_result {
 	uint32_t stack_bytes;	   /* deepest combined stack */
 	uint64_t fields;	   /* context fields read: bit per enum ebpf_field */
 	uint32_t failed_insn;	   /* on -EACCES etc. */
-	const char *tag;	   /* short stable reason, e.g. "oob", "uninit", "null", "type", "loop", "size", "leak", "helper", "ref", "insn" */
+	/* Short stable reason: "oob" out of bounds, "uninit" read of what was not set, "null" unchecked pointer, "type" wrong kind of pointer,
+	 * "leak" of an address, "align", "ctx" no such field, "map" rights or kind of a map, "stack" depth, "ref" reservation, "size" of an argument or
+	 * of the program, "loop" that may not end, "length" of a run, "helper" unknown, "insn" malformed, "memory" is out. */
+	const char *tag;
 };
 
 /* 0 when safe. -EACCES (unsafe), -EINVAL (malformed), -E2BIG (too large or too long), -ENOMEM; the log, if given, reads like the
