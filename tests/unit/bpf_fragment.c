@@ -6,8 +6,9 @@
 
 static struct ebpf_fragment_param params[] = { { 0, 8 }, { 5, 2 } };
 static struct ebpf_fragment_func funcs[] = { { "__egpu_f", ".func __egpu_f {\n}\n" }, { "__egpu_g", "" } };
-static const struct ebpf_fragment sample = { "count", EBPF_POINT_ENTRY, false, 1 << EBPF_FIELD_SITE | 1 << EBPF_FIELD_SM,
-	1ull << 63 | 5, 1234, 16, params, 2, funcs, 2, "{\n\tret;\n}\n" };
+static const struct ebpf_fragment sample = { .name = "count", .point = EBPF_POINT_ENTRY, .fields = 1 << EBPF_FIELD_SITE | 1 << EBPF_FIELD_SM,
+	.maps = 1ull << 63 | 5, .max_insns = 1234, .local_bytes = 16, .params = params, .n_params = 2, .funcs = funcs, .n_funcs = 2,
+	.body = "{\n\tret;\n}\n" };
 
 static void test_round_trip(void)
 {
