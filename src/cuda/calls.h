@@ -280,16 +280,16 @@
 	CALL(cuStreamBatchMemOp, , 8000, _ptsz, BOTH, (CUstream stream, unsigned int n, CUstreamBatchMemOpParams *ops, unsigned int flags), (stream, n, ops, flags)) \
 	CALL(cuStreamBatchMemOp, _v2, 11070, _ptsz, BOTH, (CUstream stream, unsigned int n, CUstreamBatchMemOpParams *ops, unsigned int flags), (stream, n, ops, flags)) \
 	CALL(cuThreadExchangeStreamCaptureMode, , 10010, , SOFT, (CUstreamCaptureMode *mode), (mode)) \
-	CALL(cuStreamBeginCapture, , 10000, _ptsz, HSTUB, (CUstream stream), (stream)) \
-	CALL(cuStreamBeginCapture, _v2, 10010, _ptsz, HSTUB, (CUstream stream, CUstreamCaptureMode mode), (stream, mode)) \
-	CALL(cuStreamBeginCaptureToGraph, , 12030, _ptsz, HSTUB, (CUstream stream, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode), (stream, graph, deps, edges, n, mode)) \
-	CALL(cuStreamEndCapture, , 10000, _ptsz, HSTUB, (CUstream stream, CUgraph *graph), (stream, graph)) \
+	CALL(cuStreamBeginCapture, , 10000, _ptsz, BOTH, (CUstream stream), (stream)) \
+	CALL(cuStreamBeginCapture, _v2, 10010, _ptsz, BOTH, (CUstream stream, CUstreamCaptureMode mode), (stream, mode)) \
+	CALL(cuStreamBeginCaptureToGraph, , 12030, _ptsz, BOTH, (CUstream stream, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode), (stream, graph, deps, edges, n, mode)) \
+	CALL(cuStreamEndCapture, , 10000, _ptsz, BOTH, (CUstream stream, CUgraph *graph), (stream, graph)) \
 	CALL(cuStreamIsCapturing, , 10000, _ptsz, SOFT, (CUstream stream, CUstreamCaptureStatus *status), (stream, status)) \
 	CALL(cuStreamGetCaptureInfo, , 10010, _ptsz, SOFT, (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id), (stream, status, id)) \
 	CALL(cuStreamGetCaptureInfo, _v2, 11030, _ptsz, SOFT, (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, size_t *n), (stream, status, id, graph, deps, n)) \
 	CALL(cuStreamGetCaptureInfo, _v3, 12030, _ptsz, SOFT, (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, const CUgraphEdgeData **edges, size_t *n), (stream, status, id, graph, deps, edges, n)) \
-	CALL(cuStreamUpdateCaptureDependencies, , 11030, _ptsz, STUB, (CUstream stream, CUgraphNode *deps, size_t n, unsigned int flags), (stream, deps, n, flags)) \
-	CALL(cuStreamUpdateCaptureDependencies, _v2, 12030, _ptsz, STUB, (CUstream stream, CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, unsigned int flags), (stream, deps, edges, n, flags))
+	CALL(cuStreamUpdateCaptureDependencies, , 11030, _ptsz, SOFT, (CUstream stream, CUgraphNode *deps, size_t n, unsigned int flags), (stream, deps, n, flags)) \
+	CALL(cuStreamUpdateCaptureDependencies, _v2, 12030, _ptsz, SOFT, (CUstream stream, CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, unsigned int flags), (stream, deps, edges, n, flags))
 
 #define CUDA_CALLS_EVENT(CALL) \
 	CALL(cuEventCreate, , 2000, , SOFT, (CUevent *event, unsigned int flags), (event, flags)) \
@@ -319,88 +319,88 @@
 	CALL(cuLaunchGridAsync, , 2000, , BOTH, (CUfunction fn, int width, int height, CUstream stream), (fn, width, height, stream))
 
 #define CUDA_CALLS_GRAPH(CALL) \
-	CALL(cuGraphCreate, , 10000, , STUB, (CUgraph *graph, unsigned int flags), (graph, flags)) \
-	CALL(cuGraphDestroy, , 10000, , STUB, (CUgraph graph), (graph)) \
-	CALL(cuGraphClone, , 10000, , STUB, (CUgraph *clone, CUgraph original), (clone, original)) \
-	CALL(cuGraphAddKernelNode, , 10000, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_KERNEL_NODE_PARAMS_v1 *params), (node, graph, deps, n, params)) \
-	CALL(cuGraphAddKernelNode, _v2, 12000, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_KERNEL_NODE_PARAMS *params), (node, graph, deps, n, params)) \
-	CALL(cuGraphKernelNodeGetParams, , 10000, , STUB, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *params), (node, params)) \
-	CALL(cuGraphKernelNodeGetParams, _v2, 12000, , STUB, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params), (node, params)) \
-	CALL(cuGraphKernelNodeSetParams, , 10000, , STUB, (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params), (node, params)) \
-	CALL(cuGraphKernelNodeSetParams, _v2, 12000, , STUB, (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params), (node, params)) \
-	CALL(cuGraphKernelNodeSetAttribute, , 11000, , STUB, (CUgraphNode node, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue *value), (node, attr, value)) \
-	CALL(cuGraphKernelNodeGetAttribute, , 11000, , STUB, (CUgraphNode node, CUkernelNodeAttrID attr, CUkernelNodeAttrValue *value), (node, attr, value)) \
-	CALL(cuGraphKernelNodeCopyAttributes, , 11000, , STUB, (CUgraphNode dst, CUgraphNode src), (dst, src)) \
-	CALL(cuGraphAddMemcpyNode, , 10000, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMCPY3D *copy, CUcontext ctx), (node, graph, deps, n, copy, ctx)) \
-	CALL(cuGraphAddChildGraphNode, , 10000, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraph child), (node, graph, deps, n, child)) \
-	CALL(cuGraphAddEmptyNode, , 10000, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n), (node, graph, deps, n)) \
-	CALL(cuGraphAddNode, , 12020, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraphNodeParams *params), (node, graph, deps, n, params)) \
-	CALL(cuGraphAddNode, _v2, 12030, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *params), (node, graph, deps, edges, n, params)) \
-	CALL(cuGraphNodeSetParams, , 12020, , STUB, (CUgraphNode node, CUgraphNodeParams *params), (node, params)) \
-	CALL(cuGraphAddDependencies, , 10000, , STUB, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n), (graph, from, to, n)) \
-	CALL(cuGraphAddDependencies, _v2, 12030, , STUB, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t n), (graph, from, to, edges, n)) \
-	CALL(cuGraphGetNodes, , 10000, , STUB, (CUgraph graph, CUgraphNode *nodes, size_t *n), (graph, nodes, n)) \
-	CALL(cuGraphGetRootNodes, , 10000, , STUB, (CUgraph graph, CUgraphNode *nodes, size_t *n), (graph, nodes, n)) \
-	CALL(cuGraphDestroyNode, , 10000, , STUB, (CUgraphNode node), (node)) \
-	CALL(cuGraphInstantiate, , 10000, , STUB, (CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log, size_t log_bytes), (exec, graph, bad_node, log, log_bytes)) \
-	CALL(cuGraphInstantiate, _v2, 11000, , STUB, (CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log, size_t log_bytes), (exec, graph, bad_node, log, log_bytes)) \
-	CALL(cuGraphInstantiateWithFlags, , 11040, , STUB, (CUgraphExec *exec, CUgraph graph, unsigned long long flags), (exec, graph, flags)) \
-	CALL(cuGraphInstantiateWithParams, , 12000, _ptsz, STUB, (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params), (exec, graph, params)) \
-	CALL(cuGraphExecKernelNodeSetParams, , 10010, , STUB, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params), (exec, node, params)) \
-	CALL(cuGraphExecKernelNodeSetParams, _v2, 12000, , STUB, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params), (exec, node, params)) \
-	CALL(cuGraphExecNodeSetParams, , 12020, , STUB, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params), (exec, node, params)) \
-	CALL(cuGraphExecUpdate, , 10020, , STUB, (CUgraphExec exec, CUgraph graph, CUgraphNode *bad_node, CUgraphExecUpdateResult *result), (exec, graph, bad_node, result)) \
-	CALL(cuGraphExecUpdate, _v2, 12000, , STUB, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *result), (exec, graph, result)) \
-	CALL(cuGraphExecDestroy, , 10000, , STUB, (CUgraphExec exec), (exec)) \
-	CALL(cuGraphUpload, , 11010, _ptsz, STUB, (CUgraphExec exec, CUstream stream), (exec, stream)) \
-	CALL(cuGraphLaunch, , 10000, _ptsz, HSTUB, (CUgraphExec exec, CUstream stream), (exec, stream)) \
-	CALL(cuGraphAddMemsetNode, , 10000, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx), (node, graph, deps, n, params, ctx)) \
-	CALL(cuGraphAddHostNode, , 10000, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_HOST_NODE_PARAMS *params), (node, graph, deps, n, params)) \
-	CALL(cuGraphAddEventRecordNode, , 11010, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUevent event), (node, graph, deps, n, event)) \
-	CALL(cuGraphAddEventWaitNode, , 11010, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUevent event), (node, graph, deps, n, event)) \
-	CALL(cuGraphAddMemAllocNode, , 11040, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUDA_MEM_ALLOC_NODE_PARAMS *params), (node, graph, deps, n, params)) \
-	CALL(cuGraphAddMemFreeNode, , 11040, , STUB, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUdeviceptr addr), (node, graph, deps, n, addr)) \
-	CALL(cuGraphMemcpyNodeGetParams, , 10000, , STUB, (CUgraphNode node, CUDA_MEMCPY3D *params), (node, params)) \
-	CALL(cuGraphMemcpyNodeSetParams, , 10000, , STUB, (CUgraphNode node, const CUDA_MEMCPY3D *params), (node, params)) \
-	CALL(cuGraphMemsetNodeGetParams, , 10000, , STUB, (CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *params), (node, params)) \
-	CALL(cuGraphMemsetNodeSetParams, , 10000, , STUB, (CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params), (node, params)) \
-	CALL(cuGraphHostNodeGetParams, , 10000, , STUB, (CUgraphNode node, CUDA_HOST_NODE_PARAMS *params), (node, params)) \
-	CALL(cuGraphHostNodeSetParams, , 10000, , STUB, (CUgraphNode node, const CUDA_HOST_NODE_PARAMS *params), (node, params)) \
-	CALL(cuGraphChildGraphNodeGetGraph, , 10000, , STUB, (CUgraphNode node, CUgraph *graph), (node, graph)) \
-	CALL(cuGraphEventRecordNodeGetEvent, , 11010, , STUB, (CUgraphNode node, CUevent *event), (node, event)) \
-	CALL(cuGraphEventRecordNodeSetEvent, , 11010, , STUB, (CUgraphNode node, CUevent event), (node, event)) \
-	CALL(cuGraphEventWaitNodeGetEvent, , 11010, , STUB, (CUgraphNode node, CUevent *event), (node, event)) \
-	CALL(cuGraphEventWaitNodeSetEvent, , 11010, , STUB, (CUgraphNode node, CUevent event), (node, event)) \
-	CALL(cuGraphMemAllocNodeGetParams, , 11040, , STUB, (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params), (node, params)) \
-	CALL(cuGraphMemFreeNodeGetParams, , 11040, , STUB, (CUgraphNode node, CUdeviceptr *addr), (node, addr)) \
-	CALL(cuGraphNodeFindInClone, , 10000, , STUB, (CUgraphNode *node, CUgraphNode original, CUgraph clone), (node, original, clone)) \
-	CALL(cuGraphNodeGetType, , 10000, , STUB, (CUgraphNode node, CUgraphNodeType *type), (node, type)) \
-	CALL(cuGraphGetEdges, , 10000, , STUB, (CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *n), (graph, from, to, n)) \
-	CALL(cuGraphGetEdges, _v2, 12030, , STUB, (CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges, size_t *n), (graph, from, to, edges, n)) \
-	CALL(cuGraphNodeGetDependencies, , 10000, , STUB, (CUgraphNode node, CUgraphNode *deps, size_t *n), (node, deps, n)) \
-	CALL(cuGraphNodeGetDependencies, _v2, 12030, , STUB, (CUgraphNode node, CUgraphNode *deps, CUgraphEdgeData *edges, size_t *n), (node, deps, edges, n)) \
-	CALL(cuGraphNodeGetDependentNodes, , 10000, , STUB, (CUgraphNode node, CUgraphNode *nodes, size_t *n), (node, nodes, n)) \
-	CALL(cuGraphNodeGetDependentNodes, _v2, 12030, , STUB, (CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *edges, size_t *n), (node, nodes, edges, n)) \
-	CALL(cuGraphRemoveDependencies, , 10000, , STUB, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n), (graph, from, to, n)) \
-	CALL(cuGraphRemoveDependencies, _v2, 12030, , STUB, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t n), (graph, from, to, edges, n)) \
-	CALL(cuGraphExecGetFlags, , 12000, , STUB, (CUgraphExec exec, cuuint64_t *flags), (exec, flags)) \
-	CALL(cuGraphExecMemcpyNodeSetParams, , 10020, , STUB, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *params, CUcontext ctx), (exec, node, params, ctx)) \
-	CALL(cuGraphExecMemsetNodeSetParams, , 10020, , STUB, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx), (exec, node, params, ctx)) \
-	CALL(cuGraphExecHostNodeSetParams, , 10020, , STUB, (CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *params), (exec, node, params)) \
-	CALL(cuGraphExecChildGraphNodeSetParams, , 11010, , STUB, (CUgraphExec exec, CUgraphNode node, CUgraph child), (exec, node, child)) \
-	CALL(cuGraphExecEventRecordNodeSetEvent, , 11010, , STUB, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event)) \
-	CALL(cuGraphExecEventWaitNodeSetEvent, , 11010, , STUB, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event)) \
-	CALL(cuGraphNodeSetEnabled, , 11060, , STUB, (CUgraphExec exec, CUgraphNode node, unsigned int enabled), (exec, node, enabled)) \
-	CALL(cuGraphNodeGetEnabled, , 11060, , STUB, (CUgraphExec exec, CUgraphNode node, unsigned int *enabled), (exec, node, enabled)) \
-	CALL(cuGraphDebugDotPrint, , 11030, , STUB, (CUgraph graph, const char *path, unsigned int flags), (graph, path, flags)) \
-	CALL(cuUserObjectCreate, , 11030, , STUB, (CUuserObject *object, void *ptr, CUhostFn destroy, unsigned int count, unsigned int flags), (object, ptr, destroy, count, flags)) \
-	CALL(cuUserObjectRetain, , 11030, , STUB, (CUuserObject object, unsigned int count), (object, count)) \
-	CALL(cuUserObjectRelease, , 11030, , STUB, (CUuserObject object, unsigned int count), (object, count)) \
-	CALL(cuGraphRetainUserObject, , 11030, , STUB, (CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags), (graph, object, count, flags)) \
-	CALL(cuGraphReleaseUserObject, , 11030, , STUB, (CUgraph graph, CUuserObject object, unsigned int count), (graph, object, count)) \
-	CALL(cuDeviceGraphMemTrim, , 11040, , STUB, (CUdevice dev), (dev)) \
-	CALL(cuDeviceGetGraphMemAttribute, , 11040, , STUB, (CUdevice dev, CUgraphMem_attribute attr, void *value), (dev, attr, value)) \
-	CALL(cuDeviceSetGraphMemAttribute, , 11040, , STUB, (CUdevice dev, CUgraphMem_attribute attr, void *value), (dev, attr, value))
+	CALL(cuGraphCreate, , 10000, , SOFT, (CUgraph *graph, unsigned int flags), (graph, flags)) \
+	CALL(cuGraphDestroy, , 10000, , SOFT, (CUgraph graph), (graph)) \
+	CALL(cuGraphClone, , 10000, , SOFT, (CUgraph *clone, CUgraph original), (clone, original)) \
+	CALL(cuGraphAddKernelNode, , 10000, , SOFT, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_KERNEL_NODE_PARAMS_v1 *params), (node, graph, deps, n, params)) \
+	CALL(cuGraphAddKernelNode, _v2, 12000, , SOFT, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_KERNEL_NODE_PARAMS *params), (node, graph, deps, n, params)) \
+	CALL(cuGraphKernelNodeGetParams, , 10000, , SOFT, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *params), (node, params)) \
+	CALL(cuGraphKernelNodeGetParams, _v2, 12000, , SOFT, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params), (node, params)) \
+	CALL(cuGraphKernelNodeSetParams, , 10000, , SOFT, (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params), (node, params)) \
+	CALL(cuGraphKernelNodeSetParams, _v2, 12000, , SOFT, (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params), (node, params)) \
+	CALL(cuGraphKernelNodeSetAttribute, , 11000, , SOFT, (CUgraphNode node, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue *value), (node, attr, value)) \
+	CALL(cuGraphKernelNodeGetAttribute, , 11000, , SOFT, (CUgraphNode node, CUkernelNodeAttrID attr, CUkernelNodeAttrValue *value), (node, attr, value)) \
+	CALL(cuGraphKernelNodeCopyAttributes, , 11000, , SOFT, (CUgraphNode dst, CUgraphNode src), (dst, src)) \
+	CALL(cuGraphAddMemcpyNode, , 10000, , SOFT, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMCPY3D *copy, CUcontext ctx), (node, graph, deps, n, copy, ctx)) \
+	CALL(cuGraphAddChildGraphNode, , 10000, , SOFT, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraph child), (node, graph, deps, n, child)) \
+	CALL(cuGraphAddEmptyNode, , 10000, , SOFT, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n), (node, graph, deps, n)) \
+	CALL(cuGraphAddNode, , 12020, , SOFT, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUgraphNodeParams *params), (node, graph, deps, n, params)) \
+	CALL(cuGraphAddNode, _v2, 12030, , SOFT, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *params), (node, graph, deps, edges, n, params)) \
+	CALL(cuGraphNodeSetParams, , 12020, , SOFT, (CUgraphNode node, CUgraphNodeParams *params), (node, params)) \
+	CALL(cuGraphAddDependencies, , 10000, , SOFT, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n), (graph, from, to, n)) \
+	CALL(cuGraphAddDependencies, _v2, 12030, , SOFT, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t n), (graph, from, to, edges, n)) \
+	CALL(cuGraphGetNodes, , 10000, , SOFT, (CUgraph graph, CUgraphNode *nodes, size_t *n), (graph, nodes, n)) \
+	CALL(cuGraphGetRootNodes, , 10000, , SOFT, (CUgraph graph, CUgraphNode *nodes, size_t *n), (graph, nodes, n)) \
+	CALL(cuGraphDestroyNode, , 10000, , SOFT, (CUgraphNode node), (node)) \
+	CALL(cuGraphInstantiate, , 10000, , SOFT, (CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log, size_t log_bytes), (exec, graph, bad_node, log, log_bytes)) \
+	CALL(cuGraphInstantiate, _v2, 11000, , SOFT, (CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log, size_t log_bytes), (exec, graph, bad_node, log, log_bytes)) \
+	CALL(cuGraphInstantiateWithFlags, , 11040, , SOFT, (CUgraphExec *exec, CUgraph graph, unsigned long long flags), (exec, graph, flags)) \
+	CALL(cuGraphInstantiateWithParams, , 12000, _ptsz, SOFT, (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params), (exec, graph, params)) \
+	CALL(cuGraphExecKernelNodeSetParams, , 10010, , SOFT, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params), (exec, node, params)) \
+	CALL(cuGraphExecKernelNodeSetParams, _v2, 12000, , SOFT, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params), (exec, node, params)) \
+	CALL(cuGraphExecNodeSetParams, , 12020, , SOFT, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params), (exec, node, params)) \
+	CALL(cuGraphExecUpdate, , 10020, , SOFT, (CUgraphExec exec, CUgraph graph, CUgraphNode *bad_node, CUgraphExecUpdateResult *result), (exec, graph, bad_node, result)) \
+	CALL(cuGraphExecUpdate, _v2, 12000, , SOFT, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *result), (exec, graph, result)) \
+	CALL(cuGraphExecDestroy, , 10000, , SOFT, (CUgraphExec exec), (exec)) \
+	CALL(cuGraphUpload, , 11010, _ptsz, SOFT, (CUgraphExec exec, CUstream stream), (exec, stream)) \
+	CALL(cuGraphLaunch, , 10000, _ptsz, BOTH, (CUgraphExec exec, CUstream stream), (exec, stream)) \
+	CALL(cuGraphAddMemsetNode, , 10000, , SOFT, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx), (node, graph, deps, n, params, ctx)) \
+	CALL(cuGraphAddHostNode, , 10000, , SOFT, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_HOST_NODE_PARAMS *params), (node, graph, deps, n, params)) \
+	CALL(cuGraphAddEventRecordNode, , 11010, , SOFT, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUevent event), (node, graph, deps, n, event)) \
+	CALL(cuGraphAddEventWaitNode, , 11010, , SOFT, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUevent event), (node, graph, deps, n, event)) \
+	CALL(cuGraphAddMemAllocNode, , 11040, , SOFT, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUDA_MEM_ALLOC_NODE_PARAMS *params), (node, graph, deps, n, params)) \
+	CALL(cuGraphAddMemFreeNode, , 11040, , SOFT, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUdeviceptr addr), (node, graph, deps, n, addr)) \
+	CALL(cuGraphMemcpyNodeGetParams, , 10000, , SOFT, (CUgraphNode node, CUDA_MEMCPY3D *params), (node, params)) \
+	CALL(cuGraphMemcpyNodeSetParams, , 10000, , SOFT, (CUgraphNode node, const CUDA_MEMCPY3D *params), (node, params)) \
+	CALL(cuGraphMemsetNodeGetParams, , 10000, , SOFT, (CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *params), (node, params)) \
+	CALL(cuGraphMemsetNodeSetParams, , 10000, , SOFT, (CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params), (node, params)) \
+	CALL(cuGraphHostNodeGetParams, , 10000, , SOFT, (CUgraphNode node, CUDA_HOST_NODE_PARAMS *params), (node, params)) \
+	CALL(cuGraphHostNodeSetParams, , 10000, , SOFT, (CUgraphNode node, const CUDA_HOST_NODE_PARAMS *params), (node, params)) \
+	CALL(cuGraphChildGraphNodeGetGraph, , 10000, , SOFT, (CUgraphNode node, CUgraph *graph), (node, graph)) \
+	CALL(cuGraphEventRecordNodeGetEvent, , 11010, , SOFT, (CUgraphNode node, CUevent *event), (node, event)) \
+	CALL(cuGraphEventRecordNodeSetEvent, , 11010, , SOFT, (CUgraphNode node, CUevent event), (node, event)) \
+	CALL(cuGraphEventWaitNodeGetEvent, , 11010, , SOFT, (CUgraphNode node, CUevent *event), (node, event)) \
+	CALL(cuGraphEventWaitNodeSetEvent, , 11010, , SOFT, (CUgraphNode node, CUevent event), (node, event)) \
+	CALL(cuGraphMemAllocNodeGetParams, , 11040, , SOFT, (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params), (node, params)) \
+	CALL(cuGraphMemFreeNodeGetParams, , 11040, , SOFT, (CUgraphNode node, CUdeviceptr *addr), (node, addr)) \
+	CALL(cuGraphNodeFindInClone, , 10000, , SOFT, (CUgraphNode *node, CUgraphNode original, CUgraph clone), (node, original, clone)) \
+	CALL(cuGraphNodeGetType, , 10000, , SOFT, (CUgraphNode node, CUgraphNodeType *type), (node, type)) \
+	CALL(cuGraphGetEdges, , 10000, , SOFT, (CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *n), (graph, from, to, n)) \
+	CALL(cuGraphGetEdges, _v2, 12030, , SOFT, (CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges, size_t *n), (graph, from, to, edges, n)) \
+	CALL(cuGraphNodeGetDependencies, , 10000, , SOFT, (CUgraphNode node, CUgraphNode *deps, size_t *n), (node, deps, n)) \
+	CALL(cuGraphNodeGetDependencies, _v2, 12030, , SOFT, (CUgraphNode node, CUgraphNode *deps, CUgraphEdgeData *edges, size_t *n), (node, deps, edges, n)) \
+	CALL(cuGraphNodeGetDependentNodes, , 10000, , SOFT, (CUgraphNode node, CUgraphNode *nodes, size_t *n), (node, nodes, n)) \
+	CALL(cuGraphNodeGetDependentNodes, _v2, 12030, , SOFT, (CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *edges, size_t *n), (node, nodes, edges, n)) \
+	CALL(cuGraphRemoveDependencies, , 10000, , SOFT, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n), (graph, from, to, n)) \
+	CALL(cuGraphRemoveDependencies, _v2, 12030, , SOFT, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t n), (graph, from, to, edges, n)) \
+	CALL(cuGraphExecGetFlags, , 12000, , SOFT, (CUgraphExec exec, cuuint64_t *flags), (exec, flags)) \
+	CALL(cuGraphExecMemcpyNodeSetParams, , 10020, , SOFT, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *params, CUcontext ctx), (exec, node, params, ctx)) \
+	CALL(cuGraphExecMemsetNodeSetParams, , 10020, , SOFT, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx), (exec, node, params, ctx)) \
+	CALL(cuGraphExecHostNodeSetParams, , 10020, , SOFT, (CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *params), (exec, node, params)) \
+	CALL(cuGraphExecChildGraphNodeSetParams, , 11010, , SOFT, (CUgraphExec exec, CUgraphNode node, CUgraph child), (exec, node, child)) \
+	CALL(cuGraphExecEventRecordNodeSetEvent, , 11010, , SOFT, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event)) \
+	CALL(cuGraphExecEventWaitNodeSetEvent, , 11010, , SOFT, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event)) \
+	CALL(cuGraphNodeSetEnabled, , 11060, , SOFT, (CUgraphExec exec, CUgraphNode node, unsigned int enabled), (exec, node, enabled)) \
+	CALL(cuGraphNodeGetEnabled, , 11060, , SOFT, (CUgraphExec exec, CUgraphNode node, unsigned int *enabled), (exec, node, enabled)) \
+	CALL(cuGraphDebugDotPrint, , 11030, , SOFT, (CUgraph graph, const char *path, unsigned int flags), (graph, path, flags)) \
+	CALL(cuUserObjectCreate, , 11030, , SOFT, (CUuserObject *object, void *ptr, CUhostFn destroy, unsigned int count, unsigned int flags), (object, ptr, destroy, count, flags)) \
+	CALL(cuUserObjectRetain, , 11030, , SOFT, (CUuserObject object, unsigned int count), (object, count)) \
+	CALL(cuUserObjectRelease, , 11030, , SOFT, (CUuserObject object, unsigned int count), (object, count)) \
+	CALL(cuGraphRetainUserObject, , 11030, , SOFT, (CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags), (graph, object, count, flags)) \
+	CALL(cuGraphReleaseUserObject, , 11030, , SOFT, (CUgraph graph, CUuserObject object, unsigned int count), (graph, object, count)) \
+	CALL(cuDeviceGraphMemTrim, , 11040, , SOFT, (CUdevice dev), (dev)) \
+	CALL(cuDeviceGetGraphMemAttribute, , 11040, , SOFT, (CUdevice dev, CUgraphMem_attribute attr, void *value), (dev, attr, value)) \
+	CALL(cuDeviceSetGraphMemAttribute, , 11040, , SOFT, (CUdevice dev, CUgraphMem_attribute attr, void *value), (dev, attr, value))
 
 #define CUDA_CALLS_ARRAY(CALL) \
 	CALL(cuArrayCreate, _v2, 3020, , STUB, (CUarray *array, const CUDA_ARRAY_DESCRIPTOR *desc), (array, desc)) \

@@ -3,7 +3,8 @@
  * The shared library libcuda.so.1: driver_init.c (start, look-ups), driver_device.c,
  * driver_context.c, driver_memory.c, driver_pool.c, driver_copy.c, driver_stream.c (the engine),
  * driver_queue.c (calls that enqueue), driver_event.c, driver_module.c, driver_function.c,
- * driver_library.c, driver_link.c, driver_launch.c, driver_error.c, driver_stub.c.
+ * driver_library.c, driver_link.c, driver_launch.c, driver_graph.c (nodes and edges), driver_exec.c
+ * (instantiated graphs), driver_capture.c, driver_error.c, driver_stub.c.
  *
  * One lock (drv.lock) guards every object here. It is never held while a kernel runs, a copy moves
  * bytes, PTX is compiled or the application's code is called. Waiting is on drv.progress, which is
@@ -44,6 +45,10 @@ enum drv_kind {
 	DRV_KERNEL,
 	DRV_LINK,
 	DRV_POOL,
+	DRV_GRAPH,
+	DRV_NODE,
+	DRV_EXEC,
+	DRV_USER_OBJECT,
 };
 
 /* First member of everything that has a handle. */
@@ -126,6 +131,11 @@ struct CUstream_st {
 	struct drv_op *head, **tail;
 	uint64_t submitted, completed;                        /* operations, in order */
 	CUstreamAttrValue policy, window, domain, domain_map; /* kept to be read back */
+	/* What is called while it is captured becomes nodes that depend on these
+	 * (driver_capture.c). */
+	struct drv_capture *capture;
+	struct CUgraphNode_st **cap_deps;
+	size_t n_cap_deps;
 };
 
 struct CUevent_st {
@@ -134,6 +144,10 @@ struct CUevent_st {
 	struct CUctx_st *ctx;
 	unsigned int flags;
 	struct drv_mark *mark; /* of the last record; NULL: never recorded */
+	/* The last record was captured: the capture's number and what the stream depended on. */
+	uint64_t cap_id;
+	struct CUgraphNode_st **cap_deps;
+	size_t n_cap_deps;
 };
 
 /* -- modules ------------------------------------------------------------------ */
@@ -190,7 +204,8 @@ enum drv_mem_kind {
 	DRV_MEM_HOST,       /* cuMemHostAlloc */
 	DRV_MEM_REGISTERED, /* cuMemHostRegister */
 	DRV_MEM_MANAGED,
-	DRV_MEM_POOL, /* stream ordered */
+	DRV_MEM_POOL,  /* stream ordered */
+	DRV_MEM_GRAPH, /* of a graph's allocation node: lives as long as the graphs that have it */
 };
 
 /* One allocation, in drv.allocs by base address. */
@@ -212,6 +227,93 @@ struct CUmemPoolHandle_st {
 	size_t max_bytes; /* 0: none */
 	uint64_t used, used_high, threshold;
 	int follow_events, opportunistic, internal_deps;
+};
+
+/* -- launches, graphs ----------------------------------------------------------- */
+
+struct drv_shape {
+	uint32_t grid[3], block[3], cluster[3];
+	uint32_t shared;
+	bool cooperative;
+	CUevent event; /* recorded when the grid has ended, or NULL */
+	CUstream stream;
+};
+
+/* Memory of an allocation node, shared by the graph, its clones and executables. */
+struct drv_graph_mem {
+	unsigned int refs;
+	uint64_t addr;
+};
+
+/* What a node does. Owns what it points to: packed, child, mem, callbacks' data excepted. */
+struct drv_work {
+	CUgraphNodeType type;
+	union {
+		struct {
+			void *fn; /* CUfunction or CUkernel */
+			struct drv_shape shape;
+			uint8_t *packed;   /* parameters */
+			uint32_t n_packed; /* bytes */
+			void **pointers;   /* one a parameter, into packed */
+			uint32_t n_params;
+			int priority;
+		} kernel;
+		CUDA_MEMCPY3D copy;
+		CUDA_MEMSET_NODE_PARAMS set;
+		struct {
+			CUhostFn fn;
+			CUstreamCallback callback; /* of cuStreamAddCallback, else NULL */
+			CUstream stream;
+			void *data;
+		} host;
+		struct CUgraph_st *child;
+		CUevent event;
+		struct {
+			uint64_t addr, bytes;
+			struct drv_graph_mem *mem; /* MEM_ALLOC */
+		} mem;
+	};
+};
+
+struct drv_edge {
+	struct CUgraphNode_st *from;
+	CUgraphEdgeData data;
+};
+
+struct CUuserObject_st {
+	struct drv_object object;
+	unsigned int count;
+	CUhostFn destroy;
+	void *data;
+};
+
+struct CUgraphNode_st {
+	struct drv_object object;
+	struct CUgraphNode_st *next; /* in order of creation */
+	struct CUgraph_st *graph;
+	uint64_t id;        /* never given twice */
+	uint64_t origin_id; /* in a clone or executable: of the node it was made from */
+	struct drv_edge *deps;
+	size_t n_deps;
+	struct drv_work work;
+	/* in executables */
+	bool disabled, cross; /* cross: nodes of other lanes wait for its mark */
+	uint32_t lane;
+	struct drv_mark *mark; /* of the launch that is being submitted */
+	uint32_t state;        /* of a walk */
+};
+
+struct CUgraph_st {
+	struct drv_object object;
+	struct CUgraphNode_st *nodes, **tail;
+	size_t n_nodes;
+	bool owned;            /* by a child-graph node: the program may not destroy it */
+	unsigned int captures; /* that add to it */
+	struct drv_graph_user {
+		struct CUuserObject_st *object;
+		unsigned int count;
+	} * users;
+	size_t n_users;
 };
 
 /* -- the driver --------------------------------------------------------------- */
@@ -305,6 +407,60 @@ void drv_op_end(struct drv_op *op);
 struct drv_mark *drv_mark_new(void);
 void drv_mark_put(struct drv_mark *m);
 uint64_t drv_now_ns(void);
+
+/* -- graphs (all with the lock) -------------------------------------------------- */
+
+struct CUgraph_st *drv_graph_new(void);
+void drv_graph_free(struct CUgraph_st *g);
+/* A deep copy; nodes remember the id of their original. */
+struct CUgraph_st *drv_graph_clone(const struct CUgraph_st *g);
+/* Takes work over, on failure too. */
+CUresult drv_graph_add(struct CUgraph_st *g, struct CUgraphNode_st *const *deps, size_t n,
+	struct drv_work *work, struct CUgraphNode_st **out);
+void drv_work_free(struct drv_work *w);
+int drv_work_copy(const struct drv_work *from, struct drv_work *to);
+/* What the destructors of user objects that are no longer held must be called with: call with the
+ * lock, which is away while the application's functions run. */
+void drv_user_objects_run(void);
+/* Nodes so that each comes after those it depends on; NULL: they form a circle, or no memory. */
+struct CUgraphNode_st **drv_graph_order(struct CUgraph_st *g);
+/* The parameters of a node from what the program gives. */
+CUresult drv_work_from(struct CUctx_st *ctx, const CUgraphNodeParams *p, struct drv_work *out);
+CUresult drv_work_kernel(struct CUctx_st *ctx, void *fn, const struct drv_shape *shape,
+	void **params, void **extra, struct drv_work *out);
+
+/* A capturing stream: adds the work as a node, takes it over. */
+CUresult drv_capture_add(
+	struct CUstream_st *s, struct drv_work *work, struct CUgraphNode_st **node);
+/* cuMemAllocAsync in a captured stream. */
+CUresult drv_capture_alloc(struct CUstream_st *s, size_t bytes, CUdeviceptr *addr);
+/* Memory for an allocation node, found now and kept while a graph has the node. */
+CUresult drv_work_alloc(struct CUctx_st *ctx, size_t bytes, struct drv_work *out);
+/* For calls that cannot be captured: an error while the stream is capturing, which ends the
+ * capture. */
+CUresult drv_capture_refuse(struct CUstream_st *s);
+/* For calls that could block or synchronise, by the capture mode of this thread. */
+CUresult drv_capture_unsafe(void);
+void drv_capture_invalidate(struct drv_capture *c);
+void drv_capture_forget(struct CUstream_st *s); /* the stream goes */
+bool drv_capture_active(uint64_t id);
+uint64_t drv_capture_id(const struct CUstream_st *s);
+/* s waits for an event that was recorded in a capture, or s is captured: it joins. */
+CUresult drv_capture_wait(struct CUstream_st *s, struct CUevent_st *e);
+
+/* One node's work in a stream that is not captured. */
+CUresult drv_kernel_check(
+	struct CUctx_st *ctx, const void *handle, struct drv_shape *s, struct CUfunc_st **f);
+CUresult drv_kernel_pack(const struct CUfunc_st *f, void **params, void **extra, uint8_t *packed);
+CUresult drv_kernel_run(struct CUstream_st *s, const void *handle, const struct drv_shape *shape,
+	const uint8_t *packed);
+CUresult drv_copy_check(const CUDA_MEMCPY3D *p);
+CUresult drv_copy_run(struct CUstream_st *s, const CUDA_MEMCPY3D *p);
+CUresult drv_set_check(const CUDA_MEMSET_NODE_PARAMS *p);
+CUresult drv_set_run(struct CUstream_st *s, const CUDA_MEMSET_NODE_PARAMS *p);
+CUresult drv_host_run(struct CUstream_st *s, const struct drv_work *w);
+CUresult drv_event_record(struct CUstream_st *s, CUevent event);
+CUresult drv_event_wait(struct CUstream_st *s, CUevent event);
 
 /* -- memory ---------------------------------------------------------------------- */
 

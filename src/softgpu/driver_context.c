@@ -184,6 +184,7 @@ static void ctx_free(struct CUctx_st *ctx)
 		ctx->events = e->next;
 		drv_remove_handle(&e->object);
 		drv_mark_put(e->mark);
+		free(e->cap_deps);
 		free(e);
 	}
 	while (ctx->streams)
@@ -473,7 +474,10 @@ CUresult CUDAAPI cuCtxSynchronize(void)
 {
 	struct CUctx_st *ctx;
 	CUresult r = drv_enter(&ctx);
-	return r ? r : drv_leave(drv_ctx_drain(ctx));
+	if (r)
+		return r;
+	r = drv_capture_unsafe();
+	return drv_leave(r ? r : drv_ctx_drain(ctx));
 }
 
 CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext handle)

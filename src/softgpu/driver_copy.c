@@ -98,11 +98,19 @@ static CUresult stage(struct copy_op *c, size_t bytes)
 	return CUDA_SUCCESS;
 }
 
-/* In the stream, with the lock. async: the caller asked not to wait. */
-static CUresult submit_copy(struct CUstream_st *s, struct copy_op *c, bool async)
+/* In the stream, with the lock. async: the caller asked not to wait. desc: the same as a
+ * descriptor, for a stream that is captured, or NULL. */
+static CUresult submit_copy(
+	struct CUstream_st *s, struct copy_op *c, bool async, const CUDA_MEMCPY3D *desc)
 {
 	if (!side_ok(&c->dst, c) || !side_ok(&c->src, c))
 		return CUDA_ERROR_INVALID_VALUE;
+	if (s->capture && !async)
+		return drv_capture_refuse(s);
+	if (s->capture) {
+		struct drv_work work = { .type = CU_GRAPH_NODE_TYPE_MEMCPY, .copy = *desc };
+		return drv_capture_add(s, &work, NULL);
+	}
 	size_t bytes =
 		c->width * c->height * c->depth; /* no more than the extents, so no overflow */
 	if (!bytes)
@@ -156,7 +164,14 @@ static CUresult copy(uint64_t dst, enum place to, uint64_t src, enum place from,
 	/* Between device memories nobody waits on hardware either. */
 	if (!drv_is_host(dst) && !drv_is_host(src) && !c.dst.pageable && !c.src.pageable)
 		async = true;
-	return drv_leave(submit_copy(s, &c, async));
+	CUDA_MEMCPY3D desc = { .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+		.srcDevice = src,
+		.dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+		.dstDevice = dst,
+		.WidthInBytes = bytes,
+		.Height = 1,
+		.Depth = 1 };
+	return drv_leave(submit_copy(s, &c, async, &desc));
 }
 
 CUresult CUDAAPI cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
@@ -273,27 +288,58 @@ static CUresult box_side(const struct box *b, const CUDA_MEMCPY3D *size, struct 
 	return CUDA_SUCCESS;
 }
 
-static CUresult copy_box(const CUDA_MEMCPY3D *p, CUstream stream, bool async)
+static CUresult box_op(const CUDA_MEMCPY3D *p, struct copy_op *c)
 {
-	struct CUctx_st *ctx;
-	struct CUstream_st *s;
-	CUresult r = drv_enter(&ctx);
-	if (r)
-		return r;
-	if ((r = drv_stream_of(ctx, stream, &s)))
-		return drv_leave(r);
 	if (p->srcLOD || p->dstLOD)
-		return drv_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	struct box src = { p->srcMemoryType, p->srcHost, p->srcDevice, p->srcPitch, p->srcHeight,
 		p->srcXInBytes, p->srcY, p->srcZ };
 	struct box dst = { p->dstMemoryType, p->dstHost, p->dstDevice, p->dstPitch, p->dstHeight,
 		p->dstXInBytes, p->dstY, p->dstZ };
-	struct copy_op c = { .width = p->WidthInBytes, .height = p->Height, .depth = p->Depth };
-	if ((r = box_side(&src, p, &c.src)) || (r = box_side(&dst, p, &c.dst)))
+	*c = (struct copy_op){ .width = p->WidthInBytes, .height = p->Height, .depth = p->Depth };
+	CUresult r = box_side(&src, p, &c->src);
+	return r ? r : box_side(&dst, p, &c->dst);
+}
+
+static CUresult copy_box(const CUDA_MEMCPY3D *p, CUstream stream, bool async)
+{
+	struct CUctx_st *ctx;
+	struct CUstream_st *s;
+	struct copy_op c;
+	CUresult r = drv_enter(&ctx);
+	if (r)
+		return r;
+	if ((r = drv_stream_of(ctx, stream, &s)) || (r = box_op(p, &c)))
 		return drv_leave(r);
-	if (src.type == CU_MEMORYTYPE_DEVICE && dst.type == CU_MEMORYTYPE_DEVICE)
+	if (p->srcMemoryType == CU_MEMORYTYPE_DEVICE && p->dstMemoryType == CU_MEMORYTYPE_DEVICE)
 		async = true;
-	return drv_leave(submit_copy(s, &c, async));
+	return drv_leave(submit_copy(s, &c, async, p));
+}
+
+CUresult drv_copy_check(const CUDA_MEMCPY3D *p)
+{
+	struct copy_op c;
+	CUresult r = box_op(p, &c);
+	if (r)
+		return r;
+	return side_ok(&c.dst, &c) && side_ok(&c.src, &c) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* A graph's copy reads and writes pageable memory when it runs. */
+CUresult drv_copy_run(struct CUstream_st *s, const CUDA_MEMCPY3D *p)
+{
+	struct copy_op c;
+	CUresult r = box_op(p, &c);
+	if (r)
+		return r;
+	struct drv_op *op = drv_op_new(run_copy, sizeof(c));
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	memcpy(op->data, &c, sizeof(c));
+	size_t bytes;
+	bool quick = !__builtin_mul_overflow(c.width * c.height, c.depth, &bytes) &&
+		     bytes <= QUICK_BYTES;
+	return drv_submit(s, op, quick);
 }
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool async)
@@ -419,32 +465,69 @@ static bool run_set(struct drv_op *op, bool skip)
 	return true;
 }
 
+static CUresult set_check(const struct set_op *o, size_t *bytes)
+{
+	if (!set_range(o, bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!*bytes)
+		return CUDA_SUCCESS;
+	if (o->addr % o->element ||
+		(o->height > 1 && (o->pitch % o->element || o->pitch / o->element < o->width)) ||
+		!sg_mem_check(drv.dev, o->addr, *bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
+}
+
+static CUresult submit_set(struct CUstream_st *s, const struct set_op *o, size_t bytes, bool wait)
+{
+	struct drv_op *op = drv_op_new(run_set, sizeof(*o));
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	memcpy(op->data, o, sizeof(*o));
+	return wait ? drv_submit_wait(s, op) : drv_submit(s, op, bytes <= QUICK_BYTES);
+}
+
 static CUresult fill(const struct set_op *o, CUstream stream, bool async)
 {
 	struct CUctx_st *ctx;
 	struct CUstream_st *s;
+	size_t bytes;
 	CUresult r = drv_enter(&ctx);
 	if (r)
 		return r;
-	if ((r = drv_stream_of(ctx, stream, &s)))
+	if ((r = drv_stream_of(ctx, stream, &s)) || (r = set_check(o, &bytes)) || !bytes)
 		return drv_leave(r);
-	size_t bytes;
-	if (!set_range(o, &bytes))
-		return drv_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!bytes)
-		return drv_leave(CUDA_SUCCESS);
-	if (o->addr % o->element ||
-		(o->height > 1 && (o->pitch % o->element || o->pitch / o->element < o->width)) ||
-		!sg_mem_check(drv.dev, o->addr, bytes))
-		return drv_leave(CUDA_ERROR_INVALID_VALUE);
-	struct drv_op *op = drv_op_new(run_set, sizeof(*o));
-	if (!op)
-		return drv_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	memcpy(op->data, o, sizeof(*o));
+	if (s->capture && !async)
+		return drv_leave(drv_capture_refuse(s));
+	if (s->capture) {
+		struct drv_work work = { .type = CU_GRAPH_NODE_TYPE_MEMSET,
+			.set = { o->addr, o->pitch, o->value, o->element, o->width, o->height } };
+		return drv_leave(drv_capture_add(s, &work, NULL));
+	}
 	/* On hardware too the caller waits only where the target is host memory. */
-	if (!async && drv_is_host(o->addr))
-		return drv_leave(drv_submit_wait(s, op));
-	return drv_leave(drv_submit(s, op, bytes <= QUICK_BYTES));
+	return drv_leave(submit_set(s, o, bytes, !async && drv_is_host(o->addr)));
+}
+
+static bool node_set(const CUDA_MEMSET_NODE_PARAMS *p, struct set_op *o)
+{
+	*o = (struct set_op){ p->dst, p->pitch, p->width, p->height, p->value,
+		(uint8_t)p->elementSize };
+	return p->elementSize == 1 || p->elementSize == 2 || p->elementSize == 4;
+}
+
+CUresult drv_set_check(const CUDA_MEMSET_NODE_PARAMS *p)
+{
+	struct set_op o;
+	size_t bytes;
+	return node_set(p, &o) ? set_check(&o, &bytes) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult drv_set_run(struct CUstream_st *s, const CUDA_MEMSET_NODE_PARAMS *p)
+{
+	struct set_op o;
+	size_t bytes;
+	CUresult r = node_set(p, &o) ? set_check(&o, &bytes) : CUDA_ERROR_INVALID_VALUE;
+	return r || !bytes ? r : submit_set(s, &o, bytes, false);
 }
 
 CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr dst, unsigned char value, size_t n)

@@ -48,6 +48,7 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent handle)
 	drv_remove_handle(&e->object);
 	r = e->ctx->error;
 	drv_mark_put(e->mark);
+	free(e->cap_deps);
 	free(e);
 	return drv_leave(r);
 }
@@ -71,32 +72,25 @@ static bool run_record(struct drv_op *op, bool skip)
 	return true;
 }
 
-static CUresult record(CUevent handle, CUstream stream)
+/* In a stream that is not captured, with the lock. */
+CUresult drv_event_record(struct CUstream_st *s, CUevent handle)
 {
-	struct CUctx_st *ctx;
-	CUresult r = drv_enter(&ctx);
-	if (r)
-		return r;
 	struct CUevent_st *e = drv_find(handle, DRV_EVENT);
-	struct CUstream_st *s;
-	if (!e)
-		return drv_leave(CUDA_ERROR_INVALID_HANDLE);
-	if ((r = drv_stream_of(ctx, stream, &s)))
-		return drv_leave(r);
-	if (s->ctx != e->ctx)
-		return drv_leave(CUDA_ERROR_INVALID_HANDLE);
+	if (!e || s->ctx != e->ctx)
+		return CUDA_ERROR_INVALID_HANDLE;
 	struct drv_mark *m = drv_mark_new();
 	struct drv_op *op = drv_op_new(run_record, sizeof(m));
 	if (!m || !op) {
 		free(m);
 		drv_op_free(op);
-		return drv_leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	memcpy(op->data, &m, sizeof(m));
 	struct drv_mark *old = e->mark;
 	e->mark = m;
+	e->cap_id = 0;
 	m->refs += 2; /* the event's, and ours, beside the operation's */
-	r = drv_submit(s, op, true);
+	CUresult r = drv_submit(s, op, true);
 	if (r) { /* it was not queued: the operation's count is ours too */
 		if (e->mark == m)
 			e->mark = old;
@@ -105,26 +99,81 @@ static CUresult record(CUevent handle, CUstream stream)
 	}
 	drv_mark_put(m);
 	drv_mark_put(old);
-	return drv_leave(r);
+	return r;
+}
+
+/* In a captured stream the event stands for what the stream depends on, and no node is made. */
+static CUresult record_captured(struct CUstream_st *s, struct CUevent_st *e)
+{
+	size_t bytes = s->n_cap_deps * sizeof(*s->cap_deps);
+	struct CUgraphNode_st **deps = malloc(bytes + 1);
+	if (!deps)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (bytes)
+		memcpy(deps, s->cap_deps, bytes);
+	free(e->cap_deps);
+	e->cap_deps = deps;
+	e->n_cap_deps = s->n_cap_deps;
+	e->cap_id = drv_capture_id(s);
+	return CUDA_SUCCESS;
+}
+
+static CUresult record(CUevent handle, CUstream stream, bool external)
+{
+	struct CUctx_st *ctx;
+	struct CUstream_st *s;
+	CUresult r = drv_enter(&ctx);
+	if (r)
+		return r;
+	struct CUevent_st *e = drv_find(handle, DRV_EVENT);
+	if (!e)
+		return drv_leave(CUDA_ERROR_INVALID_HANDLE);
+	if ((r = drv_stream_of(ctx, stream, &s)))
+		return drv_leave(r);
+	if (s->ctx != e->ctx)
+		return drv_leave(CUDA_ERROR_INVALID_HANDLE);
+	if (external && !s->capture)
+		return drv_leave(CUDA_ERROR_ILLEGAL_STATE);
+	if (external) {
+		struct drv_work work = { .type = CU_GRAPH_NODE_TYPE_EVENT_RECORD, .event = e };
+		return drv_leave(drv_capture_add(s, &work, NULL));
+	}
+	return drv_leave(s->capture ? record_captured(s, e) : drv_event_record(s, e));
 }
 
 CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream)
 {
-	return record(event, stream);
+	return record(event, stream, false);
 }
 
 CUresult CUDAAPI cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
 {
 	if (flags & ~(unsigned int)CU_EVENT_RECORD_EXTERNAL)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (flags) /* only inside a capture */
-		return CUDA_ERROR_ILLEGAL_STATE;
-	return record(event, stream);
+	return record(event, stream, flags & CU_EVENT_RECORD_EXTERNAL); /* only inside a capture */
 }
 
 static bool nothing(struct drv_op *op, bool skip)
 {
 	return true;
+}
+
+CUresult drv_event_wait(struct CUstream_st *s, CUevent handle)
+{
+	struct CUevent_st *e = drv_find(handle, DRV_EVENT);
+	if (!e)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!e->mark || e->mark->done) /* never recorded, or past: nothing to wait for */
+		return CUDA_SUCCESS;
+	struct drv_op *op = drv_op_new(nothing, 0);
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = drv_op_wait_mark(op, e->mark);
+	if (r) {
+		drv_op_free(op);
+		return r;
+	}
+	return drv_submit(s, op, true);
 }
 
 CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int flags)
@@ -141,16 +190,15 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int
 		return drv_leave(CUDA_ERROR_INVALID_HANDLE);
 	if ((r = drv_stream_of(ctx, stream, &s)))
 		return drv_leave(r);
-	if (!e->mark || e->mark->done) /* never recorded, or past: nothing to wait for */
-		return drv_leave(CUDA_SUCCESS);
-	struct drv_op *op = drv_op_new(nothing, 0);
-	if (!op)
-		return drv_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	if ((r = drv_op_wait_mark(op, e->mark))) {
-		drv_op_free(op);
-		return drv_leave(r);
+	if (flags && !s->capture)
+		return drv_leave(CUDA_ERROR_ILLEGAL_STATE);
+	if (flags) {
+		struct drv_work work = { .type = CU_GRAPH_NODE_TYPE_WAIT_EVENT, .event = e };
+		return drv_leave(drv_capture_add(s, &work, NULL));
 	}
-	return drv_leave(drv_submit(s, op, true));
+	if (s->capture || drv_capture_active(e->cap_id))
+		return drv_leave(drv_capture_wait(s, e));
+	return drv_leave(drv_event_wait(s, e));
 }
 
 /* -- asking --------------------------------------------------------------------------------- */
@@ -163,6 +211,8 @@ CUresult CUDAAPI cuEventQuery(CUevent handle)
 	struct CUevent_st *e = drv_find(handle, DRV_EVENT);
 	if (!e)
 		return drv_leave(CUDA_ERROR_INVALID_HANDLE);
+	if (drv_capture_active(e->cap_id))
+		return drv_leave(CUDA_ERROR_CAPTURED_EVENT);
 	if (e->ctx->error)
 		return drv_leave(e->ctx->error);
 	return drv_leave(!e->mark || e->mark->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
@@ -176,6 +226,8 @@ CUresult CUDAAPI cuEventSynchronize(CUevent handle)
 	struct CUevent_st *e = drv_find(handle, DRV_EVENT);
 	if (!e)
 		return drv_leave(CUDA_ERROR_INVALID_HANDLE);
+	if (drv_capture_active(e->cap_id))
+		return drv_leave(CUDA_ERROR_CAPTURED_EVENT);
 	struct CUctx_st *ctx = e->ctx;
 	struct drv_mark *m = e->mark;
 	if (m) {

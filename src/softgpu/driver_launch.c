@@ -11,17 +11,9 @@ struct launch {
 	uint8_t params[];
 };
 
-struct shape {
-	uint32_t grid[3], block[3], cluster[3];
-	uint32_t shared;
-	bool cooperative;
-	CUevent event; /* recorded when the grid has ended, or NULL */
-	CUstream stream;
-};
-
 /* -- checks ------------------------------------------------------------------------------- */
 
-static CUresult check_shape(const struct CUfunc_st *f, const struct shape *s)
+static CUresult check_shape(const struct CUfunc_st *f, const struct drv_shape *s)
 {
 	const struct sg_kernel_info *info = &f->info;
 	for (int i = 0; i < 3; i++)
@@ -43,7 +35,7 @@ static CUresult check_shape(const struct CUfunc_st *f, const struct shape *s)
 }
 
 /* A cluster comes from the launch, from an attribute of the function or from the code. */
-static CUresult check_cluster(const struct CUfunc_st *f, struct shape *s)
+static CUresult check_cluster(const struct CUfunc_st *f, struct drv_shape *s)
 {
 	const uint32_t *fixed = f->info.cluster;
 	if (fixed[0]) {
@@ -74,7 +66,7 @@ static CUresult check_cluster(const struct CUfunc_st *f, struct shape *s)
 	return CUDA_SUCCESS;
 }
 
-static CUresult check_cooperative(const struct CUfunc_st *f, const struct shape *s)
+static CUresult check_cooperative(const struct CUfunc_st *f, const struct drv_shape *s)
 {
 	if (!s->cooperative)
 		return CUDA_SUCCESS;
@@ -155,32 +147,29 @@ static bool run_launch(struct drv_op *op, bool skip)
 	return true;
 }
 
-/* Holds the lock. */
-static CUresult launch(
-	struct CUctx_st *ctx, const void *handle, struct shape *s, void **params, void **extra)
+/* Everything that can be said against the launch. A kernel of a library goes where ctx is. */
+CUresult drv_kernel_check(
+	struct CUctx_st *ctx, const void *handle, struct drv_shape *s, struct CUfunc_st **f)
 {
-	struct CUfunc_st *f;
-	struct CUstream_st *stream;
-	CUresult r;
-	if ((r = drv_function_of(ctx, handle, &f)) || (r = drv_stream_of(ctx, s->stream, &stream)))
+	CUresult r = drv_function_of(ctx, handle, f);
+	if (r)
 		return r;
-	if (f->module->ctx != stream->ctx) {
-		/* A kernel of a library goes where the stream is. */
-		if (!drv_find(handle, DRV_KERNEL))
-			return CUDA_ERROR_INVALID_HANDLE;
-		if ((r = drv_function_of(stream->ctx, handle, &f)))
-			return r;
-	}
-	if ((r = check_shape(f, s)) || (r = check_cluster(f, s)) || (r = check_cooperative(f, s)))
+	if ((*f)->module->ctx != ctx && drv_find(handle, DRV_FUNCTION))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if ((r = check_shape(*f, s)) || (r = check_cluster(*f, s)))
 		return r;
-	struct drv_op *op = drv_op_new(run_launch, sizeof(struct launch) + f->info.param_bytes);
-	if (!op)
-		return CUDA_ERROR_OUT_OF_MEMORY;
+	return check_cooperative(*f, s);
+}
+
+CUresult drv_kernel_pack(const struct CUfunc_st *f, void **params, void **extra, uint8_t *packed)
+{
+	return pack_params(&f->info, params, extra, packed);
+}
+
+static CUresult submit_launch(struct CUstream_st *stream, struct CUfunc_st *f,
+	const struct drv_shape *s, struct drv_op *op)
+{
 	struct launch *l = (void *)op->data;
-	if ((r = pack_params(&f->info, params, extra, l->params))) {
-		drv_op_free(op);
-		return r;
-	}
 	l->module = f->module;
 	l->start = (struct sg_launch){ .kernel = f->kernel,
 		.dynamic_shared_bytes = s->shared,
@@ -190,13 +179,54 @@ static CUresult launch(
 	memcpy(l->start.block, s->block, sizeof(s->block));
 	memcpy(l->start.cluster, s->cluster, sizeof(s->cluster));
 	f->module->running++;
-	r = drv_submit(stream, op, true);
+	CUresult r = drv_submit(stream, op, true);
 	if (r)
 		f->module->running--;
 	return r;
 }
 
-static CUresult launch_call(const void *handle, struct shape *s, void **params, void **extra)
+CUresult drv_kernel_run(struct CUstream_st *stream, const void *handle,
+	const struct drv_shape *shape, const uint8_t *packed)
+{
+	struct CUfunc_st *f;
+	struct drv_shape s = *shape;
+	CUresult r = drv_kernel_check(stream->ctx, handle, &s, &f);
+	if (r)
+		return r;
+	struct drv_op *op = drv_op_new(run_launch, sizeof(struct launch) + f->info.param_bytes);
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	memcpy(((struct launch *)op->data)->params, packed, f->info.param_bytes);
+	return submit_launch(stream, f, &s, op);
+}
+
+/* Holds the lock. */
+static CUresult launch(
+	struct CUctx_st *ctx, void *handle, struct drv_shape *s, void **params, void **extra)
+{
+	struct CUfunc_st *f;
+	struct CUstream_st *stream;
+	CUresult r;
+	if ((r = drv_stream_of(ctx, s->stream, &stream)))
+		return r;
+	if (stream->capture) {
+		struct drv_work work;
+		r = drv_work_kernel(stream->ctx, handle, s, params, extra, &work);
+		return r ? r : drv_capture_add(stream, &work, NULL);
+	}
+	if ((r = drv_kernel_check(stream->ctx, handle, s, &f)))
+		return r;
+	struct drv_op *op = drv_op_new(run_launch, sizeof(struct launch) + f->info.param_bytes);
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if ((r = pack_params(&f->info, params, extra, ((struct launch *)op->data)->params))) {
+		drv_op_free(op);
+		return r;
+	}
+	return submit_launch(stream, f, s, op);
+}
+
+static CUresult launch_call(void *handle, struct drv_shape *s, void **params, void **extra)
 {
 	struct CUctx_st *ctx;
 	CUresult r = drv_enter(&ctx);
@@ -212,7 +242,7 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction fn, unsigned int grid_x, unsigned int
 	unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z,
 	unsigned int shared, CUstream stream, void **params, void **extra)
 {
-	struct shape s = { .grid = { grid_x, grid_y, grid_z },
+	struct drv_shape s = { .grid = { grid_x, grid_y, grid_z },
 		.block = { block_x, block_y, block_z },
 		.shared = shared,
 		.stream = stream };
@@ -223,7 +253,7 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction fn, unsigned int grid_x, u
 	unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z,
 	unsigned int shared, CUstream stream, void **params)
 {
-	struct shape s = { .grid = { grid_x, grid_y, grid_z },
+	struct drv_shape s = { .grid = { grid_x, grid_y, grid_z },
 		.block = { block_x, block_y, block_z },
 		.shared = shared,
 		.stream = stream,
@@ -232,7 +262,7 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction fn, unsigned int grid_x, u
 }
 
 /* What only tunes hardware has no effect here. */
-static CUresult apply(const CUlaunchAttribute *a, struct shape *s)
+static CUresult apply(const CUlaunchAttribute *a, struct drv_shape *s)
 {
 	switch (a->id) {
 	case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
@@ -274,7 +304,7 @@ CUresult CUDAAPI cuLaunchKernelEx(
 {
 	if (!c || (c->numAttrs && !c->attrs))
 		return CUDA_ERROR_INVALID_VALUE;
-	struct shape s = { .grid = { c->gridDimX, c->gridDimY, c->gridDimZ },
+	struct drv_shape s = { .grid = { c->gridDimX, c->gridDimY, c->gridDimZ },
 		.block = { c->blockDimX, c->blockDimY, c->blockDimZ },
 		.shared = c->sharedMemBytes,
 		.stream = c->hStream };
@@ -363,7 +393,7 @@ CUresult CUDAAPI cuLaunchGridAsync(CUfunction fn, int width, int height, CUstrea
 	if (width <= 0 || height <= 0)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	ctx = drv_current();
-	struct shape s = { .grid = { (uint32_t)width, (uint32_t)height, 1 },
+	struct drv_shape s = { .grid = { (uint32_t)width, (uint32_t)height, 1 },
 		.block = { (uint32_t)f->shape[0], (uint32_t)f->shape[1], (uint32_t)f->shape[2] },
 		.shared = f->old_shared,
 		.stream = stream };

@@ -64,6 +64,7 @@ void drv_alloc_release(struct drv_alloc *a)
 		a->pool->used -= a->bytes;
 		/* fall through */
 	case DRV_MEM_DEVICE:
+	case DRV_MEM_GRAPH:
 		sg_mem_free(drv.dev, a->base);
 		break;
 	case DRV_MEM_HOST:
@@ -102,7 +103,8 @@ CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *addr, size_t bytes)
 		return r;
 	if (!addr || !bytes)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
-	return drv_leave(alloc_device(ctx, bytes, addr));
+	r = drv_capture_unsafe();
+	return drv_leave(r ? r : alloc_device(ctx, bytes, addr));
 }
 
 /* Rows start on what a texture could be bound to, as on hardware. */
@@ -152,6 +154,8 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr addr)
 	struct drv_alloc *a = drv_alloc_at(addr);
 	if (!a || a->freeing || a->kind == DRV_MEM_HOST || a->kind == DRV_MEM_REGISTERED)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
+	if ((r = drv_capture_unsafe()) || a->kind == DRV_MEM_GRAPH) /* the graph's: it keeps it */
+		return drv_leave(r);
 	return drv_leave(release_when_idle(a));
 }
 

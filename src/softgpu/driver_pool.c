@@ -54,6 +54,8 @@ static CUresult alloc_async(CUdeviceptr *addr, size_t bytes, CUmemoryPool handle
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	if ((r = drv_stream_of(ctx, stream, &s)))
 		return drv_leave(r);
+	if (s->capture)
+		return drv_leave(drv_capture_alloc(s, bytes, addr));
 	return drv_leave(alloc_from(s->ctx, pool, addr, bytes));
 }
 
@@ -88,10 +90,18 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr addr, CUstream stream)
 	struct drv_alloc *a = drv_alloc_at(addr);
 	if (!addr)
 		return drv_leave(CUDA_SUCCESS);
-	if (!a || a->freeing || (a->kind != DRV_MEM_POOL && a->kind != DRV_MEM_DEVICE))
+	if (!a || a->freeing ||
+		(a->kind != DRV_MEM_POOL && a->kind != DRV_MEM_DEVICE && a->kind != DRV_MEM_GRAPH))
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	if ((r = drv_stream_of(ctx, stream, &s)))
 		return drv_leave(r);
+	if (s->capture) {
+		struct drv_work work = { .type = CU_GRAPH_NODE_TYPE_MEM_FREE,
+			.mem = { .addr = addr } };
+		return drv_leave(drv_capture_add(s, &work, NULL));
+	}
+	if (a->kind == DRV_MEM_GRAPH) /* the graph's: it keeps it for its next launch */
+		return drv_leave(CUDA_SUCCESS);
 	struct drv_op *op = drv_op_new(run_free, sizeof(a));
 	if (!op)
 		return drv_leave(CUDA_ERROR_OUT_OF_MEMORY);

@@ -51,6 +51,7 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream handle)
 		drv_find(handle, DRV_STREAM); /* the default streams have no entry */
 	if (!s)
 		return drv_leave(CUDA_ERROR_INVALID_HANDLE);
+	drv_capture_forget(s);
 	drv_remove_handle(&s->object);
 	drv_stream_retire(s);
 	return drv_leave(ctx->error);
@@ -127,6 +128,8 @@ CUresult CUDAAPI cuStreamQuery(CUstream stream)
 	CUresult r = enter_stream(stream, &s);
 	if (r)
 		return r;
+	if (s->capture)
+		return drv_leave(drv_capture_refuse(s));
 	return drv_leave(drv_stream_idle(s) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
 }
 
@@ -134,7 +137,9 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream stream)
 {
 	struct CUstream_st *s;
 	CUresult r = enter_stream(stream, &s);
-	return r ? r : drv_leave(drv_stream_sync(s));
+	if (r)
+		return r;
+	return drv_leave(s->capture ? drv_capture_refuse(s) : drv_stream_sync(s));
 }
 
 /* -- the application's functions ------------------------------------------------------ */
@@ -158,18 +163,34 @@ static bool run_host(struct drv_op *op, bool skip)
 	return true;
 }
 
+static CUresult queue_host(struct CUstream_st *s, const struct host_call *call)
+{
+	struct drv_op *op = drv_op_new(run_host, sizeof(*call));
+	if (!op)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	memcpy(op->data, call, sizeof(*call));
+	/* Never in the caller's thread: the function may wait for what the caller does next. */
+	return drv_submit(s, op, false);
+}
+
+CUresult drv_host_run(struct CUstream_st *s, const struct drv_work *w)
+{
+	return queue_host(s,
+		&(struct host_call){ w->host.fn, w->host.callback, w->host.stream, w->host.data });
+}
+
 static CUresult submit_host(CUstream stream, const struct host_call *call)
 {
 	struct CUstream_st *s;
 	CUresult r = enter_stream(stream, &s);
 	if (r)
 		return r;
-	struct drv_op *op = drv_op_new(run_host, sizeof(*call));
-	if (!op)
-		return drv_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	memcpy(op->data, call, sizeof(*call));
-	/* Never in the caller's thread: the function may wait for what the caller does next. */
-	return drv_leave(drv_submit(s, op, false));
+	if (s->capture) {
+		struct drv_work work = { .type = CU_GRAPH_NODE_TYPE_HOST,
+			.host = { call->fn, call->callback, call->stream, call->data } };
+		return drv_leave(drv_capture_add(s, &work, NULL));
+	}
+	return drv_leave(queue_host(s, call));
 }
 
 CUresult CUDAAPI cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *data)
@@ -260,6 +281,8 @@ static CUresult submit_value(struct CUstream_st *s, drv_run run, const struct va
 	size_t bytes = v->wide ? 8 : 4;
 	if (v->flags & ~known || v->addr % bytes || !sg_mem_check(drv.dev, v->addr, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
+	if (s->capture)
+		return drv_capture_refuse(s);
 	struct drv_op *op = drv_op_new(run, sizeof(*v));
 	if (!op)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -449,49 +472,4 @@ CUresult CUDAAPI cuStreamAttachMemAsync(
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	return drv_leave(
 		CUDA_SUCCESS); /* managed memory is reachable from everywhere at any time */
-}
-
-/* -- capture: nothing is captured here ------------------------------------------------------------
- */
-
-CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-	static __thread CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
-	if (!mode || (unsigned int)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUstreamCaptureMode old = current;
-	current = *mode;
-	*mode = old;
-	return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
-{
-	struct CUstream_st *s;
-	CUresult r = enter_stream(stream, &s);
-	if (r)
-		return r;
-	if (!status)
-		return drv_leave(CUDA_ERROR_INVALID_VALUE);
-	*status = CU_STREAM_CAPTURE_STATUS_NONE;
-	return drv_leave(CUDA_SUCCESS);
-}
-
-CUresult CUDAAPI cuStreamGetCaptureInfo(
-	CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id)
-{
-	return cuStreamIsCapturing(stream, status);
-}
-
-CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status,
-	cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, size_t *n)
-{
-	return cuStreamIsCapturing(stream, status);
-}
-
-CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status,
-	cuuint64_t *id, CUgraph *graph, const CUgraphNode **deps, const CUgraphEdgeData **edges,
-	size_t *n)
-{
-	return cuStreamIsCapturing(stream, status);
 }

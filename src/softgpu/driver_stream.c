@@ -107,9 +107,15 @@ static CUresult wait_default(struct drv_op *op, struct CUstream_st *s)
 		return r;
 	if (s != ctx->legacy)
 		return wait_stream(op, ctx->legacy);
-	for (struct CUstream_st *o = ctx->streams; o && !r; o = o->next)
-		if (o != s && !o->non_blocking)
-			r = wait_stream(op, o);
+	for (struct CUstream_st *o = ctx->streams; o && !r; o = o->next) {
+		if (o == s || o->non_blocking)
+			continue;
+		if (o->capture) { /* its work is yet to come: nothing could be waited for */
+			drv_capture_invalidate(o->capture);
+			return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+		}
+		r = wait_stream(op, o);
+	}
 	return r;
 }
 
@@ -361,6 +367,7 @@ void drv_stream_put(struct CUstream_st *s)
 		return;
 	unlink_stream(s);
 	struct CUctx_st *ctx = s->ctx;
+	drv_capture_forget(s);
 	pthread_cond_destroy(&s->wake);
 	free(s);
 	drv_ctx_put(ctx);
