@@ -122,6 +122,8 @@ enum sg_decoded sg_dec_any(
 	struct sg_dec *c, const struct ptx_operand *o, uint8_t bits, uint32_t *op, uint8_t *width);
 /* decode_ops.c */
 enum sg_decoded sg_dec_insn(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in);
+/* decode_bulk.c */
+enum sg_decoded sg_dec_bulk(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in);
 /* decode_video.c */
 enum sg_decoded sg_dec_video(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in);
 /* decode_mem.c, decode_float.c, decode_sync.c: decoders by base opcode */

@@ -200,6 +200,8 @@ static bool atom_type_ok(const struct sg_insn *in)
 {
 	bool is_float = sg_type_float(in->type);
 	bool half = in->type >= T_F16 && in->type <= T_BF16X2;
+	if (in->bytes == 16)
+		return in->n == 1 && (in->op == SG_A_EXCH || in->op == SG_A_CAS);
 	if (in->bytes != 2 && in->bytes != 4 && in->bytes != 8)
 		return false;
 	if (in->op == SG_A_INC || in->op == SG_A_DEC)
@@ -240,7 +242,7 @@ static enum sg_decoded dec_atom(struct sg_dec *c, const struct ptx_insn *p, stru
 		return DEC_UNSUPPORTED;
 	char cls = sg_type_class(in->type);
 	in->width = in->bytes == 8 ? 8 : 4;
-	in->fn = sg_atom;
+	in->fn = in->bytes == 16 ? sg_atom128 : sg_atom;
 	in->has = !red;
 	if (!red)
 		in->flags |= SG_SPIN;
@@ -284,6 +286,8 @@ static enum sg_decoded address_value(
 static enum sg_decoded dec_cp(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
 {
 	struct sg_opnd r;
+	if (ptx_insn_has_mod(p, "bulk"))
+		return sg_dec_bulk(c, p, in);
 	if (p->n_mods < 2 || strcmp(p->mods[0], "async"))
 		return DEC_UNSUPPORTED;
 	if (!strcmp(p->mods[1], "commit_group") || !strcmp(p->mods[1], "wait_group") ||

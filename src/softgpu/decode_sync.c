@@ -88,8 +88,12 @@ static enum sg_decoded dec_redux(struct sg_dec *c, const struct ptx_insn *p, str
 	static const struct mode modes[] = { { "add", SG_A_ADD }, { "min", SG_A_MIN },
 		{ "max", SG_A_MAX }, { "and", SG_A_AND }, { "or", SG_A_OR }, { "xor", SG_A_XOR } };
 	in->type = sg_dec_types(p, NULL);
-	if (!FIND_MODE(p, modes, &in->sub) || p->n_operands != 3 || sg_type_float(in->type))
+	bool is_float = in->type == T_F32;
+	if (!FIND_MODE(p, modes, &in->sub) || p->n_operands != 3 ||
+		(is_float ? in->sub != SG_A_MIN && in->sub != SG_A_MAX : sg_type_float(in->type)))
 		return DEC_UNSUPPORTED;
+	in->flags |= ptx_insn_has_mod(p, "NaN") ? SG_NAN : 0;
+	in->has |= ptx_insn_has_mod(p, "abs") ? 4 : 0;
 	in->fn = sg_warp_op;
 	in->op = SG_W_REDUX;
 	in->width = 4;

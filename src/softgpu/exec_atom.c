@@ -119,7 +119,7 @@ MODIFY(uint16_t)
 MODIFY(uint32_t)
 MODIFY(uint64_t)
 
-static uint64_t atom_lane(const struct sg_insn *in, void *p, uint64_t b, uint64_t c)
+uint64_t sg_atom_apply(const struct sg_insn *in, void *p, uint64_t b, uint64_t c)
 {
 	bool integer = !(in->type >= T_F16 && in->type <= T_F64);
 	if (in->bytes == 4 && in->op == SG_A_ADD && integer)
@@ -146,6 +146,51 @@ static void put(struct sg_warp *w, uint32_t op, uint8_t width, int i, uint64_t v
 		((uint32_t *)p)[i] = (uint32_t)v;
 }
 
+/* -- 128 bits ------------------------------------------------------------------ */
+
+typedef unsigned __int128 u128;
+
+#ifdef __x86_64__
+__attribute__((target("cx16")))
+#endif
+static bool
+swap128(u128 *p, u128 old, u128 want)
+{
+	return __sync_bool_compare_and_swap(p, old, want);
+}
+
+static u128 get128(struct sg_warp *w, uint32_t op, int i)
+{
+	const uint64_t *p = sg_op(w, op);
+	return (u128)p[i + 32] << 64 | p[i];
+}
+
+/* The same for exch.b128 and cas.b128. */
+SG_HANDLER(sg_atom128)
+{
+	uint64_t addr[32];
+	sg_addresses(w, in, mask, addr);
+	for (uint32_t m = mask; m; m &= m - 1) {
+		int i = __builtin_ctz(m);
+		u128 *p = sg_resolve_or_fault(w, in, (uint32_t)i, in->space, addr[i], 16), old,
+		     want;
+		if (!p)
+			return;
+		u128 b = get128(w, in->b, i), c = in->op == SG_A_CAS ? get128(w, in->c, i) : 0;
+		do {
+			old = (u128)__atomic_load_n((uint64_t *)p + 1, __ATOMIC_RELAXED) << 64 |
+			      __atomic_load_n((uint64_t *)p, __ATOMIC_RELAXED);
+			want = in->op == SG_A_EXCH ? b : old == b ? c : old;
+		} while (!swap128(p, old, want));
+		if (in->has & 1) {
+			uint64_t *d = sg_op(w, in->d);
+			d[i] = (uint64_t)old;
+			d[i + 32] = (uint64_t)(old >> 64);
+		}
+	}
+	sg_spin(w, 8);
+}
+
 /* a: address; b, c: operands; has bit 0: a result goes to d. Vectors: list holds n results (if
  * any), then n operands. */
 SG_HANDLER(sg_atom)
@@ -161,14 +206,14 @@ SG_HANDLER(sg_atom)
 			return;
 		if (in->n == 1) {
 			uint64_t c = in->op == SG_A_CAS ? get(w, in->c, in->width, i) : 0;
-			uint64_t old = atom_lane(in, p, get(w, in->b, in->width, i), c);
+			uint64_t old = sg_atom_apply(in, p, get(w, in->b, in->width, i), c);
 			if (result)
 				put(w, in->d, in->width, i, old);
 			continue;
 		}
 		const uint32_t *operands = in->list + (result ? in->n : 0);
 		for (uint32_t k = 0; k < in->n; k++) {
-			uint64_t old = atom_lane(
+			uint64_t old = sg_atom_apply(
 				in, p + k * in->bytes, get(w, operands[k], in->width, i), 0);
 			if (result)
 				put(w, in->list[k], in->width, i, old);
@@ -233,6 +278,14 @@ static uint64_t mb_apply(uint8_t op, uint64_t v, uint64_t count, uint64_t tx)
 	default:
 		return v;
 	}
+}
+
+void sg_mbarrier_complete(uint64_t *p, uint64_t bytes)
+{
+	uint64_t old = __atomic_load_n(p, ORDER);
+	while (!__atomic_compare_exchange_n(
+		p, &old, mb_apply(MB_COMPLETE_TX, old, bytes, 0), false, ORDER, ORDER))
+		;
 }
 
 /* op: above; b: count, state or parity (has bit 1), c: transaction bytes; has bit 0: a result. */

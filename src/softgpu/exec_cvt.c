@@ -287,17 +287,22 @@ static uint32_t to_fp8(const struct sg_insn *in, double v)
 	return sign << 7 | (low > most ? most : low);
 }
 
+double sg_fp8_to_double(uint8_t type, uint32_t v)
+{
+	uint32_t low = v & 0x7f;
+	double d;
+	if (type == T_E5M2X2)
+		return sg_half_to_float((uint16_t)(v << 8));
+	d = low == 0x7f ? NAN : low < 8 ? low * 0x1p-9 : ldexp((low & 7) | 8, (int)(low >> 3) - 10);
+	return v & 0x80 ? -d : d;
+}
+
 static uint32_t fp8_to_half(const struct sg_insn *in, uint32_t v)
 {
-	uint32_t low = v & 0x7f, sign = (v & 0x80) << 8;
-	uint32_t r = low << 8;
-	if (in->type2 == T_E4M3X2) {
-		double d = low < 8 ? low * 0x1p-9 : ldexp((low & 7) | 8, (int)(low >> 3) - 10);
-		r = low == 0x7f ? 0x7fff : (uint32_t)sg_pack_double(d, 5, 10, SG_RN);
-	}
-	if (r > 0x7c00)
-		return 0x7fff;
-	return in->flags & SG_RELU && sign ? 0 : sign | r;
+	double d = sg_fp8_to_double(in->type2, v);
+	if (in->flags & SG_RELU && (d < 0 || (d == 0 && v & 0x80)))
+		d = 0;
+	return (uint32_t)sg_pack_double(d, 5, 10, SG_RN);
 }
 
 /* Pairs: the first source, or the upper half of one, goes to the upper half. */

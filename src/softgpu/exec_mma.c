@@ -39,8 +39,18 @@ static bool all_here(struct sg_warp *w, uint32_t mask)
 	return false;
 }
 
-/* Element i of a 32-bit register. */
-static double element(uint8_t type, uint32_t v, uint32_t i)
+bool sg_whole_warp(struct sg_warp *w, const struct sg_insn *in, uint32_t mask)
+{
+	if (!all_here(w, mask))
+		return false;
+	if (mask == SG_FULL)
+		return true;
+	sg_fault(w, in, CUDA_ERROR_LAUNCH_FAILED, -1,
+		"a warp of fewer than 32 threads cannot multiply matrices");
+	return false;
+}
+
+double sg_matrix_element(uint8_t type, uint32_t v, uint32_t i)
 {
 	float f;
 	uint32_t b;
@@ -53,6 +63,14 @@ static double element(uint8_t type, uint32_t v, uint32_t i)
 		v &= 0xffffe000;
 		memcpy(&f, &v, 4);
 		return f;
+	case T_F32:
+		memcpy(&f, &v, 4);
+		return f;
+	case T_S32:
+		return (int32_t)v;
+	case T_E4M3X2:
+	case T_E5M2X2:
+		return sg_fp8_to_double(type, v >> 8 * i & 255);
 	case T_S8:
 		return (signed char)(v >> 8 * i);
 	case T_U8:
@@ -62,37 +80,53 @@ static double element(uint8_t type, uint32_t v, uint32_t i)
 		return b & 8 ? (double)b - 16 : b;
 	case T_U4:
 		return v >> 4 * i & 15;
+	case T_PRED:
+		return v >> i & 1;
 	default:
 		return 0;
 	}
 }
 
 struct tile {
-	double a[16][64], b[64][8], c[16][8];
+	double a[16][256], b[256][8], c[16][8];
 };
+
+/* Row and column of element i of register r of A in a lane; e elements a register. */
+static uint32_t a_row(const struct sg_mma *m, uint32_t lane, uint32_t r)
+{
+	return m->rows == 16 ? lane / 4 + 8 * (r % 2) : lane / 4;
+}
+
+static uint32_t a_col(const struct sg_mma *m, uint32_t lane, uint32_t r, uint32_t e)
+{
+	return (m->rows == 16 ? r / 2 : r) * 4 * e + lane % 4 * e;
+}
 
 /* The fragments: list holds D, A, B, C registers in this order; n_* their counts. */
 static void read_operands(
 	struct sg_warp *w, const struct sg_insn *in, const struct sg_mma *m, struct tile *t)
 {
-	uint32_t e = 32 / m->bits;
-	for (uint32_t r = 0; r < m->n_a; r++) {
-		const uint32_t *v = sg_op(w, in->list[m->n_d + r]);
+	uint32_t e = m->bits == 64 ? 1 : 32 / m->bits;
+	for (uint32_t r = 0; r < m->n_a + m->n_b; r++) {
+		const void *reg = sg_op(w, in->list[m->n_d + r]);
+		const uint32_t *v = reg;
+		const double *d = reg;
 		for (uint32_t lane = 0; lane < 32; lane++)
-			for (uint32_t i = 0; i < e; i++)
-				t->a[lane / 4 + 8 * (r % 2)][r / 2 * 4 * e + lane % 4 * e + i] =
-					element(m->type_a, v[lane], i);
-	}
-	for (uint32_t r = 0; r < m->n_b; r++) {
-		const uint32_t *v = sg_op(w, in->list[m->n_d + m->n_a + r]);
-		for (uint32_t lane = 0; lane < 32; lane++)
-			for (uint32_t i = 0; i < e; i++)
-				t->b[r * 4 * e + lane % 4 * e + i][lane / 4] =
-					element(m->type_b, v[lane], i);
+			for (uint32_t i = 0; i < e; i++) {
+				uint32_t rb = r - m->n_a;
+				double *at =
+					r < m->n_a
+						? &t->a[a_row(m, lane, r)][a_col(m, lane, r, e) + i]
+						: &t->b[rb * 4 * e + lane % 4 * e + i][lane / 4];
+				*at = m->bits == 64 ? d[lane]
+						    : sg_matrix_element(
+							      r < m->n_a ? m->type_a : m->type_b,
+							      v[lane], i);
+			}
 	}
 }
 
-/* Row and column of accumulator element k (of 4) in a lane. */
+/* Row and column of accumulator element k (of 4, or 2 of 8 rows) in a lane. */
 #define C_ROW(lane, k) ((lane) / 4 + 8 * ((k) / 2))
 #define C_COL(lane, k) ((lane) % 4 * 2 + (k) % 2)
 
@@ -100,16 +134,14 @@ static void read_c(
 	struct sg_warp *w, const struct sg_insn *in, const struct sg_mma *m, struct tile *t)
 {
 	const uint32_t *list = in->list + m->n_d + m->n_a + m->n_b;
-	for (uint32_t k = 0; k < 4; k++) {
-		const uint32_t *v = sg_op(w, list[m->type_c == T_F16 ? k / 2 : k]);
-		for (uint32_t lane = 0; lane < 32; lane++) {
-			float f;
-			memcpy(&f, &v[lane], 4);
+	for (uint32_t k = 0; k < m->rows / 4u; k++) {
+		const void *reg = sg_op(w, list[m->type_c == T_F16 ? k / 2 : k]);
+		const uint32_t *v = reg;
+		const double *d = reg;
+		for (uint32_t lane = 0; lane < 32; lane++)
 			t->c[C_ROW(lane, k)][C_COL(lane, k)] =
-				m->type_c == T_F16   ? element(T_F16, v[lane], k % 2)
-				: m->type_c == T_S32 ? (int32_t)v[lane]
-						     : (double)f;
-		}
+				m->type_c == T_F64 ? d[lane]
+						   : sg_matrix_element(m->type_c, v[lane], k % 2);
 	}
 }
 
@@ -118,71 +150,59 @@ static uint32_t saturate(double v)
 	return (uint32_t)(v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : (int32_t)v);
 }
 
+uint32_t sg_matrix_result(const struct sg_insn *in, uint8_t type, double v)
+{
+	if (type == T_F16)
+		return (uint32_t)sg_pack_double(v, 5, 10, SG_RN);
+	if (type == T_S32)
+		return in->flags & SG_SAT ? saturate(v) : (uint32_t)(int64_t)v;
+	return (uint32_t)sg_pack_double(v, 8, 23, SG_RN);
+}
+
 static void write_d(
 	struct sg_warp *w, const struct sg_insn *in, const struct sg_mma *m, const struct tile *t)
 {
-	for (uint32_t k = 0; k < 4; k++) {
-		uint32_t *d = sg_op(w, in->list[m->type_d == T_F16 ? k / 2 : k]);
+	for (uint32_t k = 0; k < m->rows / 4u; k++) {
+		void *reg = sg_op(w, in->list[m->type_d == T_F16 ? k / 2 : k]);
+		uint32_t *d = reg;
+		double *wide = reg;
 		for (uint32_t lane = 0; lane < 32; lane++) {
 			double v = t->c[C_ROW(lane, k)][C_COL(lane, k)];
-			if (m->type_d == T_F16) {
-				uint32_t h = (uint32_t)sg_pack_double(v, 5, 10, SG_RN);
-				d[lane] = k % 2 ? (d[lane] & 0xffff) | h << 16 : h;
-			} else if (m->type_d == T_S32) {
-				d[lane] = in->flags & SG_SAT ? saturate(v) : (uint32_t)(int64_t)v;
-			} else {
-				d[lane] = (uint32_t)sg_pack_double(v, 8, 23, SG_RN);
+			if (m->type_d == T_F64) {
+				wide[lane] = v;
+				continue;
 			}
+			uint32_t r = sg_matrix_result(in, m->type_d, v);
+			if (m->type_d == T_F16)
+				d[lane] = k % 2 ? (d[lane] & 0xffff) | r << 16 : r;
+			else
+				d[lane] = r;
 		}
 	}
 }
 
-static void multiply(struct tile *t, uint32_t k)
+static void multiply(struct tile *t, const struct sg_mma *m)
 {
-	for (uint32_t i = 0; i < 16; i++)
+	for (uint32_t i = 0; i < m->rows; i++)
 		for (uint32_t j = 0; j < 8; j++)
-			for (uint32_t x = 0; x < k; x++)
-				t->c[i][j] += t->a[i][x] * t->b[x][j];
-}
-
-/* m8n8k4 in double: one register each of A and B, two of C and D. */
-static void mma_double(struct sg_warp *w, const struct sg_insn *in)
-{
-	const double *a = sg_op(w, in->list[2]), *b = sg_op(w, in->list[3]);
-	double r[2][32];
-	for (uint32_t k = 0; k < 2; k++) {
-		const double *c = sg_op(w, in->list[4 + k]);
-		for (uint32_t lane = 0; lane < 32; lane++) {
-			uint32_t row = lane / 4, col = lane % 4 * 2 + k;
-			r[k][lane] = c[lane];
-			for (uint32_t x = 0; x < 4; x++)
-				r[k][lane] =
-					__builtin_fma(a[row * 4 + x], b[col * 4 + x], r[k][lane]);
-		}
-	}
-	memcpy(sg_op(w, in->list[0]), r[0], sizeof(r[0]));
-	memcpy(sg_op(w, in->list[1]), r[1], sizeof(r[1]));
+			for (uint32_t x = 0; x < m->k; x++) {
+				double a = t->a[i][x], b = t->b[x][j];
+				if (m->type_d == T_F64)
+					t->c[i][j] = __builtin_fma(a, b, t->c[i][j]);
+				else
+					t->c[i][j] += m->exclusive ? a != b : a * b;
+			}
 }
 
 SG_HANDLER(sg_mma)
 {
 	const struct sg_mma *m = in->mma;
 	struct tile t;
-	if (!all_here(w, mask))
+	if (!sg_whole_warp(w, in, mask))
 		return;
-	if (mask != SG_FULL) {
-		sg_fault(w, in, CUDA_ERROR_LAUNCH_FAILED, -1,
-			"a warp of fewer than 32 threads cannot multiply matrices");
-		return;
-	}
-	if (m->type_d == T_F64) {
-		mma_double(w, in);
-		return;
-	}
-	memset(&t, 0, sizeof(t));
 	read_operands(w, in, m, &t);
 	read_c(w, in, m, &t);
-	multiply(&t, m->k);
+	multiply(&t, m);
 	write_d(w, in, m, &t);
 }
 

@@ -116,8 +116,34 @@ static void shfl_lane(uint8_t op, struct lanes *l, uint32_t i)
 	l->d[i] = l->mask & l->group[i] & 1u << j ? l->a[j] : l->a[i];
 }
 
+/* min or max of f32; has bit 2: of magnitudes. */
+static uint64_t redux_float(const struct sg_insn *in, const struct lanes *l, uint32_t group)
+{
+	float best = 0, v;
+	bool any = false, nan = false;
+	uint32_t u;
+	for (uint32_t m = group; m; m &= m - 1) {
+		u = (uint32_t)l->a[__builtin_ctz(m)];
+		if (in->has & 4)
+			u &= 0x7fffffff;
+		memcpy(&v, &u, 4);
+		nan |= v != v;
+		if (v != v)
+			continue;
+		/* -0 is less than +0. */
+		bool less = v < best || (v == best && u >> 31);
+		if (!any || less == (in->sub == SG_A_MIN))
+			best = v;
+		any = true;
+	}
+	memcpy(&u, &best, 4);
+	return !any || (nan && in->flags & SG_NAN) ? 0x7fffffff : u;
+}
+
 static uint64_t redux(const struct sg_insn *in, const struct lanes *l, uint32_t group)
 {
+	if (in->type == T_F32)
+		return redux_float(in, l, group);
 	uint32_t r = (uint32_t)l->a[__builtin_ctz(group)];
 	for (uint32_t m = group & (group - 1); m; m &= m - 1) {
 		uint32_t v = (uint32_t)l->a[__builtin_ctz(m)];

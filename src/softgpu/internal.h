@@ -121,9 +121,18 @@ struct sg_insn {
 	const char *opcode;
 };
 
-/* A matrix multiplication: types, bits of an element of A, registers of each operand, depth. */
+/* A matrix multiplication: types, bits of an element of A, registers of each operand, size. */
 struct sg_mma {
-	uint8_t type_a, type_b, type_c, type_d, bits, n_a, n_b, n_c, n_d, k;
+	uint8_t type_a, type_b, type_c, type_d, bits, n_a, n_b, n_c, n_d;
+	uint8_t rows;	/* of A and D */
+	uint8_t cols;	/* of B and D; mma.sync: 8 */
+	bool exclusive; /* one-bit elements are compared, not multiplied */
+	uint16_t k;
+};
+
+/* The addresses of a bulk copy: of each only what sg_addresses reads, and the space. */
+struct sg_bulk {
+	struct sg_insn dst, src, bar;
 };
 
 /* A parameter or result of a function or of one call. */
@@ -529,6 +538,7 @@ double sg_round_odd_fma(double a, double b, double c);
 SG_HANDLER(sg_cvt);
 SG_HANDLER(sg_cvt_pack);
 SG_HANDLER(sg_cvt_fp8);
+double sg_fp8_to_double(uint8_t type, uint32_t v);
 SG_HANDLER(sg_cvt_saturate); /* cvt.pack */
 sg_handler sg_cvt_fast(uint8_t dst, uint8_t src, uint8_t dst_width, uint8_t src_width);
 
@@ -584,6 +594,7 @@ SG_HANDLER(sg_store_global32);
 SG_HANDLER(sg_store_global64);
 /* exec_atom.c */
 SG_HANDLER(sg_atom);
+SG_HANDLER(sg_atom128);
 SG_HANDLER(sg_cp_async);
 SG_HANDLER(sg_cvta);
 SG_HANDLER(sg_isspacep);
@@ -591,6 +602,12 @@ SG_HANDLER(sg_mapa);
 SG_HANDLER(sg_fence);
 SG_HANDLER(sg_mbarrier);
 SG_HANDLER(sg_ctarank);
+/* One operation of in->op, type and bytes on memory; the old value. */
+uint64_t sg_atom_apply(const struct sg_insn *in, void *p, uint64_t b, uint64_t c);
+/* Bytes of a transaction have arrived. */
+void sg_mbarrier_complete(uint64_t *p, uint64_t bytes);
+/* exec_bulk.c */
+SG_HANDLER(sg_bulk);
 /* The address operand of each lane in mask. */
 void sg_addresses(struct sg_warp *w, const struct sg_insn *in, uint32_t mask, uint64_t *addr);
 /* Host address of bytes (a power of two) in a state space, or NULL: out of bounds or misaligned. */
@@ -637,6 +654,17 @@ SG_HANDLER(sg_mma);
 SG_HANDLER(sg_ldmatrix);
 SG_HANDLER(sg_stmatrix);
 void sg_aligned_check(struct sg_warp *w);
+/* Whether all 32 lanes are here. If not, the path waits, or the launch ends. */
+bool sg_whole_warp(struct sg_warp *w, const struct sg_insn *in, uint32_t mask);
+/* Element i of a 32-bit register of a matrix; T_PRED: one bit. */
+double sg_matrix_element(uint8_t type, uint32_t v, uint32_t i);
+/* A sum as a register of type F16 (low half), S32 or F32. */
+uint32_t sg_matrix_result(const struct sg_insn *in, uint8_t type, double v);
+
+/* exec_wmma.c */
+SG_HANDLER(sg_wmma_load);
+SG_HANDLER(sg_wmma_store);
+SG_HANDLER(sg_wmma_mma);
 
 /* exec_ctrl.c */
 SG_HANDLER(sg_bra);
