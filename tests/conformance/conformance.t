@@ -11,10 +11,11 @@ if [ ! -r "$data/verdicts.jsonl" ] || [ ! -r "$data/isa.jsonl" ]; then
 	done
 	exit 0
 fi
-verdicts=$("$bin/verdicts" "$data/verdicts.jsonl")
+verdicts=$("$bin/verdicts" "$data/verdicts.jsonl") || wrong=' with status not 0'
 echo "$verdicts" | sed 's/^/# /'
 last=$(echo "$verdicts" | tail -n 1)
-case $last in
+case $last$wrong in
+*' with status not 0') echo "not ok 1 - every refusal has its reason ($last$wrong)" ;;
 'false accept 0,'*) echo "ok 1 - no program is accepted that must not be ($last)" ;;
 *) echo "not ok 1 - no program is accepted that must not be ($last)" ;;
 esac
