@@ -80,6 +80,9 @@ struct buf;
 /* Writes text to a file ("-": standard output), or to `otherwise` when path is NULL. 0, EGPU_FAILED
  * after a message. */
 int write_out(const char *path, FILE *otherwise, const struct buf *text);
+/* Whether write_out to this path (NULL, "-": yes) would work now; makes nothing. 0, EGPU_FAILED
+ * after a message. */
+int check_out(const char *path);
 
 extern const struct command cmd_run, cmd_list, cmd_doctor, cmd_verify, cmd_translate,
 	cmd_instrument, cmd_test_run, cmd_map, cmd_tools;

@@ -164,23 +164,30 @@ static int get(struct session *s, struct dump *d, uint32_t id, const char *text)
 
 static int act(const struct opts *o, const struct opt_rest *rest, struct session *s, struct dump *d)
 {
-	const char *what = rest->args[0];
-	bool is_list = !strcmp(what, "list"), is_dump = !strcmp(what, "dump"),
-	     is_get = !strcmp(what, "get");
-	if (is_list && rest->n_args == 1)
+	if (rest->n_args == 1)
 		return list(s, d);
-	if (!(is_dump && rest->n_args == 2) && !(is_get && rest->n_args == 3))
-		return say_fail("usage: egpu %s", cmd_map.synopsis);
 	int id = find_map(d, rest->args[1]);
 	if (id < 0)
 		return EGPU_FAILED;
-	return is_dump ? dump_map(d, (uint32_t)id, o) : get(s, d, (uint32_t)id, rest->args[2]);
+	return rest->n_args == 2 ? dump_map(d, (uint32_t)id, o)
+				 : get(s, d, (uint32_t)id, rest->args[2]);
+}
+
+/* Each verb by its number of words: list, dump NAME, get NAME KEY. */
+static int check_words(const struct opt_rest *rest)
+{
+	static const char *const verbs[] = { "list", "dump", "get" };
+	for (int i = 0; i < 3; i++)
+		if (!strcmp(rest->args[0], verbs[i]))
+			return rest->n_args == i + 1 ? 0
+						     : say_fail("usage: egpu %s", cmd_map.synopsis);
+	return say_fail("map: no verb '%s'; usage: egpu %s", rest->args[0], cmd_map.synopsis);
 }
 
 static int run(const void *opts, const struct opt_rest *rest)
 {
 	const struct opts *o = opts;
-	struct session *s = open_session(o->session);
+	struct session *s = check_words(rest) ? NULL : open_session(o->session);
 	if (!s)
 		return EGPU_FAILED;
 	struct dump *d = dump_new(s);

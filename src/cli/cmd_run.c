@@ -108,7 +108,12 @@ static int write_report(const struct opts *o, const struct run_report *r)
 	json_init(&j, &json_text, JSON_PRETTY);
 	int err = report_make(r, &text, &j, &d);
 	int status = err ? say_diag("report", &d) : 0;
-	if (write_out(o->out, stderr, &text) || (o->json && write_out(o->json, NULL, &json_text)))
+	if (write_out(o->out, stderr, &text)) {
+		status = EGPU_FAILED;
+		if (o->out) /* what a long run has found is not lost */
+			write_out(NULL, stderr, &text);
+	}
+	if (o->json && write_out(o->json, NULL, &json_text))
 		status = EGPU_FAILED;
 	buf_free(&text);
 	buf_free(&json_text);
@@ -189,6 +194,9 @@ static int run(const void *opts, const struct opt_rest *rest)
 	if (!rest->command || !rest->n_command)
 		return say_fail(
 			"no command to run: write it after --:\n  egpu %s", cmd_run.synopsis);
+	/* Before the command has run for hours. */
+	if (check_out(o->out) || check_out(o->json))
+		return EGPU_FAILED;
 	int status = probe_read(&p, &po);
 	if (status)
 		return status;

@@ -62,6 +62,16 @@ static bool gpu_child(void *arg, void *out)
 	return !gpu_call(job->library, job->ptx, "egpu_test", 1, buffers, 3, answer->error);
 }
 
+static int gpu_failed(const char *library, const char *why)
+{
+	struct driver_info info;
+	driver_probe(library, &info);
+	return info.loads ? say_fail("%s: %s", library, why)
+			  : say_fail("no CUDA driver on this machine (%s); --on=softgpu runs the "
+				     "program on the CPU instead",
+				    info.error);
+}
+
 static int run_on_gpu(const char *library, const char *target, struct arena *a,
 	const struct ebpf_program *p, const struct verifier_result *v, uint8_t *memory,
 	uint64_t *r0)
@@ -79,7 +89,7 @@ static int run_on_gpu(const char *library, const char *target, struct arena *a,
 	memcpy(answer->memory, memory, p->memory_bytes);
 	if (!in_child(
 		    gpu_child, &job, answer, sizeof(*answer) + p->memory_bytes, GPU_LIMIT_S, why)) {
-		status = say_fail("%s: %s", library, *answer->error ? answer->error : why);
+		status = gpu_failed(library, *answer->error ? answer->error : why);
 		goto out;
 	}
 	memcpy(memory, answer->memory, p->memory_bytes);

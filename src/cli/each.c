@@ -10,6 +10,7 @@ static int load_alone(struct probe *p, size_t index)
 {
 	struct bpf_program *prog;
 	size_t i = 0;
+	loader_clear_error();
 	bpf_object__for_each_program(prog, p->object) bpf_program__set_autoload(prog, i++ == index);
 	return bpf_object__load(p->object);
 }
@@ -36,11 +37,12 @@ static int one(struct probe *p, size_t index, const char *only, bool *done, bool
 		*found = true;
 		int err = load_alone(p, index);
 		const struct loader_prog *r = answer(bpf_program__name(prog));
-		/* Nothing was handed to bpf(2): maps or relocations failed, and the message is
-		 * libbpf's. */
-		status = r     ? fn(p, r, arg)
-			 : err ? probe_load(p)
+		/* Without an answer no program was handed to bpf(2): maps or relocations failed. */
+		status = r     ? probe_check_point(p, prog, r)
+			 : err ? probe_load_failed(p, err)
 			       : say_fail("%s: not loaded", bpf_program__name(prog));
+		if (r && !status)
+			status = fn(p, r, arg);
 	}
 	probe_close(p);
 	session_destroy(s);

@@ -206,6 +206,8 @@ static int check_programs(const struct probe *p)
 		return say_fail(
 			"%s: has no program; a probe needs a function in SEC(\"gpu/POINT\")",
 			p->options->name);
+	if (p->options->pattern && !*p->options->pattern)
+		return say_fail("-k: the pattern is empty; leave -k out to probe every kernel");
 	if (p->options->pattern && !without)
 		return say_fail("%s: -k %s applies to nothing: every program's section names its "
 				"kernels already",
@@ -291,14 +293,10 @@ void probe_explain(const struct probe *p, const struct loader_prog *prog, bool w
 		probe_log_tail(stderr, prog->log, whole_log);
 }
 
-int probe_load(struct probe *p)
+int probe_load_failed(const struct probe *p, int err)
 {
 	char why[512];
 	struct diag d = { 0 };
-	loader_clear_error();
-	int err = bpf_object__load(p->object);
-	if (!err)
-		return 0;
 	for (uint32_t i = 0; loader_prog(i); i++)
 		if (loader_prog(i)->err) {
 			probe_explain(p, loader_prog(i), p->options->verbose);
@@ -309,6 +307,40 @@ int probe_load(struct probe *p)
 		return say_diag(p->options->name, &d);
 	return say_fail("%s: cannot be loaded (%s): %s", p->options->name, strerror(-err),
 		first_warning(why, sizeof(why)));
+}
+
+int probe_check_point(const struct probe *p, struct bpf_program *prog, const struct loader_prog *lp)
+{
+	const char *section = bpf_program__section_name(prog), *pattern;
+	enum ebpf_point point;
+	bool warp;
+	if (!lp->program || ebpf_section_parse(section, &point, &warp, &pattern) ||
+		lp->program->context == ebpf_point_context(point, warp))
+		return 0;
+	return say_fail("%s: program %s: section \"%s\" needs a function whose first argument is "
+			"struct %s *; this one takes struct %s *",
+		p->options->name, bpf_program__name(prog), section,
+		ebpf_context_struct(ebpf_point_context(point, warp)),
+		ebpf_context_struct(lp->program->context));
+}
+
+static int check_points(const struct probe *p)
+{
+	struct bpf_program *prog;
+	int status = 0;
+	bpf_object__for_each_program(prog, p->object)
+	{
+		const struct loader_prog *lp = loader_prog_by_fd(bpf_program__fd(prog));
+		status = status || !lp ? status : probe_check_point(p, prog, lp);
+	}
+	return status;
+}
+
+int probe_load(struct probe *p)
+{
+	loader_clear_error();
+	int err = bpf_object__load(p->object);
+	return err ? probe_load_failed(p, err) : check_points(p);
 }
 
 static int attach_one(struct probe *p, struct bpf_program *prog)

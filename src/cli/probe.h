@@ -40,6 +40,11 @@ int probe_read(struct probe *p, const struct probe_options *o);
 int probe_open(struct probe *p, struct session *s);
 /* Verifies and translates every program; a refusal is explained. */
 int probe_load(struct probe *p);
+/* The two halves of it for programs that are loaded one by one: why bpf_object__load failed, and
+ * whether the program takes what its section's point gives. 0, or EGPU_FAILED after a message. */
+int probe_load_failed(const struct probe *p, int err);
+int probe_check_point(
+	const struct probe *p, struct bpf_program *prog, const struct loader_prog *lp);
 /* One link a program. */
 int probe_attach(struct probe *p);
 /* Detaches, closes, stops the loader; what probe_read read stays. */

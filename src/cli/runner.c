@@ -56,23 +56,27 @@ static int link_in_session(struct runner *r, const char *to, const char *name)
 	return symlink(to, at) ? say_fail("%s: %s", at, strerror(errno)) : 0;
 }
 
-/* The preloaded agent answers to libcuda.so.1; programs that open the development name must meet it too.
- * LD_PRELOAD splits at blanks and colons: a path that has one goes through a link in the session.
- */
+/* The agent is preloaded by a link beside the driver's alias, so that the loader finds both or
+ * neither, whatever the command makes of LD_LIBRARY_PATH or its user: the agent without the alias
+ * would stand for a driver that lacks most calls. It answers to libcuda.so.1; programs that open
+ * the development name must meet it too. */
 static int place_agent(struct runner *r)
 {
 	struct diag d = { 0 };
 	char path[PATH_MAX];
+	const char *session = session_path(r->session);
+	if (strpbrk(session, ": ;$"))
+		return say_fail("%s: LD_PRELOAD and LD_LIBRARY_PATH cannot hold this name; set "
+				"EGPU_DIR to a directory without blank, colon, semicolon and "
+				"dollar sign",
+			session);
 	if (path_find(PATH_AGENT, path, &d))
 		return say_diag("agent", &d);
-	if (link_in_session(r, path, "libcuda.so"))
-		return EGPU_FAILED;
-	if (!strpbrk(path, ": \t\n")) {
-		memcpy(r->agent, path, sizeof(path));
-		return 0;
-	}
-	snprintf(r->agent, sizeof(r->agent), "%s/libegpu-agent.so", session_path(r->session));
-	return link_in_session(r, path, "libegpu-agent.so");
+	snprintf(r->agent, sizeof(r->agent), "%s/libegpu-agent.so", session);
+	return link_in_session(r, path, "libcuda.so") ||
+			       link_in_session(r, path, "libegpu-agent.so")
+		       ? EGPU_FAILED
+		       : 0;
 }
 
 int runner_open(struct runner *r, const struct driver_choice *choice)

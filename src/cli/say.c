@@ -95,6 +95,9 @@ int read_file(const char *path, size_t max, char **data, size_t *size, struct di
 	int err = 0;
 	if (!is_stdin && !fstat(fd, &st) && S_ISDIR(st.st_mode))
 		err = -EISDIR;
+	/* Its writer may need time: <(command) in a shell. Without one there is nothing to read. */
+	if (!is_stdin)
+		fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 	if (!err)
 		err = read_all(fd, max, data, size);
 	if (!is_stdin)
@@ -103,6 +106,25 @@ int read_file(const char *path, size_t max, char **data, size_t *size, struct di
 		return diag_set(
 			d, EFBIG, "larger than %zu MiB, which no input of this kind is", max >> 20);
 	return err ? diag_set(d, -err, "%s", strerror(-err)) : 0;
+}
+
+int check_out(const char *path)
+{
+	if (!path || !strcmp(path, "-"))
+		return 0;
+	/* ENXIO: a FIFO that nobody reads yet. */
+	int fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	bool made = fd < 0 && errno == ENOENT;
+	if (made)
+		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return errno == ENXIO
+			       ? 0
+			       : say_fail("%s: cannot be written: %s", path, strerror(errno));
+	close(fd);
+	if (made)
+		unlink(path);
+	return 0;
 }
 
 int write_out(const char *path, FILE *otherwise, const struct buf *text)

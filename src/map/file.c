@@ -35,12 +35,46 @@ int file_open(const char *path, int flags, uid_t owner, uint64_t *size)
 	return fd;
 }
 
+/* Growing a file past RLIMIT_FSIZE is EFBIG and, to the thread that tried, a SIGXFSZ, which would
+ * end a target under `ulimit -f`. The signal is held back and taken away; errno is kept. */
+struct quiet {
+	sigset_t before;
+	bool pending; /* somebody else's signal, which stays */
+};
+
+static void quiet_begin(struct quiet *q)
+{
+	sigset_t set;
+	sigpending(&set);
+	q->pending = sigismember(&set, SIGXFSZ) == 1;
+	sigemptyset(&set);
+	sigaddset(&set, SIGXFSZ);
+	/* Per thread on Linux; pthread_sigmask(3) is a newer symbol than the agent may need. */
+	sigprocmask(SIG_BLOCK, &set, &q->before);
+}
+
+static void quiet_end(const struct quiet *q)
+{
+	const struct timespec now = { 0 };
+	int err = errno;
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGXFSZ);
+	if (err == EFBIG && !q->pending)
+		sigtimedwait(&set, NULL, &now);
+	sigprocmask(SIG_SETMASK, &q->before, NULL);
+	errno = err;
+}
+
 int file_reserve(int fd, uint64_t offset, uint64_t bytes)
 {
+	struct quiet q;
 	int err;
+	quiet_begin(&q);
 	do {
 		err = fallocate(fd, 0, (off_t)offset, (off_t)bytes) ? -errno : 0;
 	} while (err == -EINTR);
+	quiet_end(&q);
 	return err == -EOPNOTSUPP || err == -ENOSYS || err == -EINVAL ? 0 : err;
 }
 
@@ -49,7 +83,10 @@ int file_create(const char *path, uint64_t size, bool reserve)
 	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
+	struct quiet q;
+	quiet_begin(&q);
 	int err = ftruncate(fd, (off_t)size) ? -errno : 0;
+	quiet_end(&q);
 	if (!err && reserve && size)
 		err = file_reserve(fd, 0, size);
 	if (err) {
@@ -80,7 +117,10 @@ int file_write_at(int fd, const void *from, size_t n, uint64_t offset)
 {
 	const char *p = from;
 	while (n) {
+		struct quiet q;
+		quiet_begin(&q);
 		ssize_t put = pwrite(fd, p, n, (off_t)offset);
+		quiet_end(&q);
 		if (put < 0 && errno == EINTR)
 			continue;
 		if (put <= 0)

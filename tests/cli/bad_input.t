@@ -51,7 +51,20 @@ bad "a section that is no GPU probe" 'program f: section "kprobe/x".*gpu/POINT' 
 printf '#include <egpu/probe.bpf.h>\nSEC("gpu/entri") int f(struct egpu_entry *c) { return 0; }\n' >"$tmp/point.bpf.c"
 bad "a point that does not exist" 'no known point.*nearest: entry' "$egpu" run --softgpu "$tmp/point.bpf.c" -- true
 printf '#include <egpu/probe.bpf.h>\nSEC("gpu/load") int f(struct egpu_entry *c) { return 0; }\n' >"$tmp/context.bpf.c"
-bad "a context of another point" 'struct egpu_mem' "$egpu" run --softgpu "$tmp/context.bpf.c" -- true
+for command in "run --softgpu $tmp/context.bpf.c -- true" "verify $tmp/context.bpf.c" "translate $tmp/context.bpf.c" \
+	"instrument $tmp/context.bpf.c $EGPU_BUILD/samples/vecadd.ptx"; do
+	# shellcheck disable=SC2086
+	bad "${command%% *}: a context of another point" 'program f: .*gpu/load.*struct egpu_mem \*; this one takes struct egpu_entry' "$egpu" $command
+done
+cat >"$tmp/maptype.bpf.c" <<'C'
+#include <egpu/probe.bpf.h>
+struct { __uint(type, BPF_MAP_TYPE_LRU_HASH); __uint(max_entries, 5); __type(key, __u32); __type(value, __u64); } m SEC(".maps");
+SEC("gpu/entry") int f(struct egpu_entry *c) { __u32 k = 0; return bpf_map_lookup_elem(&m, &k) != 0; }
+C
+for command in "run --softgpu $tmp/maptype.bpf.c -- true" "verify $tmp/maptype.bpf.c" "translate $tmp/maptype.bpf.c"; do
+	# shellcheck disable=SC2086
+	bad "${command%% *}: a type of map that we do not have" 'map m: type 9 is not supported; use ARRAY' "$egpu" $command
+done
 bad "a program that cannot be verified" 'program forgets is refused: .*NULL' "$egpu" run --softgpu "$probes/unsafe.bpf.c" -- "$samples/vecadd" 10
 says "the verifier's log shows instruction and source line" '^ +[0-9]+: \(7b\)' '\*v = 1'
 run "$egpu" verify "$probes/unsafe.bpf.c"
@@ -64,6 +77,7 @@ is "$(cat "$tmp/out")" "vecadd: n=100 ok" "a pattern that matches nothing: the p
 run "$egpu" run --softgpu -k vecsub --allow-empty memtrace -- "$samples/vecadd" 100
 is $status 0 "--allow-empty: status 0"
 bad "a broken regular expression" 'regular expression|regex' "$egpu" run --softgpu -k '/a(/' memtrace -- "$samples/vecadd" 100
+bad "an empty pattern" 'pattern is empty' "$egpu" run --softgpu -k '' memtrace -- "$samples/vecadd" 100
 bad "a command without kernels" 'launched no kernel' "$egpu" run --softgpu memtrace -- true
 run "$egpu" run --softgpu memtrace -- sh -c 'exit 3'
 is $status 3 "the command's own failure comes first"
@@ -77,7 +91,21 @@ bad "no command" 'no command to run' "$egpu" run --softgpu memtrace
 bad "an egpu command that does not exist" "no command 'rnu'; nearest: run" "$egpu" rnu
 bad "an option that does not exist" 'unknown option --jsno.*--json' "$egpu" run --jsno=x memtrace -- true
 bad "an option without its value" '-k needs a value' "$egpu" run -k -- true
-bad "an unwritable report" 'cannot be written' "$egpu" run --softgpu -o /nonexistent/x memtrace -- "$samples/vecadd" 10
+for option in -o --json; do
+	bad "$option to an unwritable file" '/nonexistent/x: cannot be written' "$egpu" run --softgpu $option /nonexistent/x memtrace -- "$samples/vecadd" 10
+	is "$(cat "$tmp/out")" "" "$option to an unwritable file: noticed before the command runs"
+done
+if [ -w /dev/full ]; then
+	bad "a report to a full disk" '/dev/full: cannot be written' "$egpu" run --softgpu -o /dev/full memtrace -- "$samples/vecadd" 10
+	says "a report to a full disk: it is shown instead" '^coverage: 1 of 1 kernel' '^vecadd '
+fi
+bad "a verb that map does not have" "no verb 'lst'; usage: egpu map" "$egpu" map lst
+bad "map get without a key" 'usage: egpu map .*get NAME KEY' "$egpu" map get counts
+mkdir "$tmp/a:b"
+run env EGPU_DIR="$tmp/a:b" "$egpu" run --softgpu memtrace -- "$samples/vecadd" 10
+is $status 125 "a session directory that LD_PRELOAD cannot hold: status 125"
+says "a session directory that LD_PRELOAD cannot hold: says so" 'a:b/egpu-.*EGPU_DIR to a directory without'
+is "$(find "$tmp/a:b" -mindepth 1)" "" "a session directory that LD_PRELOAD cannot hold: nothing is left in it"
 bad "a variable that does not exist" "no global variable 'limt'; nearest: limit" \
 	"$egpu" run --softgpu --set limt=3 "$tmp/good.bpf.o" -- "$samples/vecadd" 10
 bad "a value that does not fit" 'does not fit 32 bits' "$egpu" run --softgpu --set limit=4294967296 "$tmp/good.bpf.o" -- "$samples/vecadd" 10
@@ -87,6 +115,8 @@ if "$egpu" doctor --has-gpu; then
 	skip "this machine has a GPU" "missing driver"
 else
 	bad "missing driver" 'no CUDA driver.*--softgpu' "$egpu" run memtrace -- "$samples/vecadd" 10
+	echo b700000007000000 9500000000000000 >"$tmp/insns"
+	bad "test-run: missing driver" 'no CUDA driver.*--on=softgpu' sh -c '"$0" test-run --on=gpu <"$1"' "$egpu" "$tmp/insns"
 fi
 
 printf '.version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ld.global.u32 %%r1, [%%rd1 }\n' >"$tmp/bad.ptx"

@@ -132,4 +132,8 @@ is $status 0 "doctor: status 0"
 says "doctor: the parts" '^ok +software GPU' '^ok +agent on softgpu .*saw a launch' '^ok +shared memory'
 is "$(json "$tmp/json" 'scalar grep { $_->{required} && !$_->{ok} } @{$j->{checks}}')" 0 "doctor --json: nothing is broken"
 is "$(find "$EGPU_DIR" -mindepth 1)" "" "no session is left behind"
+if command -v bash >/dev/null; then
+	run bash -c '"$0" list <(sleep 0.2; cat "$1")' "$egpu" "$EGPU_BUILD/samples/vecadd.ptx"
+	is $status 0 "input from a pipe whose writer takes its time"
+fi
 finish

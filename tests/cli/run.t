@@ -34,6 +34,24 @@ is "$(cat "$tmp/err")" "" "-o: standard error stays empty"
 # -- the environment of the command
 run "$egpu" run $on --allow-empty -o /dev/null memtrace -- sh -c 'echo "$LD_LIBRARY_PATH"; test -e "$EGPU_SESSION/session" && stat -c %a "$EGPU_SESSION"'
 says "the session is private" '^700$'
+# Whatever becomes of the session's place in the environment, the command has the whole driver or none of ours.
+run "$egpu" run $on --json="$tmp/json" memtrace -- env LD_LIBRARY_PATH= "$samples/vecadd" 10
+is $status 0 "a command that clears LD_LIBRARY_PATH: its driver is whole"
+is "$(json "$tmp/json" '$j->{coverage}{launches_instrumented}')" 1 "a command that clears LD_LIBRARY_PATH is probed"
+cat >"$tmp/later" <<E
+while [ -e "\$EGPU_SESSION" ]; do sleep 0.05; done
+"$samples/vecadd" 10 2>"$tmp/later.err"
+echo >"$tmp/later.done"
+E
+run "$egpu" run $on --allow-empty -o /dev/null memtrace -- sh -c "sh '$tmp/later' >/dev/null 2>&1 &"
+for i in $(seq 200); do [ -e "$tmp/later.done" ] && break; sleep 0.05; done
+is "$([ -e "$tmp/later.done" ] && grep -c 'it is too old' "$tmp/later.err")" 0 \
+	"a program that starts after the run has ended does not meet half a driver"
+if bash -c 'ulimit -f 0' 2>/dev/null; then
+	run bash -c '"$@" 2>&1 | cat' - "$egpu" run $on memtrace -- sh -c "ulimit -f 0; '$samples/vecadd' 10 | cat"
+	says "a command that may not make files is not harmed" '^vecadd: n=10 ok$'
+	says "and why it is not probed is said" 'device instance of map .*File too large'
+fi
 LD_PRELOAD=/nonexistent.so
 export LD_PRELOAD
 run "$egpu" run $on --allow-empty -o /dev/null memtrace -- sh -c 'echo "$LD_PRELOAD"'
