@@ -131,8 +131,9 @@ static int unmatched(const struct opts *o, const struct run_report *r)
 			line = strtok_r(NULL, "\n", &save))
 			say("%s", line);
 	if (n && !r->snap->n_kernels && !o->allow_empty)
-		say("nothing was probed: the command launched no kernel (--allow-empty makes this "
-		    "no failure)");
+		say("nothing was probed: %s (--allow-empty makes this no failure)",
+			r->snap->kernels_lost ? "no kernel of the command could be recorded"
+					      : "the command launched no kernel");
 	else if (n && !o->allow_empty)
 		say("give another pattern; --allow-empty makes this no failure");
 	buf_free(&text);

@@ -78,12 +78,13 @@ void report_coverage_text(const struct run_report *r, struct buf *text)
 	list_differing(snap, text);
 	if (snap->kernels_lost || snap->sites_lost)
 		buf_printf(text,
-			"  not recorded: %u kernels and %u sites did not fit the session's "
-			"tables\n",
+			"  not recorded: %u kernels and %u sites: the session's tables are full, "
+			"or the command could not open the session any more (it changed its user "
+			"or root, or may open no more files)\n",
 			snap->kernels_lost, snap->sites_lost);
 	if (is_off(r->session))
 		buf_puts(text, "  probes were switched off during the run\n");
-	if (snap->launches)
+	if (snap->launches || snap->kernels_lost)
 		return;
 	if (snap->n_kernels)
 		buf_puts(text, "  the command launched no kernel\n");

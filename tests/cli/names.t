@@ -7,6 +7,7 @@ cat >"$tmp/names.c" <<'C'
 #include <dlfcn.h>
 #include <egpu/cuda.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 int main(int argc, char **argv)
 {
@@ -26,7 +27,11 @@ int main(int argc, char **argv)
 	CUcontext ctx;
 	CUmodule m;
 	CUfunction f;
-	return init(0) || retain(&ctx, 0) || current(ctx) || load(&m, ptx) || function(&f, m, "nothing") ||
+	if (init(0) || retain(&ctx, 0) || current(ctx))
+		return 1;
+	if (argc > 2)
+		setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 3, 3 });
+	return load(&m, ptx) || function(&f, m, "nothing") ||
 	       launch(f, 2, 1, 1, 32, 1, 1, 0, 0, 0, 0) || sync();
 }
 C
@@ -36,4 +41,10 @@ for name in libcuda.so.1 libcuda.so; do
 	is $status 0 "$name: the program runs"
 	is "$(json "$tmp/json" '$j->{coverage}{launches_instrumented}')" 1 "$name: its launch is instrumented"
 done
+# From here on the agent cannot open anything: the command is not harmed, and the report does not say that it launched nothing.
+run "$egpu" run $on memtrace -- "$tmp/names" no-files libcuda.so.1
+is $status 125 "a session out of reach: the command succeeds, nothing was probed"
+says "a session out of reach: said so" 'not recorded: 1 kernels .*could not open the session' 'no kernel of the command could be recorded'
+[ "$(cat "$tmp/out" "$tmp/err" | grep -c 'launched no kernel')" = 0 ]
+ok $? "a session out of reach: and not that no kernel was launched"
 finish
