@@ -7,7 +7,8 @@
  *	int count(struct egpu_mem *ctx) { ... }
  *
  * Points: entry, exit (struct egpu_entry, egpu_exit); load, store, atomic, mem
- * (struct egpu_mem). A program in gpu.warp/POINT runs once per warp, on one lane
+ * (struct egpu_mem); load_done (egpu_load_done); block, branch, barrier, call and
+ * insn:OPCODE (egpu_block, ...). A program in gpu.warp/POINT runs once per warp, on one lane
  * elected among those that are active (struct egpu_warp, egpu_warp_mem).
  * Loaders that know only the kernel's sections use the same string behind raw_tp/.
  * KERNEL is a base, qualified or mangled name; literal equality first, then a shell
@@ -118,6 +119,62 @@ struct egpu_warp_mem {
 	__u32 distinct_bytes; /* different bytes touched by those lanes */
 	__u32 sectors;	      /* different aligned 32-byte sectors touched by those lanes */
 	__u32 reserved3_;
+};
+
+/* gpu/block: where control enters a basic block of the kernel or a function it calls. */
+struct egpu_block {
+	EGPU_COMMON;
+	__u32 index;	 /* of the block in its function, in the order of the text */
+	__u32 insns;	 /* PTX instructions in it */
+	__u32 loop_head; /* 1: an edge comes back to it */
+};
+
+/* gpu/branch: before each guarded `bra`, in every lane that reaches it. */
+struct egpu_branch {
+	EGPU_COMMON;
+	__u32 taken;  /* 1: this lane jumps */
+	__u32 target; /* index of the block it would jump to; ~0 when the text does not say */
+};
+
+enum egpu_barrier_kind {
+	EGPU_BARRIER_BLOCK = 1,	  /* bar, barrier */
+	EGPU_BARRIER_WARP = 2,	  /* bar.warp.sync */
+	EGPU_BARRIER_CLUSTER = 3, /* barrier.cluster */
+	EGPU_BARRIER_MEMORY = 4,  /* mbarrier, outside loops that only wait */
+};
+
+/* gpu/barrier: before each barrier instruction. */
+struct egpu_barrier {
+	EGPU_COMMON;
+	__u32 kind;    /* enum egpu_barrier_kind */
+	__u32 id;      /* of a block's barrier, mask of a warp's, shared address of an mbarrier; else 0 */
+	__u32 threads; /* that take part in a block's barrier; 0: all */
+};
+
+/* gpu/call: before each call of a device function. */
+struct egpu_call {
+	EGPU_COMMON;
+	__u32 callee; /* FNV-1a, 32 bits, of the function's mangled name; the site has the name */
+};
+
+/* gpu/insn:OPCODE: before each instruction whose opcode begins with OPCODE. */
+struct egpu_insn {
+	EGPU_COMMON;
+	__u32 operands; /* source operands in value[]: at most 4, vectors element by element */
+	__u32 reserved3_[5];
+	__u64 value[4]; /* their bits, zero-extended; predicates 0 or 1; an address as base + offset */
+};
+
+/* gpu/load_done: behind a load, once its value is there. */
+struct egpu_load_done {
+	EGPU_COMMON;
+	__u64 address;
+	__u32 bytes;
+	__u32 space;
+	__u32 op;	   /* EGPU_OP_LOAD */
+	__u32 value_bytes; /* valid bytes of value[] */
+	__u64 value[4];	   /* bytes loaded, little-endian */
+	__u64 cycles;	   /* from the load's issue to its value; on softgpu no measure of time */
 };
 
 #endif

@@ -108,6 +108,7 @@ struct kernel {
 	atomic_int row_asked;
 	uint32_t first_site, n_sites;
 	bool has_sites;
+	uint64_t site_links;                     /* links whose points number the sites: beyond memory */
 	_Atomic uint64_t links; /* attached links that match */
 	const char *refused;    /* NULL, or why no variant can be made for `links` */
 	struct build *builds;

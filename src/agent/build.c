@@ -167,13 +167,14 @@ static void site_row(struct kernel *k, uint32_t id, const struct instrument_site
 
 /* Site ids are taken once for a kernel of the session; another process with the same image shares
  * them. */
-static int take_sites(struct kernel *k, struct arena *a, struct ptx_module *m, struct diag *d)
+static int take_sites(struct kernel *k, struct arena *a, struct ptx_module *m, uint64_t links,
+	const struct ebpf_fragment *const *numbering, uint32_t n_numbering, struct diag *d)
 {
 	struct instrument_site *sites;
 	uint32_t n, first = 0;
-	if (k->has_sites)
+	if (k->has_sites && k->site_links == links)
 		return 0;
-	int err = instrument_sites(a, m, k->name, &sites, &n, d);
+	int err = instrument_sites_for(a, m, k->name, numbering, n_numbering, &sites, &n, d);
 	if (err)
 		return err;
 	struct session_kernel *row = atomic_load(&k->shared);
@@ -193,6 +194,7 @@ static int take_sites(struct kernel *k, struct arena *a, struct ptx_module *m, s
 	}
 	k->n_sites = n;
 	k->has_sites = true;
+	k->site_links = links;
 	return 0;
 }
 
@@ -322,6 +324,15 @@ static uint32_t collect_fragments(
 	return n;
 }
 
+/* The links that need sites beyond entries, exits and accesses. */
+static uint64_t numbering_links(uint64_t links)
+{
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
+		if (agent.shared->links[i].point <= EBPF_POINT_MEM)
+			links &= ~(UINT64_C(1) << i);
+	return links;
+}
+
 static int instrument(struct kernel *k, struct build *b, struct diag *d)
 {
 	const struct ebpf_fragment *fragments[SESSION_MAX_LINKS];
@@ -329,7 +340,15 @@ static int instrument(struct kernel *k, struct build *b, struct diag *d)
 	struct ptx_module *m = unit_module(u);
 	if (!m)
 		return diag_set(d, EINVAL, "%s", u->broken ? u->broken : "its PTX cannot be read");
-	int err = take_sites(k, b->arena, m, d);
+	const struct ebpf_fragment *numbering[SESSION_MAX_LINKS];
+	uint64_t links = k->site_links | numbering_links(b->links), unused;
+	struct diag gone = { 0 };
+	uint32_t n_numbering = collect_fragments(links, numbering, &unused, &gone);
+	if (gone.err) { /* of a link that is no more */
+		links = numbering_links(b->links);
+		n_numbering = collect_fragments(links, numbering, &unused, d);
+	}
+	int err = take_sites(k, b->arena, m, links, numbering, n_numbering, d);
 	if (err)
 		return err;
 	uint32_t n = collect_fragments(b->links, fragments, &b->maps, d);
@@ -344,6 +363,8 @@ static int instrument(struct kernel *k, struct build *b, struct diag *d)
 		.first_site = k->first_site,
 		.unbound = b->unbound,
 		.n_unbound = b->n_unbound,
+		.numbering = numbering,
+		.n_numbering = n_numbering,
 	};
 	err = instrument_kernel(b->arena, &request, &b->result, d);
 	if (err)

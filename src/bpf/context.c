@@ -60,6 +60,32 @@ AT_COMMON(egpu_exit);
 AT_COMMON(egpu_mem);
 AT_COMMON(egpu_warp);
 AT_COMMON(egpu_warp_mem);
+AT_COMMON(egpu_block);
+AT_COMMON(egpu_branch);
+AT_COMMON(egpu_barrier);
+AT_COMMON(egpu_call);
+AT_COMMON(egpu_insn);
+AT_COMMON(egpu_load_done);
+AT(BLOCK_INDEX, index, egpu_block);
+AT(BLOCK_INSNS, insns, egpu_block);
+AT(LOOP_HEAD, loop_head, egpu_block);
+AT(TAKEN, taken, egpu_branch);
+AT(TARGET, target, egpu_branch);
+AT(BARRIER_KIND, kind, egpu_barrier);
+AT(BARRIER_ID, id, egpu_barrier);
+AT(BARRIER_THREADS, threads, egpu_barrier);
+AT(CALLEE, callee, egpu_call);
+AT(OPERANDS, operands, egpu_insn);
+AT(VALUE0, value[0], egpu_insn);
+AT(VALUE3, value[3], egpu_insn);
+AT(ADDRESS, address, egpu_load_done);
+AT(BYTES, bytes, egpu_load_done);
+AT(SPACE, space, egpu_load_done);
+AT(OP, op, egpu_load_done);
+AT(VALUE_BYTES, value_bytes, egpu_load_done);
+AT(VALUE0, value[0], egpu_load_done);
+AT(VALUE3, value[3], egpu_load_done);
+AT(CYCLES, cycles, egpu_load_done);
 AT(ADDRESS, address, egpu_mem);
 AT(BYTES, bytes, egpu_mem);
 AT(SPACE, space, egpu_mem);
@@ -94,6 +120,12 @@ static const struct {
 	[EBPF_CONTEXT_MEM] = { "egpu_mem", sizeof(struct egpu_mem) },
 	[EBPF_CONTEXT_WARP] = { "egpu_warp", sizeof(struct egpu_warp) },
 	[EBPF_CONTEXT_WARP_MEM] = { "egpu_warp_mem", sizeof(struct egpu_warp_mem) },
+	[EBPF_CONTEXT_BLOCK] = { "egpu_block", sizeof(struct egpu_block) },
+	[EBPF_CONTEXT_BRANCH] = { "egpu_branch", sizeof(struct egpu_branch) },
+	[EBPF_CONTEXT_BARRIER] = { "egpu_barrier", sizeof(struct egpu_barrier) },
+	[EBPF_CONTEXT_CALL] = { "egpu_call", sizeof(struct egpu_call) },
+	[EBPF_CONTEXT_INSN] = { "egpu_insn", sizeof(struct egpu_insn) },
+	[EBPF_CONTEXT_LOAD_DONE] = { "egpu_load_done", sizeof(struct egpu_load_done) },
 };
 
 static const struct {
@@ -107,6 +139,12 @@ static const struct {
 	[EBPF_POINT_STORE] = { "store", EBPF_CONTEXT_MEM, EBPF_CONTEXT_WARP_MEM },
 	[EBPF_POINT_ATOMIC] = { "atomic", EBPF_CONTEXT_MEM, EBPF_CONTEXT_WARP_MEM },
 	[EBPF_POINT_MEM] = { "mem", EBPF_CONTEXT_MEM, EBPF_CONTEXT_WARP_MEM },
+	[EBPF_POINT_BLOCK] = { "block", EBPF_CONTEXT_BLOCK, EBPF_CONTEXT_WARP },
+	[EBPF_POINT_BRANCH] = { "branch", EBPF_CONTEXT_BRANCH, EBPF_CONTEXT_WARP },
+	[EBPF_POINT_BARRIER] = { "barrier", EBPF_CONTEXT_BARRIER, EBPF_CONTEXT_WARP },
+	[EBPF_POINT_CALL] = { "call", EBPF_CONTEXT_CALL, EBPF_CONTEXT_WARP },
+	[EBPF_POINT_INSN] = { "insn", EBPF_CONTEXT_INSN, EBPF_CONTEXT_WARP },
+	[EBPF_POINT_LOAD_DONE] = { "load_done", EBPF_CONTEXT_LOAD_DONE, EBPF_CONTEXT_WARP_MEM },
 };
 
 enum { N_POINTS = sizeof(points) / sizeof(points[0]) };
@@ -171,6 +209,23 @@ static const char *after(const char *s, const char *prefix)
 	return strncmp(s, prefix, n) ? NULL : s + n;
 }
 
+static bool opcode_char(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       c == '.' || c == '_' || c == ':';
+}
+
+uint32_t ebpf_section_opcode(const char *section, const char **opcode)
+{
+	enum ebpf_point point;
+	bool warp;
+	const char *pattern;
+	if (ebpf_section_parse(section, &point, &warp, &pattern) || point != EBPF_POINT_INSN)
+		return 0;
+	*opcode = strstr(section, "/insn:") + 6;
+	return (uint32_t)strcspn(*opcode, "/");
+}
+
 int ebpf_section_parse(const char *section, enum ebpf_point *point, bool *warp,
 	const char **pattern)
 {
@@ -184,10 +239,16 @@ int ebpf_section_parse(const char *section, enum ebpf_point *point, bool *warp,
 		s = rest, per_warp = true;
 	else
 		return -EINVAL;
-	size_t len = strcspn(s, "/");
-	enum ebpf_point p = ebpf_point_by_name(s, (uint32_t)len);
+	size_t len = strcspn(s, "/"), name = strcspn(s, "/:");
+	enum ebpf_point p = ebpf_point_by_name(s, (uint32_t)name);
 	if (len > 64 || p == EBPF_POINT_NONE)
 		return -EINVAL;
+	/* Only `insn:` has an opcode behind it, and needs one. */
+	if ((p == EBPF_POINT_INSN) != (name < len) || (name < len && name + 1 == len))
+		return -EINVAL;
+	for (size_t i = name + 1; i < len; i++)
+		if (!opcode_char(s[i]))
+			return -EINVAL;
 	*point = p;
 	*warp = per_warp;
 	/* Only the first slash separates: a kernel may be given as a regular expression between slashes. */

@@ -17,6 +17,12 @@ enum ebpf_point {
 	EBPF_POINT_STORE,
 	EBPF_POINT_ATOMIC,
 	EBPF_POINT_MEM, /* load, store and atomic */
+	EBPF_POINT_BLOCK,
+	EBPF_POINT_BRANCH,
+	EBPF_POINT_BARRIER,
+	EBPF_POINT_CALL,
+	EBPF_POINT_INSN, /* with the prefix of an opcode */
+	EBPF_POINT_LOAD_DONE,
 };
 
 /* Context structs; a program has exactly one. */
@@ -27,11 +33,22 @@ enum ebpf_context {
 	EBPF_CONTEXT_MEM,      /* struct egpu_mem */
 	EBPF_CONTEXT_WARP,     /* struct egpu_warp */
 	EBPF_CONTEXT_WARP_MEM, /* struct egpu_warp_mem */
+	EBPF_CONTEXT_BLOCK,    /* struct egpu_block */
+	EBPF_CONTEXT_BRANCH,
+	EBPF_CONTEXT_BARRIER,
+	EBPF_CONTEXT_CALL,
+	EBPF_CONTEXT_INSN,
+	EBPF_CONTEXT_LOAD_DONE,
 	EBPF_CONTEXT_COUNT,
 };
 
 #define EBPF_IN(c) (1u << EBPF_CONTEXT_##c)
-#define EBPF_IN_ALL (EBPF_IN(ENTRY) | EBPF_IN(EXIT) | EBPF_IN(MEM) | EBPF_IN(WARP) | EBPF_IN(WARP_MEM))
+#define EBPF_IN_ALL                                                                        \
+	(EBPF_IN(ENTRY) | EBPF_IN(EXIT) | EBPF_IN(MEM) | EBPF_IN(WARP) | EBPF_IN(WARP_MEM) | \
+		EBPF_IN(BLOCK) | EBPF_IN(BRANCH) | EBPF_IN(BARRIER) | EBPF_IN(CALL) | EBPF_IN(INSN) | \
+		EBPF_IN(LOAD_DONE))
+#define EBPF_IN_ACCESS (EBPF_IN(MEM) | EBPF_IN(WARP_MEM) | EBPF_IN(LOAD_DONE))
+#define EBPF_IN_VALUES (EBPF_IN(MEM) | EBPF_IN(INSN) | EBPF_IN(LOAD_DONE))
 
 /* How a value varies over the lanes that run the probe together. */
 enum ebpf_uniform { EBPF_VARYING, EBPF_UNIFORM };
@@ -66,21 +83,32 @@ enum ebpf_uniform { EBPF_VARYING, EBPF_UNIFORM };
 	FIELD(ACTIVE_MASK, active_mask, EBPF_IN_ALL, 100, 4, EBPF_UNIFORM)             \
 	FIELD(LAUNCH, launch, EBPF_IN_ALL, 104, 8, EBPF_UNIFORM)                       \
 	FIELD(KERNEL, kernel, EBPF_IN_ALL, 112, 4, EBPF_UNIFORM)                       \
-	FIELD(ADDRESS, address, EBPF_IN(MEM) | EBPF_IN(WARP_MEM), 128, 8, EBPF_VARYING) \
-	FIELD(BYTES, bytes, EBPF_IN(MEM) | EBPF_IN(WARP_MEM), 136, 4, EBPF_UNIFORM)    \
-	FIELD(SPACE, space, EBPF_IN(MEM) | EBPF_IN(WARP_MEM), 140, 4, EBPF_VARYING)    \
-	FIELD(OP, op, EBPF_IN(MEM) | EBPF_IN(WARP_MEM), 144, 4, EBPF_UNIFORM)          \
-	FIELD(VALUE_BYTES, value_bytes, EBPF_IN(MEM), 148, 4, EBPF_UNIFORM)            \
-	FIELD(VALUE0, value0, EBPF_IN(MEM), 152, 8, EBPF_VARYING)                      \
-	FIELD(VALUE1, value1, EBPF_IN(MEM), 160, 8, EBPF_VARYING)                      \
-	FIELD(VALUE2, value2, EBPF_IN(MEM), 168, 8, EBPF_VARYING)                      \
-	FIELD(VALUE3, value3, EBPF_IN(MEM), 176, 8, EBPF_VARYING)                      \
+	FIELD(ADDRESS, address, EBPF_IN_ACCESS, 128, 8, EBPF_VARYING) \
+	FIELD(BYTES, bytes, EBPF_IN_ACCESS, 136, 4, EBPF_UNIFORM)    \
+	FIELD(SPACE, space, EBPF_IN_ACCESS, 140, 4, EBPF_VARYING)    \
+	FIELD(OP, op, EBPF_IN_ACCESS, 144, 4, EBPF_UNIFORM)          \
+	FIELD(VALUE_BYTES, value_bytes, EBPF_IN(MEM) | EBPF_IN(LOAD_DONE), 148, 4, EBPF_UNIFORM)            \
+	FIELD(VALUE0, value0, EBPF_IN_VALUES, 152, 8, EBPF_VARYING)                      \
+	FIELD(VALUE1, value1, EBPF_IN_VALUES, 160, 8, EBPF_VARYING)                      \
+	FIELD(VALUE2, value2, EBPF_IN_VALUES, 168, 8, EBPF_VARYING)                      \
+	FIELD(VALUE3, value3, EBPF_IN_VALUES, 176, 8, EBPF_VARYING)                      \
 	FIELD(MASK, mask, EBPF_IN(WARP), 128, 4, EBPF_UNIFORM)                         \
 	FIELD(LANES, lanes, EBPF_IN(WARP), 132, 4, EBPF_UNIFORM)                       \
 	FIELD(MEM_MASK, mem_mask, EBPF_IN(WARP_MEM), 148, 4, EBPF_UNIFORM)             \
 	FIELD(MEM_LANES, mem_lanes, EBPF_IN(WARP_MEM), 152, 4, EBPF_UNIFORM)           \
 	FIELD(DISTINCT_BYTES, distinct_bytes, EBPF_IN(WARP_MEM), 156, 4, EBPF_UNIFORM) \
-	FIELD(SECTORS, sectors, EBPF_IN(WARP_MEM), 160, 4, EBPF_UNIFORM)
+	FIELD(SECTORS, sectors, EBPF_IN(WARP_MEM), 160, 4, EBPF_UNIFORM)               \
+	FIELD(BLOCK_INDEX, block_index, EBPF_IN(BLOCK), 128, 4, EBPF_UNIFORM)          \
+	FIELD(BLOCK_INSNS, block_insns, EBPF_IN(BLOCK), 132, 4, EBPF_UNIFORM)          \
+	FIELD(LOOP_HEAD, loop_head, EBPF_IN(BLOCK), 136, 4, EBPF_UNIFORM)              \
+	FIELD(TAKEN, taken, EBPF_IN(BRANCH), 128, 4, EBPF_VARYING)                     \
+	FIELD(TARGET, target, EBPF_IN(BRANCH), 132, 4, EBPF_UNIFORM)                   \
+	FIELD(BARRIER_KIND, barrier_kind, EBPF_IN(BARRIER), 128, 4, EBPF_UNIFORM)      \
+	FIELD(BARRIER_ID, barrier_id, EBPF_IN(BARRIER), 132, 4, EBPF_VARYING)          \
+	FIELD(BARRIER_THREADS, barrier_threads, EBPF_IN(BARRIER), 136, 4, EBPF_VARYING) \
+	FIELD(CALLEE, callee, EBPF_IN(CALL), 128, 4, EBPF_UNIFORM)                     \
+	FIELD(OPERANDS, operands, EBPF_IN(INSN), 128, 4, EBPF_UNIFORM)                 \
+	FIELD(CYCLES, cycles, EBPF_IN(LOAD_DONE), 184, 8, EBPF_VARYING)
 
 enum ebpf_field {
 #define FIELD(id, ...) EBPF_FIELD_##id,
@@ -111,6 +139,9 @@ const char *ebpf_context_struct(enum ebpf_context ctx);
 enum ebpf_context ebpf_point_context(enum ebpf_point point, bool warp);
 const char *ebpf_point_name(enum ebpf_point point);
 enum ebpf_point ebpf_point_by_name(const char *name, uint32_t len);
+
+/* "gpu/insn:fma.rn/KERNEL": "fma.rn", as length; 0 for other points. *opcode points into section. */
+uint32_t ebpf_section_opcode(const char *section, const char **opcode);
 
 /* Splits "gpu.warp/load/my_kernel*" or "raw_tp/gpu/entry" (also "raw_tracepoint/"). *pattern points into
  * section, NULL when there is none. 0, or -EINVAL when it is no GPU section or has an unknown point. */

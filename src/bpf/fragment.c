@@ -4,6 +4,7 @@
  *	name count_loads
  *	point load            one of the points, or none
  *	warp 0
+ *	opcode fma.rn         at point insn only: what opcodes begin with
  *	max_insns 123
  *	local_bytes 0
  *	fields site address   names of ebpf_fields[]
@@ -55,6 +56,10 @@ void ebpf_fragment_print(const struct ebpf_fragment *f, struct buf *out)
 	buf_puts(out, "point ");
 	put_text(out, ebpf_point_name(f->point));
 	put_line(out, "warp", f->warp);
+	if (f->opcode) {
+		buf_puts(out, "opcode ");
+		put_text(out, f->opcode);
+	}
 	put_line(out, "max_insns", f->max_insns);
 	put_line(out, "local_bytes", f->local_bytes);
 	buf_puts(out, "fields");
@@ -146,6 +151,18 @@ static int take_line_number(struct reader *r, const char *word, uint64_t max, ui
 	return 0;
 }
 
+static int read_opcode(struct reader *r, struct ebpf_fragment *f)
+{
+	const char *word;
+	size_t len;
+	if (!take(r, "opcode "))
+		return 0;
+	if (f->point != EBPF_POINT_INSN || !take_word(r, &word, &len) || !take(r, "\n"))
+		return bad(r, "no valid opcode");
+	f->opcode = arena_strndup(r->arena, word, len);
+	return f->opcode ? 0 : -ENOMEM;
+}
+
 static int read_head(struct reader *r, struct ebpf_fragment *f)
 {
 	const char *word;
@@ -164,6 +181,8 @@ static int read_head(struct reader *r, struct ebpf_fragment *f)
 		return bad(r, "unknown point");
 	uint64_t warp, insns, local;
 	int err = take_line_number(r, "warp", 1, &warp);
+	if (!err)
+		err = read_opcode(r, f);
 	if (!err)
 		err = take_line_number(r, "max_insns", UINT32_MAX, &insns);
 	if (!err)

@@ -41,6 +41,7 @@ struct ebpf_fragment {
 	const char *name; /* program name */
 	enum ebpf_point point;
 	bool warp;	      /* run by one elected lane */
+	const char *opcode;   /* INSN: what opcodes begin with; NULL for other points */
 	uint64_t fields;      /* bit per enum ebpf_field */
 	uint64_t maps;	      /* bit per map id */
 	uint32_t max_insns;   /* worst-case eBPF instructions a run */

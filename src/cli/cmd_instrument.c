@@ -52,7 +52,10 @@ static int take_programs(struct work *w, const struct probe *p)
 		struct ebpf_fragment *f = &w->fragments[w->n_fragments];
 		const char *pattern = NULL;
 		*f = *lp->fragment;
-		ebpf_section_parse(bpf_program__section_name(prog), &f->point, &f->warp, &pattern);
+		const char *section = bpf_program__section_name(prog), *opcode;
+		ebpf_section_parse(section, &f->point, &f->warp, &pattern);
+		uint32_t opcode_bytes = ebpf_section_opcode(section, &opcode);
+		f->opcode = opcode_bytes ? arena_strndup(w->arena, opcode, opcode_bytes) : NULL;
 		if (!pattern || !*pattern)
 			pattern = w->opts->pattern ? w->opts->pattern : "*";
 		if (session_match(pattern, "x", NULL) < 0)

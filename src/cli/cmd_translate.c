@@ -25,9 +25,7 @@ static int translate(struct probe *p, const struct loader_prog *prog, void *arg)
 {
 	struct job *job = arg;
 	struct diag d = { 0 };
-	enum ebpf_point point = prog->fragment ? prog->fragment->point : EBPF_POINT_NONE;
-	bool warp = false;
-	const char *pattern;
+	const char *section = NULL;
 	if (prog->err) {
 		probe_explain(p, prog, job->opts->verbose);
 		return EGPU_FAILED;
@@ -35,9 +33,10 @@ static int translate(struct probe *p, const struct loader_prog *prog, void *arg)
 	/* The point is the section's: the same code serves every point of its context. */
 	for (size_t i = 0; probe_program(p, i); i++)
 		if (bpf_program__autoload(probe_program(p, i)))
-			ebpf_section_parse(bpf_program__section_name(probe_program(p, i)), &point,
-				&warp, &pattern);
-	return loader_fragment(prog, point, warp, &job->text, &d) ? say_diag(prog->name, &d) : 0;
+			section = bpf_program__section_name(probe_program(p, i));
+	int err = section ? loader_fragment_for(prog, section, &job->text, &d)
+			  : loader_fragment(prog, EBPF_POINT_NONE, false, &job->text, &d);
+	return err ? say_diag(prog->name, &d) : 0;
 }
 
 static int run(const void *opts, const struct opt_rest *rest)

@@ -162,7 +162,9 @@ static void object_name(const char *path, char out[64])
 
 static int bad_section(const struct probe *p, const char *program, const char *section)
 {
-	const char *points[] = { "entry", "exit", "load", "store", "atomic", "mem" }, *best[1];
+	const char *points[] = { "entry", "exit", "load", "store", "atomic", "mem", "load_done",
+		"block", "branch", "barrier", "call", "insn:OPCODE" },
+		   *best[1];
 	const char *rest = section;
 	if (!strncmp(rest, "raw_tp/", 7))
 		rest += 7;
@@ -171,15 +173,17 @@ static int bad_section(const struct probe *p, const char *program, const char *s
 	rest = is_gpu ? strchr(rest, '/') + 1 : "";
 	snprintf(point, sizeof(point), "%.*s", (int)strcspn(rest, "/"), rest);
 	if (is_gpu)
-		return say_fail("%s: program %s: section \"%s\" has no known point; points are "
-				"entry, exit, load, store, atomic and mem%s%s",
+		return say_fail(
+			"%s: program %s: section \"%s\" has no known point; points are "
+			"entry, exit, load, store, atomic, mem, load_done, block, branch, barrier, "
+			"call and insn:OPCODE%s%s",
 			p->options->name, program, section,
-			near_names(point, points, 6, best, 1) ? "; nearest: " : "",
-			near_names(point, points, 6, best, 1) ? best[0] : "");
+			near_names(point, points, 12, best, 1) ? "; nearest: " : "",
+			near_names(point, points, 12, best, 1) ? best[0] : "");
 	return say_fail("%s: program %s: section \"%s\" is no GPU probe; write "
 			"SEC(\"gpu/POINT/KERNEL\") or "
 			"SEC(\"gpu.warp/POINT/KERNEL\"), POINT being entry, exit, load, store, "
-			"atomic or mem",
+			"atomic, mem, load_done, block, branch, barrier, call or insn:OPCODE",
 		p->options->name, program, section);
 }
 

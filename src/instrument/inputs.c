@@ -66,6 +66,16 @@ static const struct ptx_insn *insn_of(const struct inputs *in)
 	return in->spot->place->func->stmts[in->spot->stmt].insn;
 }
 
+static enum ebpf_point point_of(const struct inputs *in)
+{
+	return in->v->sites[in->ordinal].point;
+}
+
+static bool is_done(const struct inputs *in)
+{
+	return point_of(in) == EBPF_POINT_LOAD_DONE;
+}
+
 static bool needs_address(const struct inputs *in)
 {
 	bool generic = in->spot->access.space == PTX_SPACE_GENERIC;
@@ -204,11 +214,9 @@ static void emit_reg_address(struct buf *b, const struct ptx_operand *op)
 	buf_puts(b, "\tcvt.u64.u32 %egpu_address, %egpu_xt1;\n");
 }
 
-static void emit_address(const struct inputs *in, struct buf *b)
+static void emit_address_of(
+	const struct inputs *in, struct buf *b, const struct ptx_operand *op, int64_t bound)
 {
-	const struct ptx_operand *op = &insn_of(in)->operands[in->spot->access.address];
-	int64_t bound = bound_reg(in->v, op);
-
 	if (bound >= 0) {
 		buf_printf(b, "\tmov.b64 %%egpu_address, %%egpu_s%lld;\n", (long long)bound);
 		add_offset(b, op->value);
@@ -220,6 +228,16 @@ static void emit_address(const struct inputs *in, struct buf *b)
 		buf_printf(b, "\tmov.u64 %%egpu_address, %s;\n", op->name);
 		add_offset(b, op->value);
 	}
+}
+
+static void emit_address(const struct inputs *in, struct buf *b)
+{
+	const struct ptx_operand *op = &insn_of(in)->operands[in->spot->access.address];
+
+	if (is_done(in))
+		buf_puts(b, "\tmov.b64 %egpu_address, " KEEP_ADDRESS ";\n");
+	else
+		emit_address_of(in, b, op, bound_reg(in->v, op));
 }
 
 /* Global unless one of the windows holds it. shared::cluster holds the block's own shared memory
@@ -333,10 +351,9 @@ static void emit_reg_value(
 	buf_puts(b, ";\n");
 }
 
-/* One element of at most 64 bits into %egpu_xu0. */
-static void emit_element(const struct inputs *in, struct buf *b, const struct ptx_operand *op)
+void emit_element(const struct inputs *in, struct buf *b, const struct ptx_operand *op,
+	const struct ptx_type *type)
 {
-	const struct ptx_type *type = &in->spot->access.type;
 	int64_t bound = bound_reg(in->v, op);
 
 	if (op->kind == PTX_OPERAND_INT || op->kind == PTX_OPERAND_FLOAT)
@@ -390,7 +407,7 @@ static void emit_value(const struct inputs *in, struct buf *b)
 	uint32_t width = a->type.bits, n = 0;
 	const struct ptx_operand *op = NULL;
 
-	if (a->op != PTX_ACCESS_LOAD && a->value >= 0) {
+	if ((a->op != PTX_ACCESS_LOAD || is_done(in)) && a->value >= 0) {
 		op = &insn_of(in)->operands[a->value];
 		n = op->kind == PTX_OPERAND_VECTOR ? op->n_sub : 1;
 		op = op->kind == PTX_OPERAND_VECTOR ? op->sub : op;
@@ -404,7 +421,7 @@ static void emit_value(const struct inputs *in, struct buf *b)
 		if (width > 64) {
 			emit_wide(in, b, &op[i], word);
 		} else if (reads_word(in, word)) {
-			emit_element(in, b, &op[i]);
+			emit_element(in, b, &op[i], &a->type);
 			place_element(b, word, i * width % 64);
 		}
 	}
@@ -436,7 +453,7 @@ static void emit_access(const struct inputs *in, struct buf *b)
 		buf_printf(b, "\tmov.b32 %%egpu_op, %u;\n", ops[a->op]);
 	if (reads(in, BIT(VALUE_BYTES)))
 		buf_printf(b, "\tmov.b32 %%egpu_value_bytes, %u;\n",
-			a->op == PTX_ACCESS_LOAD || a->value < 0 ? 0 : a->bytes);
+			(a->op == PTX_ACCESS_LOAD && !is_done(in)) || a->value < 0 ? 0 : a->bytes);
 	if (reads(in, BIT(SPACE)) && a->space != PTX_SPACE_GENERIC)
 		buf_printf(b, "\tmov.b32 %%egpu_space, %u;\n", spaces[a->space]);
 	else if (reads(in, BIT(SPACE)))
@@ -448,10 +465,53 @@ static void emit_access(const struct inputs *in, struct buf *b)
 		emit_coverage(in, b);
 }
 
+bool inputs_keep(const struct inputs *in)
+{
+	return is_done(in) && (needs_address(in) || reads(in, BIT(CYCLES)));
+}
+
+void emit_kept(const struct inputs *in, struct buf *b)
+{
+	const struct ptx_operand *op = &insn_of(in)->operands[in->spot->access.address];
+
+	if (needs_address(in)) {
+		buf_puts(b, "\t.reg .b32 %egpu_xt<2>;\n\t.reg .b64 %egpu_address;\n");
+		emit_address_of(in, b, op, bound_reg(in->v, op));
+		buf_puts(b, "\tmov.b64 " KEEP_ADDRESS ", %egpu_address;\n");
+	}
+	if (reads(in, BIT(CYCLES)))
+		buf_puts(b, "\tmov.u64 " KEEP_CLOCK ", %clock64;\n");
+}
+
+/* The clock is read behind the value: which of the two reads runs depends on it. */
+static void emit_cycles(const struct inputs *in, struct buf *b)
+{
+	const struct ptx_access *a = &in->spot->access;
+	const struct ptx_operand *op = &insn_of(in)->operands[a->value];
+
+	if (!reads(in, BIT(CYCLES)))
+		return;
+	op = op->kind == PTX_OPERAND_VECTOR && op->n_sub ? op->sub : op;
+	if (a->type.bits > 64) {
+		buf_puts(b, "\tmov.b128 {%egpu_xu0, %egpu_xu1}, ");
+		add_text(in, b, op->span);
+		buf_puts(b, ";\n");
+	} else {
+		emit_element(in, b, op, &a->type);
+	}
+	buf_puts(b, "\tsetp.eq.u64 %egpu_xp1, %egpu_xu0, 0;\n"
+		    "\t@%egpu_xp1 mov.u64 %egpu_xu1, %clock64;\n"
+		    "\t@!%egpu_xp1 mov.u64 %egpu_xu1, %clock64;\n"
+		    "\tsub.s64 %egpu_cycles, %egpu_xu1, " KEEP_CLOCK ";\n");
+}
+
 void emit_inputs(const struct inputs *in, struct buf *b)
 {
 	emit_mask(in, b);
 	emit_common(in, b);
+	if (is_done(in))
+		emit_cycles(in, b);
 	if (in->spot->access.op != PTX_ACCESS_NONE)
 		emit_access(in, b);
+	emit_point(in, b);
 }

@@ -213,14 +213,17 @@ int instrument_kernel(struct arena *arena, const struct instrument_request *req,
 	struct variant v;
 	struct diag local = { 0 };
 	struct instrument_result bound = { 0 };
+	const struct ebpf_fragment *const *numbering =
+		req->numbering ? req->numbering : req->fragments;
+	uint32_t n = req->numbering ? req->n_numbering : req->n_fragments;
 
 	*out = (struct instrument_result){ 0 };
 	bool ok = variant_init(&v, arena, req->module, req->kernel, d ? d : &local);
 	v.unbound = req->unbound;
 	v.n_unbound = req->n_unbound;
-	ok = ok && collect(&v) && bind(&v) && find_sites(&v) && print_bound(&v, &bound) &&
-	     splice(&v, req, out) && print_variant(&v, req, out) && list_bound(&v, out) &&
-	     prove(&v, &bound, out);
+	ok = ok && collect(&v) && bind(&v) && find_sites(&v) && find_points(&v, numbering, n) &&
+	     print_bound(&v, &bound) && splice(&v, req, out) && print_variant(&v, req, out) &&
+	     list_bound(&v, out) && prove(&v, &bound, out);
 	out->sites = v.sites;
 	out->n_sites = v.n_sites;
 	out->n_params = v.kernel ? v.kernel->n_params : 0;
@@ -231,11 +234,19 @@ int instrument_kernel(struct arena *arena, const struct instrument_request *req,
 int instrument_sites(struct arena *arena, const struct ptx_module *m, const char *kernel,
 	struct instrument_site **sites, uint32_t *n_sites, struct diag *d)
 {
+	return instrument_sites_for(arena, m, kernel, NULL, 0, sites, n_sites, d);
+}
+
+int instrument_sites_for(struct arena *arena, const struct ptx_module *m, const char *kernel,
+	const struct ebpf_fragment *const *numbering, uint32_t n_numbering,
+	struct instrument_site **sites, uint32_t *n_sites, struct diag *d)
+{
 	struct variant v;
 	struct diag local = { 0 };
 	bool ok = variant_init(&v, arena, m, kernel, d ? d : &local);
 
-	ok = ok && collect(&v) && bind(&v) && find_sites(&v);
+	ok = ok && collect(&v) && bind(&v) && find_sites(&v) &&
+	     find_points(&v, numbering, n_numbering);
 	*sites = v.sites;
 	*n_sites = v.n_sites;
 	variant_free(&v);

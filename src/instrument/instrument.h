@@ -15,8 +15,9 @@
 /* One instrumented place. */
 struct instrument_site {
 	uint32_t ordinal;	 /* position among all sites of the kernel: entry, exits and every memory access of the kernel and the
-				  * functions it calls, in text order; does not depend on the fragments */
-	enum ebpf_point point;	 /* ENTRY, EXIT, LOAD, STORE or ATOMIC */
+				  * functions it calls, in text order; does not depend on the fragments. Sites of the
+				  * other points come behind all of these, see instrument_request.numbering */
+	enum ebpf_point point;	 /* ENTRY, EXIT, LOAD, STORE, ATOMIC; BLOCK and later */
 	uint32_t ptx_line;	 /* in the module's text */
 	const char *file;	 /* .loc in effect, NULL without */
 	uint32_t line, column;	 /* of it */
@@ -36,6 +37,11 @@ struct instrument_request {
 	uint32_t first_site;	/* site id = first_site + ordinal */
 	const char *const *unbound; /* module-scope names that cannot be bound to the loaded original */
 	uint32_t n_unbound;
+	/* Fragments whose points number the sites behind those of entries, exits and accesses; NULL:
+	 * `fragments`. They must include every point of `fragments`, and stay the same for a kernel as
+	 * long as its site ids do. */
+	const struct ebpf_fragment *const *numbering;
+	uint32_t n_numbering;
 };
 
 struct instrument_result {
@@ -57,6 +63,11 @@ struct instrument_result {
 /* 0; -EOPNOTSUPP when this kernel cannot be instrumented (d says why, in words for `egpu list`);
  * -ENOENT no such kernel; -EINVAL a fragment that does not fit (parameter index or size); -ENOMEM. */
 int instrument_kernel(struct arena *arena, const struct instrument_request *req, struct instrument_result *out, struct diag *d);
+
+/* The sites that instrument_kernel numbers for these fragments. Same errors. */
+int instrument_sites_for(struct arena *arena, const struct ptx_module *m, const char *kernel,
+	const struct ebpf_fragment *const *numbering, uint32_t n_numbering,
+	struct instrument_site **sites, uint32_t *n_sites, struct diag *d);
 
 /* Sites and instrumentability of a kernel without fragments, for `egpu list`. Same errors. */
 int instrument_sites(struct arena *arena, const struct ptx_module *m, const char *kernel,

@@ -646,6 +646,18 @@ static bool visit_stmt(struct region *g, const struct ptx_stmt *s)
 	}
 }
 
+/* Inputs may set what is carried over an instruction: declared among the first in the function. */
+static bool declare_kept(struct region *g)
+{
+	for (uint32_t i = 0; i < 4 && i < g->from; i++) {
+		const struct ptx_stmt *s = &g->f->stmts[i];
+		if (s->kind == PTX_STMT_REG && s->n_regs == 1 &&
+			!strcmp(s->regs[0].name, "%egpu_k") && !declare(g, s))
+			return false;
+	}
+	return true;
+}
+
 static bool open_region(struct region *g)
 {
 	g->bases = table_new();
@@ -653,6 +665,8 @@ static bool open_region(struct region *g)
 	g->args = table_new();
 	if (!g->bases || !g->labels || !g->args)
 		return readback_no_memory(g->r);
+	if (!g->writes && !declare_kept(g))
+		return false;
 	for (uint32_t i = g->from; i <= g->to; i++) {
 		g->line = g->f->stmts[i].line;
 		if (g->f->stmts[i].kind == PTX_STMT_REG && !declare(g, &g->f->stmts[i]))

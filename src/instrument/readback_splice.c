@@ -122,6 +122,13 @@ static bool cut_stmt(struct deletion *x, const struct ptx_stmt *s)
 	return s->insn && !strcmp(s->insn->base, "call") ? cut_argument(x, s) : true;
 }
 
+/* Registers that carry inputs over an instruction. */
+static bool is_kept(const struct deletion *x, const struct ptx_stmt *s)
+{
+	return s->kind == PTX_STMT_REG && span_is(x->r, s->span, ".reg .b64 %egpu_k<2>;") &&
+	       text_at(x->r, s->span.begin - 2, "\n\t") && text_at(x->r, s->span.end, "\n");
+}
+
 static bool cut_function(struct deletion *x, const struct ptx_func *f)
 {
 	if (x->launch_param && !cut_param(x, f))
@@ -132,6 +139,10 @@ static bool cut_function(struct deletion *x, const struct ptx_func *f)
 			if (!cut_scope(x, f, i))
 				return false;
 			i = s->match;
+		} else if (is_kept(x, s)) {
+			if (!add_cut(x, (struct cut){ s->span.begin - 2, s->span.end + 1, NULL,
+						{ 0, 0 } }))
+				return false;
 		} else if (x->launch_param && !cut_stmt(x, s)) {
 			return false;
 		}

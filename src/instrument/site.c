@@ -25,24 +25,22 @@ struct label {
 	uint32_t stmt;
 };
 
-/* Growing lists while one function is read. */
+/* One function as it is read. */
 struct scan {
 	struct variant *v;
-	const struct place *place;
-	size_t sites_cap, spots_cap;
+	struct place *place;
 	const struct ptx_stmt *loc; /* in effect, or NULL */
 	bool in_wgmma;
 	const char **skipped; /* per statement */
 };
 
-static bool add_site(
-	struct scan *s, enum ebpf_point point, uint32_t stmt, uint32_t at, uint32_t line)
+bool add_site(struct variant *v, const struct place *place, const struct ptx_stmt *loc,
+	enum ebpf_point point, uint32_t stmt, uint32_t at, uint32_t line)
 {
-	struct variant *v = s->v;
 	struct instrument_site *sites =
-		arena_grow(v->arena, v->sites, v->n_sites, &s->sites_cap, sizeof(*sites));
+		arena_grow(v->arena, v->sites, v->n_sites, &v->sites_cap, sizeof(*sites));
 	struct spot *spots =
-		arena_grow(v->arena, v->spots, v->n_sites, &s->spots_cap, sizeof(*spots));
+		arena_grow(v->arena, v->spots, v->n_sites, &v->spots_cap, sizeof(*spots));
 
 	if (!sites || !spots)
 		return no_memory(v);
@@ -52,13 +50,13 @@ static bool add_site(
 	*site = (struct instrument_site){ .ordinal = v->n_sites,
 		.point = point,
 		.ptx_line = line,
-		.function = s->place->func->name };
-	if (s->loc) {
-		site->file = ptx_file_name(v->m, s->loc->loc_file);
-		site->line = s->loc->loc_line;
-		site->column = s->loc->loc_column;
+		.function = place->func->name };
+	if (loc) {
+		site->file = ptx_file_name(v->m, loc->loc_file);
+		site->line = loc->loc_line;
+		site->column = loc->loc_column;
 	}
-	spots[v->n_sites] = (struct spot){ .place = s->place, .stmt = stmt, .at = at };
+	spots[v->n_sites] = (struct spot){ .place = place, .stmt = stmt, .at = at };
 	v->n_sites++;
 	return true;
 }
@@ -174,11 +172,11 @@ static bool visit_insn(struct scan *s, uint32_t i)
 		point = access_point(a.op);
 	else if (!is_way_out(s, stmt->insn))
 		return true;
-	if (!add_site(s, point, i, insert_point(v, f, i), stmt->line))
+	if (!add_site(v, s->place, s->loc, point, i, insert_point(v, f, i), stmt->line))
 		return false;
 	struct instrument_site *site = &v->sites[v->n_sites - 1];
 	site->opcode = stmt->insn->opcode;
-	site->skipped = s->in_wgmma ? in_wgmma : s->skipped[i];
+	site->skipped = s->skipped[i];
 	if (!site->skipped && point != EBPF_POINT_EXIT)
 		site->skipped = opaque[a.opaque];
 	if (point != EBPF_POINT_EXIT) {
@@ -205,7 +203,7 @@ static bool add_entry(struct scan *s)
 		i++;
 	}
 	uint32_t at = i < f->n_stmts ? f->stmts[i].span.begin : f->body.end - 1;
-	bool ok = add_site(s, EBPF_POINT_ENTRY, NO_STMT, at,
+	bool ok = add_site(s->v, s->place, s->loc, EBPF_POINT_ENTRY, NO_STMT, at,
 		i < f->n_stmts ? f->stmts[i].line : s->place->item->line);
 	if (ok)
 		s->v->sites[s->v->n_sites - 1].opcode = "entry";
@@ -239,7 +237,7 @@ static bool add_fall_off(struct scan *s)
 		if (stmt->kind == PTX_STMT_INSN)
 			break;
 	}
-	bool ok = add_site(s, EBPF_POINT_EXIT, NO_STMT, f->body.end - 1, line);
+	bool ok = add_site(s->v, s->place, s->loc, EBPF_POINT_EXIT, NO_STMT, f->body.end - 1, line);
 	if (ok)
 		s->v->sites[s->v->n_sites - 1].opcode = "}";
 	return ok;
@@ -254,6 +252,7 @@ static bool scan_place(struct scan *s)
 	s->skipped = arena_array(s->v->arena, f->n_stmts, sizeof(*s->skipped));
 	if (!s->skipped)
 		return no_memory(s->v);
+	s->place->skipped = s->skipped;
 	if (!find_wait_loops(s))
 		return false;
 	if (s->place->is_kernel && !add_entry(s))
@@ -264,6 +263,8 @@ static bool scan_place(struct scan *s)
 		if (!f->stmts[i].insn)
 			continue;
 		follow_wgmma(s, f->stmts[i].insn);
+		if (s->in_wgmma)
+			s->skipped[i] = in_wgmma;
 		if (!visit_insn(s, i))
 			return false;
 	}

@@ -33,10 +33,18 @@ static bool fits_point(const struct ebpf_fragment *f, enum ebpf_point point)
 	return f->point == point || (f->point == EBPF_POINT_MEM && is_mem);
 }
 
+static bool fits_opcode(const struct splicer *s, const struct ebpf_fragment *f, uint32_t site)
+{
+	const struct spot *spot = &s->v->spots[site];
+
+	return f->point != EBPF_POINT_INSN ||
+	       opcode_matches(f, spot->place->func->stmts[spot->stmt].insn->opcode);
+}
+
 /* A called function does not see the kernel's parameters. */
 static bool runs_at(const struct splicer *s, const struct ebpf_fragment *f, uint32_t site)
 {
-	return fits_point(f, s->v->sites[site].point) &&
+	return fits_point(f, s->v->sites[site].point) && fits_opcode(s, f, site) &&
 	       (s->v->spots[site].place->is_kernel || !f->n_params);
 }
 
@@ -141,11 +149,18 @@ static const struct ptx_insn *copied(const struct spot *spot)
 	return insn && !strcmp(insn->base, "cp") ? insn : NULL;
 }
 
-static const struct ptx_insn *guarded(const struct spot *spot)
+/* The instruction whose guard decides which lanes are here: a block's entry and a branch are
+ * reached by all. */
+static const struct ptx_insn *guarded(const struct splicer *s, uint32_t site)
 {
+	const struct spot *spot = &s->v->spots[site];
+	enum ebpf_point point = s->v->sites[site].point;
+
 	const struct ptx_insn *insn =
 		spot->stmt == NO_STMT ? NULL : spot->place->func->stmts[spot->stmt].insn;
 
+	if (point == EBPF_POINT_BLOCK || point == EBPF_POINT_BRANCH)
+		return NULL;
 	return insn && insn->pred ? insn : NULL;
 }
 
@@ -178,17 +193,49 @@ static void emit_lane_guard(const struct spot *spot, uint32_t site, struct buf *
 			spot->access.lanes, site);
 }
 
-static char *site_text(const struct splicer *s, uint32_t site, const struct merged *m)
+static struct inputs site_inputs(const struct splicer *s, uint32_t site, const struct merged *m)
 {
-	const struct spot *spot = &s->v->spots[site];
-	const struct ptx_insn *guard = guarded(spot);
-	struct inputs in = { .v = s->v,
+	return (struct inputs){ .v = s->v,
 		.fields = m->fields,
 		.warp = m->warp,
 		.site = s->req->first_site + site,
 		.kernel_id = s->req->kernel_id,
-		.spot = spot,
+		.spot = &s->v->spots[site],
 		.ordinal = site };
+}
+
+/* Before a load whose end is observed: what the probe behind it must know. */
+static bool keep_before(struct splicer *s, uint32_t site, const struct merged *m)
+{
+	struct variant *v = s->v;
+	const struct spot *spot = &v->spots[site];
+	struct inputs in = site_inputs(s, site, m);
+	struct place *place = &v->places[spot->place - v->places];
+	struct buf b = { 0 };
+
+	if (!inputs_keep(&in))
+		return true;
+	buf_printf(&b, "{ // egpu site %u\n", in.site);
+	emit_kept(&in, &b);
+	buf_puts(&b, "}\n\t");
+	char *text = b.failed ? NULL : arena_strdup(v->arena, b.data);
+	buf_free(&b);
+	if (!text)
+		return no_memory(v);
+	ptx_edit_insert(&v->edits, insert_point(v, place->func, spot->stmt), text);
+	if (!place->keeps)
+		ptx_edit_insert(
+			&v->edits, place->func->body.begin + 1, "\n\t.reg .b64 " KEEP_REGS ";\n");
+	place->keeps = true;
+	return true;
+}
+
+static char *site_text(const struct splicer *s, uint32_t site, const struct merged *m)
+{
+	const struct spot *spot = &s->v->spots[site];
+	const struct ptx_insn *guard = guarded(s, site);
+	bool copies = copied(spot) && spot->access.op != PTX_ACCESS_NONE;
+	struct inputs in = site_inputs(s, site, m);
 	struct buf b = { 0 };
 	char *text = NULL;
 
@@ -197,12 +244,13 @@ static char *site_text(const struct splicer *s, uint32_t site, const struct merg
 	if (guard)
 		buf_printf(&b, "\t@%s%s bra $egpu_end%u;\n", guard->pred_negated ? "" : "!",
 			guard->pred, site);
-	emit_copy_guard(spot, site, &b);
+	if (copies)
+		emit_copy_guard(spot, site, &b);
 	emit_lane_guard(spot, site, &b);
 	emit_inputs(&in, &b);
 	emit_params(s, site, &b);
 	emit_fragments(s, site, &b);
-	if (guard || copied(spot) || spot->access.lanes)
+	if (guard || copies || spot->access.lanes)
 		buf_printf(&b, "$egpu_end%u:\n", site);
 	buf_puts(&b, "}\n\t");
 	if (!b.failed)
@@ -331,6 +379,12 @@ static bool add_launch_param(struct splicer *s)
 
 /* -- all sites -- */
 
+/* Whether a probe behind the statement would stand between a product and its sum. */
+static bool parts_behind(const struct place *place, const uint32_t *parted, uint32_t stmt)
+{
+	return parted[stmt + 1 < place->func->n_stmts ? stmt + 1 : stmt];
+}
+
 /* Where probes of a place would part products from their sums, they go behind the sums. */
 static bool keep_products(struct splicer *s, const struct place *place, uint32_t from, uint32_t to)
 {
@@ -342,13 +396,45 @@ static bool keep_products(struct splicer *s, const struct place *place, uint32_t
 		return false;
 	for (uint32_t i = from; i < to; i++) {
 		struct spot *spot = &v->spots[i];
-		if (spot->stmt == NO_STMT || v->sites[i].skipped || !parted[spot->stmt] ||
-			!merge(s, i).n)
+		enum ebpf_point point = v->sites[i].point;
+		bool parts = spot->stmt != NO_STMT && parted[spot->stmt];
+		if (point == EBPF_POINT_LOAD_DONE)
+			parts |= parts_behind(place, parted, spot->stmt);
+		if (!parts || v->sites[i].skipped || !merge(s, i).n)
 			continue;
-		if (sink_past_products(place, parted, spot, &stmt))
+		if (point <= EBPF_POINT_MEM && sink_past_products(place, parted, spot, &stmt))
 			spot->at = insert_point(v, place->func, stmt);
 		else
 			s->out->last_bit_may_differ = true;
+	}
+	return true;
+}
+
+/* At one offset: what ends before what begins, a block before its instructions. */
+static uint32_t turn(enum ebpf_point point)
+{
+	return point == EBPF_POINT_LOAD_DONE ? 0
+	       : point == EBPF_POINT_BLOCK   ? 1
+	       : point <= EBPF_POINT_MEM     ? 2
+					     : 3;
+}
+
+static bool splice_sites(struct splicer *s)
+{
+	struct variant *v = s->v;
+
+	for (uint32_t t = 0; t < 4; t++) {
+		for (uint32_t i = 0; i < v->n_sites; i++) {
+			if (turn(v->sites[i].point) == t && !splice_site(s, i))
+				return false;
+		}
+	}
+	/* The clock is read last before a load. */
+	for (uint32_t i = 0; i < v->n_sites; i++) {
+		struct merged m = merge(s, i);
+		if (v->sites[i].point == EBPF_POINT_LOAD_DONE && m.n && !v->sites[i].skipped &&
+			!keep_before(s, i, &m))
+			return false;
 	}
 	return true;
 }
@@ -366,10 +452,6 @@ bool splice(struct variant *v, const struct instrument_request *req, struct inst
 			to++;
 		if (!keep_products(&s, place, from, to))
 			return false;
-		for (uint32_t i = from; i < to; i++) {
-			if (!splice_site(&s, i))
-				return false;
-		}
 	}
-	return add_launch_param(&s);
+	return splice_sites(&s) && add_launch_param(&s);
 }

@@ -4,7 +4,9 @@
  * private.c  which symbols may be copied instead of bound
  * bind.c     uses of .global and .const symbols become addresses from __egpu_table
  * site.c     the places where probes can run, and why some are left alone
+ * point.c    the places of the other points: blocks, branches, barriers, calls, opcodes, loads done
  * inputs.c   context fields as PTX
+ * operands.c the fields of those points
  * splice.c   fragments at their sites
  * float.c    products that a probe would part from their sum, and where it would not
  * target.c   what .version and .target allow
@@ -23,6 +25,10 @@
 
 #define TABLE_NAME "__egpu_table"
 #define LAUNCH_PARAM "__egpu_launch"
+/* Set just before a load, read just behind it: its address and the clock. */
+#define KEEP_REGS "%egpu_k<2>"
+#define KEEP_ADDRESS "%egpu_k0"
+#define KEEP_CLOCK "%egpu_k1"
 
 enum fate {
 	FATE_KEEP, /* .shared, .local: declared again */
@@ -43,6 +49,8 @@ struct place {
 	bool is_kernel;
 	uint32_t n_bound; /* registers %egpu_s<n> for symbol addresses */
 	struct ptx_cfg cfg;
+	const char **skipped; /* per statement: why no probe runs there, or NULL */
+	bool keeps;	      /* has registers that outlive a splice: KEEP_REGS */
 };
 
 enum { NO_STMT = UINT32_MAX };
@@ -84,6 +92,7 @@ struct variant {
 	struct instrument_site *sites;
 	struct spot *spots; /* parallel to sites */
 	uint32_t n_sites;
+	size_t sites_cap, spots_cap;
 
 	struct ptx_edits edits;
 };
@@ -120,6 +129,14 @@ uint32_t insert_point(const struct variant *v, const struct ptx_func *f, uint32_
 
 /* site.c */
 bool find_sites(struct variant *v);
+bool add_site(struct variant *v, const struct place *place, const struct ptx_stmt *loc,
+	enum ebpf_point point, uint32_t stmt, uint32_t at, uint32_t line);
+
+/* point.c */
+bool find_points(struct variant *v, const struct ebpf_fragment *const *list, uint32_t n);
+bool opcode_matches(const struct ebpf_fragment *f, const char *opcode);
+/* enum egpu_barrier_kind, 0: no barrier. */
+uint32_t barrier_kind(const struct ptx_insn *insn);
 
 /* inputs.c */
 struct inputs {
@@ -134,6 +151,15 @@ struct inputs {
  * that are not elected when warp. */
 void emit_declarations(const struct inputs *in, struct buf *b);
 void emit_inputs(const struct inputs *in, struct buf *b);
+/* What a load_done site keeps from before its load. */
+void emit_kept(const struct inputs *in, struct buf *b);
+bool inputs_keep(const struct inputs *in);
+/* One operand of at most 64 bits into %egpu_xu0, as it lies in memory as `type`. */
+void emit_element(
+	const struct inputs *in, struct buf *b, const struct ptx_operand *op, const struct ptx_type *type);
+
+/* operands.c */
+void emit_point(const struct inputs *in, struct buf *b);
 
 /* splice.c */
 bool splice(struct variant *v, const struct instrument_request *req, struct instrument_result *out);

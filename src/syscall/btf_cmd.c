@@ -111,7 +111,8 @@ int btf_context(const struct btf *btf, uint32_t func_type, enum ebpf_context *co
 	const char **name, struct diag *d)
 {
 	static const char wanted[] =
-		"struct egpu_entry, egpu_exit, egpu_mem, egpu_warp or egpu_warp_mem";
+		"struct egpu_entry, egpu_exit, egpu_mem, egpu_load_done, egpu_block, egpu_branch, "
+		"egpu_barrier, egpu_call, egpu_insn, egpu_warp or egpu_warp_mem";
 	const struct btf_type *func = btf__type_by_id(btf, func_type);
 	if (!func || !btf_is_func(func))
 		return diag_set(d, EINVAL, "the function's BTF is damaged");

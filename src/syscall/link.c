@@ -21,8 +21,8 @@ static int link_check(const struct object *prog, enum ebpf_point point, bool war
 		ebpf_context_struct(want), ebpf_context_struct(r->context));
 }
 
-int loader_fragment(const struct loader_prog *p, enum ebpf_point point, bool warp, struct buf *out,
-	struct diag *d)
+static int fragment_text(const struct loader_prog *p, enum ebpf_point point, bool warp,
+	const char *opcode, struct buf *out, struct diag *d)
 {
 	if (!p->fragment)
 		return diag_set(d, EINVAL, "program %s was not accepted", p->name);
@@ -34,22 +34,44 @@ int loader_fragment(const struct loader_prog *p, enum ebpf_point point, bool war
 	struct ebpf_fragment f = *p->fragment;
 	f.point = point;
 	f.warp = warp;
+	f.opcode = opcode;
 	ebpf_fragment_print(&f, out);
 	return out->failed ? diag_set(d, ENOMEM, "out of memory") : 0;
 }
 
-/* The session program of a point, made at the first link of it. */
-static int link_prog(
-	struct loader *l, struct object *prog, enum ebpf_point point, bool warp, uint32_t *id)
+int loader_fragment(const struct loader_prog *p, enum ebpf_point point, bool warp, struct buf *out,
+	struct diag *d)
+{
+	return fragment_text(p, point, warp, NULL, out, d);
+}
+
+int loader_fragment_for(
+	const struct loader_prog *p, const char *section, struct buf *out, struct diag *d)
+{
+	enum ebpf_point point;
+	bool warp;
+	const char *pattern, *opcode = NULL;
+	char prefix[65] = "";
+	if (ebpf_section_parse(section, &point, &warp, &pattern))
+		return diag_set(d, EINVAL, "\"%s\" is not a GPU probe", section);
+	uint32_t n = ebpf_section_opcode(section, &opcode);
+	memcpy(prefix, n ? opcode : "", n);
+	return fragment_text(p, point, warp, n ? prefix : NULL, out, d);
+}
+
+/* The session program of a point, made at the first link of it; one for each opcode. */
+static int link_prog(struct loader *l, struct object *prog, const char *section,
+	enum ebpf_point point, bool warp, uint32_t *id)
 {
 	struct buf text = { 0 };
 	for (uint32_t i = 0; i < prog->prog.n_made; i++)
-		if (prog->prog.made[i].point == point && prog->prog.made[i].warp == warp) {
+		if (prog->prog.made[i].point == point && prog->prog.made[i].warp == warp &&
+			point != EBPF_POINT_INSN) {
 			*id = prog->prog.made[i].id;
 			return 0;
 		}
 	const struct loader_prog *info = &prog->prog.report->info;
-	int err = loader_fragment(info, point, warp, &text, &l->error);
+	int err = loader_fragment_for(info, section, &text, &l->error);
 	if (!err)
 		err = session_add_prog(l->options.session, text.data, text.len, info->name, point,
 			warp, id, &l->error);
@@ -113,13 +135,14 @@ COMMAND(link_open)
 		return diag_set(&l->error, EINVAL,
 			"\"%s\" is not a GPU probe: sections are gpu/POINT/KERNEL or "
 			"gpu.warp/POINT/KERNEL with POINT "
-			"one of entry, exit, load, store, atomic, mem",
+			"one of entry, exit, load, store, atomic, mem, load_done, block, branch, "
+			"barrier, call, insn:OPCODE",
 			name);
 	err = link_check(prog, point, warp, &l->error);
 	if (!err)
 		err = link_pattern(l, name, &pattern);
 	if (!err)
-		err = link_prog(l, prog, point, warp, &prog_id);
+		err = link_prog(l, prog, name, point, warp, &prog_id);
 	if (!err)
 		err = session_add_link(
 			l->options.session, prog_id, point, warp, pattern, &id, &l->error);

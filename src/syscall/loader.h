@@ -61,6 +61,9 @@ const struct loader_prog *loader_prog_by_fd(int fd);
  * is not that point's. */
 int loader_fragment(const struct loader_prog *p, enum ebpf_point point, bool warp, struct buf *out,
 	struct diag *d);
+/* The same for a section's name, with the opcode that gpu/insn:OPCODE has. */
+int loader_fragment_for(
+	const struct loader_prog *p, const char *section, struct buf *out, struct diag *d);
 
 /* Ids in the session; -ENOENT: the descriptor is not one of ours. */
 int loader_map_id(int fd, uint32_t *id);

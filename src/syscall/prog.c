@@ -195,7 +195,8 @@ static int describe_maps(struct loading *p)
 static int context_point(enum ebpf_context context, enum ebpf_point *point, bool *warp)
 {
 	static const enum ebpf_point points[] = { EBPF_POINT_ENTRY, EBPF_POINT_EXIT,
-		EBPF_POINT_MEM };
+		EBPF_POINT_MEM, EBPF_POINT_BLOCK, EBPF_POINT_BRANCH, EBPF_POINT_BARRIER,
+		EBPF_POINT_CALL, EBPF_POINT_INSN, EBPF_POINT_LOAD_DONE };
 	for (size_t i = 0; i < sizeof(points) / sizeof(*points); i++)
 		for (int w = 0; w < 2; w++)
 			if (ebpf_point_context(points[i], w) == context) {

@@ -3,19 +3,20 @@
 
 static const struct request_set {
 	const char *name;
-	bool thread, warp, launch;
+	bool thread, warp, launch, points;
 } sets[] = {
-	{ "no fragments", false, false, false },
-	{ "per thread", true, false, true },
-	{ "per warp", false, true, true },
-	{ "both, no launch id", true, true, false },
+	{ "no fragments", false, false, false, false },
+	{ "per thread", true, false, true, false },
+	{ "per warp", false, true, true, false },
+	{ "both, no launch id", true, true, false, false },
+	{ "every point", true, true, true, true },
 };
 
 struct job {
 	struct arena *arena;
 	struct ptx_module *m;
-	struct ebpf_fragment fragments[8];
-	const struct ebpf_fragment *list[8];
+	struct ebpf_fragment fragments[24];
+	const struct ebpf_fragment *list[24];
 	struct instrument_request req;
 	struct instrument_result result;
 	struct diag d;
@@ -26,6 +27,14 @@ static void add(struct job *j, enum ebpf_point point, bool warp, uint64_t fields
 	uint32_t i = j->req.n_fragments++;
 	j->fragments[i] = make_fragment(j->arena, point, warp, fields);
 	j->list[i] = &j->fragments[i];
+}
+
+static void add_points(struct job *j)
+{
+	for (int p = EBPF_POINT_BLOCK; p <= EBPF_POINT_LOAD_DONE; p++) {
+		for (int warp = 0; warp < 2; warp++)
+			add(j, (enum ebpf_point)p, warp, fields_of(ebpf_point_context((enum ebpf_point)p, warp)));
+	}
 }
 
 static void job_init(struct job *j, const char *file, const char *version, const char *target,
@@ -46,6 +55,8 @@ static void job_init(struct job *j, const char *file, const char *version, const
 		add(j, EBPF_POINT_STORE, true, fields_of(EBPF_CONTEXT_WARP_MEM) & ~drop);
 		add(j, EBPF_POINT_ATOMIC, true, BIT(MEM_MASK));
 	}
+	if (set->points)
+		add_points(j);
 }
 
 static void job_free(struct job *j)

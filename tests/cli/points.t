@@ -1,0 +1,42 @@
+#!/bin/sh
+# The points beyond memory, end to end: exact counts on samples whose control flow is known.
+. "$(dirname "$0")/lib.sh"
+[ -x "$samples/vecadd" ] || skip_all "samples are not built"
+probe=$EGPU_SOURCE/tests/cli/probes/points.bpf.c
+
+variables() { # variables NAME...
+	for name; do printf '$j->{maps}{".bss"}{variables}{%s},' "$name"; done
+}
+
+# One guarded branch over two loads; blocks of 256 threads.
+for n in 1 1000 5000; do
+	threads=$(((n + 255) / 256 * 256))
+	run "$egpu" run $on --json="$tmp/json" -o "$tmp/report" "$probe" -- "$samples/vecadd" $n
+	is $status 0 "vecadd $n: status 0"
+	is "$(json "$tmp/json" "$(variables blocks warp_blocks loop_heads)")" \
+		"$((2 * threads + n)) $((2 * threads / 32 + (n + 31) / 32)) 0" "vecadd $n: blocks by thread and by warp"
+	is "$(json "$tmp/json" "$(variables branches taken)")" "$threads $((threads - n))" "vecadd $n: branches and those taken"
+	is "$(json "$tmp/json" "$(variables loads loaded_bytes)")" "$((2 * n)) $((8 * n))" "vecadd $n: loads that are done"
+	is "$(json "$tmp/json" 'scalar grep { $_->{point} eq "load_done" } @{$j->{sites}}')" 2 "vecadd $n: two sites of loads done"
+	is "$(json "$tmp/json" 'scalar grep { $_->{point} eq "block" } @{$j->{sites}}')" 3 "vecadd $n: three blocks"
+done
+
+# Two kernels; the tiled one has a barrier and two guarded branches. All 4,096 threads are in range.
+run "$egpu" run $on --json="$tmp/json" -o "$tmp/report" "$probe" -- "$samples/transpose" 64
+is $status 0 "transpose: status 0"
+grep -q "^transpose: n=64 ok" "$tmp/out"
+ok $? "transpose: the program finds its results right"
+is "$(json "$tmp/json" "$(variables branches taken)")" "12288 0" "transpose: branches"
+is "$(json "$tmp/json" "$(variables barriers barrier_kinds)")" "4096 4096" "transpose: one barrier of the block a thread"
+is "$(json "$tmp/json" "$(variables loads loaded_bytes)")" "12288 49152" "transpose: loads"
+is "$(json "$tmp/json" '$j->{maps}{".bss"}{variables}{wide_operands} / $j->{maps}{".bss"}{variables}{wide_products}')" 2 "a product has two operands"
+is "$(json "$tmp/json" '$j->{maps}{".bss"}{variables}{products} >= $j->{maps}{".bss"}{variables}{wide_products} ? 1 : 0')" 1 "mul.wide is a mul"
+
+sed 's|gpu/block|gpu/blocks|' "$probe" >"$tmp/bad.bpf.c"
+run "$egpu" run $on "$tmp/bad.bpf.c" -- "$samples/vecadd" 1
+is $status 125 "a point that does not exist is an error"
+says "and the points are named" "no known point" "insn:OPCODE" "nearest: block"
+sed 's|gpu/insn:mul.wide|gpu/insn|' "$probe" >"$tmp/bad.bpf.c"
+run "$egpu" run $on "$tmp/bad.bpf.c" -- "$samples/vecadd" 1
+is $status 125 "gpu/insn without an opcode is an error"
+finish
