@@ -134,7 +134,7 @@ struct sg_decoder_row {
 	sg_decoder fn;
 };
 extern const struct sg_decoder_row sg_mem_decoders[], sg_float_decoders[], sg_sync_decoders[],
-	sg_mma_decoders[];
+	sg_mma_decoders[], sg_tex_decoders[];
 uint8_t sg_dec_type(const char *name); /* T_NONE when it is none */
 uint32_t sg_type_bits(uint8_t type);
 bool sg_type_signed(uint8_t type);

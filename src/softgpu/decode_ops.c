@@ -804,5 +804,7 @@ enum sg_decoded sg_dec_insn(struct sg_dec *c, const struct ptx_insn *p, struct s
 		fn = find_decoder(sg_sync_decoders, SIZE_MAX, p->base);
 	if (!fn)
 		fn = find_decoder(sg_mma_decoders, SIZE_MAX, p->base);
+	if (!fn)
+		fn = find_decoder(sg_tex_decoders, SIZE_MAX, p->base);
 	return fn ? fn(c, p, in) : DEC_UNSUPPORTED;
 }

@@ -435,6 +435,7 @@ struct sg_device {
 	uint32_t picks; /* of a block to run */
 	uint64_t random;
 	_Atomic uint64_t frame_bytes; /* of all warps */
+	struct sg_objects *_Atomic objects; /* texture.c; NULL: none yet */
 };
 
 #define SG_MAX_ARG 64u /* bytes of a parameter that are copied at once */
@@ -711,6 +712,8 @@ uint64_t sg_random(uint64_t *state);
 
 /* Writes what printf gathered. */
 void sg_output_flush(struct sg_grid *g);
+
+void sg_objects_free(struct sg_device *dev); /* texture.c */
 
 /* decode.c, decode_ops.c */
 struct sg_dec;

@@ -575,6 +575,7 @@ void sg_device_free(struct sg_device *dev)
 	pthread_mutex_unlock(&dev->lock);
 	for (uint32_t i = 0; i < dev->n_workers; i++)
 		pthread_join(dev->workers[i], NULL);
+	sg_objects_free(dev);
 	sg_mem_fini(&dev->mem);
 	pthread_cond_destroy(&dev->work);
 	pthread_cond_destroy(&dev->idle);
