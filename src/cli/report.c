@@ -78,7 +78,8 @@ void report_coverage_text(const struct run_report *r, struct buf *text)
 	list_differing(snap, text);
 	if (snap->kernels_lost || snap->sites_lost)
 		buf_printf(text,
-			"  not recorded: kernels (%u tries) and sites (%u): the session's tables are full, "
+			"  not recorded: kernels (%u tries) and sites (%u): the session's tables "
+			"are full, "
 			"or the command could not open the session any more (it changed its user "
 			"or root, or may open no more files)\n",
 			snap->kernels_lost, snap->sites_lost);

@@ -43,7 +43,8 @@ struct snapshot {
 	uint32_t n_kernels;
 	struct snap_site *sites; /* by kernel, then in text order */
 	uint32_t n_sites;
-	uint32_t kernels_lost, sites_lost; /* tries: no room in the session, or it was out of reach */
+	uint32_t kernels_lost,
+		sites_lost; /* tries: no room in the session, or it was out of reach */
 	uint64_t launches, launches_instrumented;
 	uint32_t n_probed; /* kernels whose variant ran or is ready */
 };

@@ -12,6 +12,7 @@ my $tmp = tempdir(CLEANUP => 1);
 mkdir "$tmp/shm";
 $ENV{EGPU_DIR} = "$tmp/shm";
 symlink abs_path($build), "$tmp/build" or die;
+symlink abs_path("$source/include"), "$tmp/include" or die;
 my ($clang) = (`clang --version 2>/dev/null` // '') =~ /version (\d+)/;
 my ($n, $failed) = (0, 0);
 
