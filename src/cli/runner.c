@@ -79,6 +79,22 @@ static int place_agent(struct runner *r)
 		       : 0;
 }
 
+/* Beside the software GPU is a CUDA runtime for programs that load a shared one. NVIDIA's works
+ * only with NVIDIA's driver; the session comes first on the library path. */
+static int place_runtime(struct runner *r)
+{
+	static const char *const names[] = { "libcudart.so.13", "libcudart.so.12" };
+	char path[PATH_MAX];
+	const char *slash = strrchr(r->driver, '/');
+	int n = slash ? (int)(slash - r->driver) : 0, status = 0;
+	for (size_t i = 0; r->softgpu && i < 2 && !status; i++)
+		if (snprintf(path, sizeof(path), "%.*s/%s", n, r->driver, names[i]) <
+				(int)sizeof(path) &&
+			!access(path, R_OK))
+			status = link_in_session(r, path, names[i]);
+	return status;
+}
+
 int runner_open(struct runner *r, const struct driver_choice *choice)
 {
 	struct diag d = { 0 };
@@ -92,6 +108,8 @@ int runner_open(struct runner *r, const struct driver_choice *choice)
 	status = place_agent(r);
 	if (!status)
 		status = link_in_session(r, r->driver, ALIAS);
+	if (!status)
+		status = place_runtime(r);
 	if (status)
 		runner_close(r);
 	return status;
