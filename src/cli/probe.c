@@ -256,8 +256,14 @@ int probe_open(struct probe *p, struct session *s)
 	p->object = bpf_object__open_mem(p->bytes, p->size, &oo);
 	if (!p->object) {
 		int err = errno;
-		return say_fail("%s: cannot be opened as a BPF object (%s): %s", p->options->name,
-			strerror(err), first_warning(why, sizeof(why)));
+		/* Without a warning: sections or symbols that are not there, for which errno is
+		 * ENOENT or a number of libbpf's own. */
+		if (!libbpf_said.len)
+			return say_fail("%s: damaged: its sections and symbols do not make a BPF "
+					"object (%d); copy or build it again",
+				p->options->name, err);
+		return say_fail("%s: cannot be opened as a BPF object: %s", p->options->name,
+			first_warning(why, sizeof(why)));
 	}
 	int status = check_programs(p);
 	return status ? status : set_variables(p);

@@ -63,7 +63,7 @@ static bool agent_came(const struct session *s)
 	return false;
 }
 
-void report_coverage_text(const struct run_report *r, struct buf *text)
+static void coverage_text(const struct run_report *r, struct buf *text)
 {
 	const struct snapshot *snap = r->snap;
 	buf_printf(text,
@@ -245,7 +245,7 @@ int report_make(const struct run_report *r, struct buf *text, struct json *json,
 {
 	struct dump_options o = { .per_cpu = r->per_cpu };
 	int err = 0;
-	report_coverage_text(r, text);
+	coverage_text(r, text);
 	json_object(json);
 	json_head(r, json);
 	json_key(json, "maps");

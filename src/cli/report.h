@@ -26,8 +26,7 @@ int report_make(const struct run_report *r, struct buf *text, struct json *json,
  * matched. The number of patterns that matched nothing. */
 int report_unmatched(const struct session *s, const struct snapshot *snap, struct buf *text);
 
-/* The first lines alone, and the JSON objects alone (also for `egpu list -- COMMAND`). */
-void report_coverage_text(const struct run_report *r, struct buf *text);
+/* The JSON objects alone (also for `egpu list -- COMMAND`). */
 void report_kernels_json(const struct snapshot *snap, struct json *j);
 
 #endif

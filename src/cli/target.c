@@ -145,11 +145,6 @@ int target_wait(struct target *t, void (*tick)(void *), void *arg)
 	}
 }
 
-pid_t target_pid(const struct target *t)
-{
-	return t->pid;
-}
-
 int target_signal(const struct target *t)
 {
 	return t->signal;

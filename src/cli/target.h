@@ -23,7 +23,6 @@ int target_start(char **command, const struct target_env *env, struct target **o
 /* Waits until it ends; calls tick(arg) about every 50 ms meanwhile. Returns the exit status as a
  * shell would give it: 0..255, 128 + signal when it was killed. */
 int target_wait(struct target *t, void (*tick)(void *arg), void *arg);
-pid_t target_pid(const struct target *t);
 int target_signal(const struct target *t); /* that killed it, 0 */
 void target_free(struct target *t);
 

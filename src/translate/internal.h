@@ -156,7 +156,7 @@ struct tr {
 	bool frames_in_memory; /* some stack access has no known frame */
 
 	struct buf body;
-	uint32_t n_t64, n_t32, n_pred, n_slots, n_labels;
+	uint32_t n_t64, n_t32, n_pred, n_slots, n_labels, n_keys;
 	uint64_t fields, maps;
 	uint8_t param_bytes[EBPF_PARAM_COUNT];
 	struct ebpf_fragment_func *helper_funcs;
@@ -247,7 +247,30 @@ int tr_idiom(struct tr *t);
 /* -- lower.c: requires all of the above; leaves the body -- */
 int tr_lower(struct tr *t);
 
+/* Writes a value over the atoms of a slot access. */
+void tr_store_slots(
+	struct tr *t, const struct tr_frame *f, int32_t offset, uint32_t bytes, struct tr_name src);
+/* The callee's body for a call whose arguments are in its registers. */
+int tr_lower_callee(struct tr *t, struct tr_inst *inst, uint32_t i);
+
+/* -- loop.c: helpers that call a function of the program -- */
+/* Registers that such a call reads. */
+uint16_t tr_loop_uses(const struct tr *t, const struct tr_inst *inst, uint32_t i);
+int tr_loop_lower(struct tr *t, struct tr_inst *inst, uint32_t i);
+
+/* -- special.c: what a GPU knows of itself, and helpers that stop it -- */
+int tr_special_lower(struct tr *t, struct tr_inst *inst, uint32_t i);
+
+/* -- races.c: requires idiom; refuses updates of shared memory that lose some -- */
+int tr_races(struct tr *t);
+
 /* -- helper.c: calls of helpers -- */
+/* The map that a call is given, NULL when that differs between paths. */
+const struct ebpf_map *tr_map_arg(const struct tr *t, const struct tr_inst *inst, uint32_t i);
+/* Address of an array's value; the index is in range. */
+struct tr_name tr_array_value(struct tr *t, const struct ebpf_map *m, struct tr_name index);
+/* A scalar argument: a constant where it is known. */
+struct tr_name tr_scalar_arg(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a);
 /* Whether argument a (0..4) is memory that the helper reads. */
 bool tr_helper_arg_memory(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a);
 /* Its size; false when that varies (*bytes is 0). */
@@ -268,6 +291,8 @@ void tr_mem_copy_call(struct tr *t, const struct tr_mem *m, const char *to, int3
 	const char *bytes);
 /* bytes (1..8) at `at`, zero-extended: a 64-bit register or a constant. */
 struct tr_name tr_mem_word(struct tr *t, const struct tr_mem *m, uint32_t at, uint32_t bytes);
+/* Writes 8 bytes at an argument that a helper sets. */
+int tr_mem_set(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, struct tr_name value);
 /* Copies bytes to global memory at address register `to` + displacement, which is 8-aligned. */
 void tr_mem_copy(
 	struct tr *t, const struct tr_mem *m, const char *to, int32_t displacement, uint32_t bytes);
@@ -284,7 +309,6 @@ const uint8_t *tr_frozen_load(const struct tr *t, const struct tr_inst *inst, ui
 
 /* -- hash.c, ring.c: module-scope functions -- */
 const char *tr_func_add(struct tr *t, const char *name, const struct buf *text);
-bool tr_func_has(const struct tr *t, const char *name);
 /* Each leaves the function defined and returns its name, "" when memory is out (buffers have failed
  * then). */
 const char *tr_hash_lookup(struct tr *t, const struct ebpf_map *m);

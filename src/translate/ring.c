@@ -13,14 +13,6 @@
 
 enum { TRIES = 1 << 20 };
 
-bool tr_func_has(const struct tr *t, const char *name)
-{
-	for (size_t k = 0; k < t->n_helper_funcs; k++)
-		if (!strcmp(t->helper_funcs[k].name, name))
-			return true;
-	return false;
-}
-
 const char *tr_func_add(struct tr *t, const char *name, const struct buf *text)
 {
 	for (size_t k = 0; k < t->n_helper_funcs; k++)

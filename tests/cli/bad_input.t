@@ -34,6 +34,11 @@ for n in 0 10 64 1000 $((size / 2)) $((size - 1)); do
 	bad "object cut to $n bytes" 'short.bpf.o: (truncated|not a BPF object).*(build it again|clang)' \
 		"$egpu" run --softgpu "$tmp/short.bpf.o" -- "$samples/vecadd" 10
 done
+perl -e 'local $/; open my $h, "<:raw", shift; my $s = <$h>; my $at = unpack("x40Q<", $s);
+	for (1 .. unpack("x60S<", $s)) { substr($s, $at + 44, 4) = pack("L<", 200) if unpack("L<", substr($s, $at + 4, 4)) == 9; $at += 64 }
+	print $s' "$tmp/good.bpf.o" >"$tmp/reloc.bpf.o"
+bad "an object whose relocations are for no section" 'reloc.bpf.o: damaged.*build it again' \
+	"$egpu" run --softgpu "$tmp/reloc.bpf.o" -- "$samples/vecadd" 10
 bad "an x86 program as probe" 'not a BPF object.*-target bpf' "$egpu" run --softgpu "$samples/vecadd" -- "$samples/vecadd" 10
 echo hello >"$tmp/text.bpf.o"
 bad "a text as probe" 'text.bpf.o: not a BPF object' "$egpu" run --softgpu "$tmp/text.bpf.o" -- "$samples/vecadd" 10
