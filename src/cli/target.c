@@ -21,8 +21,9 @@ struct target {
 	int signal;
 };
 
-/* Signals that would end egpu before its report. */
-static const int held[] = { SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGCHLD };
+/* Signals that would end egpu before its report, or, when nobody reads that, before it has put its
+ * session away. */
+static const int held[] = { SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGCHLD, SIGPIPE };
 
 static int prepend(const char *name, const char *value)
 {
@@ -121,7 +122,7 @@ static void pass_signals(struct target *t)
 {
 	struct signalfd_siginfo si;
 	while (read(t->signals, &si, sizeof(si)) == sizeof(si))
-		if (si.ssi_signo != SIGCHLD && si.ssi_code != SI_KERNEL)
+		if (si.ssi_signo != SIGCHLD && si.ssi_signo != SIGPIPE && si.ssi_code != SI_KERNEL)
 			kill(t->pid, (int)si.ssi_signo);
 }
 

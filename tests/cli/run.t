@@ -72,6 +72,16 @@ is $status 9 "SIGTERM reaches the command; its status is egpu's"
 ok $? "and the report is written"
 is "$(find "$EGPU_DIR" -mindepth 1)" "" "nothing is left behind"
 
+# -- nobody reads the report
+(
+	"$egpu" run $on --allow-empty memtrace -- sh -c "sleep 0.2" 2>&1
+	echo $? >"$tmp/piped"
+) | true
+is "$(cat "$tmp/piped")" 125 "a report that nobody reads: status 125"
+is "$(find "$EGPU_DIR" -mindepth 1)" "" "a report that nobody reads: nothing is left behind"
+run "$egpu" run $on --allow-empty -o /dev/null memtrace -- sh -c 'kill -PIPE $$'
+is $status 141 "SIGPIPE is the command's own as before"
+
 # -- a killed egpu: the command goes on and is right; the next run cleans up
 rm -f "$tmp/ready" "$tmp/done"
 "$egpu" run $on memtrace -- sh -c 'echo $$ >'"$tmp/ready"'; sleep 0.5; '"$samples/vecadd"' 1000 '"$tmp/orphan"' >'"$tmp/orphan.out"'; echo $? >'"$tmp/done" 2>"$tmp/err" &
