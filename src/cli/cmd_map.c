@@ -49,7 +49,8 @@ static struct session *open_session(const char *want)
 		say("no session is open: maps live while `egpu run` does, so use `egpu map` beside "
 		    "it");
 	else if (at >= n)
-		say("no session of loader %s; there are %d others", want, n);
+		say("no session of loader %s; there %s %d other%s", want, n == 1 ? "is" : "are", n,
+			n == 1 ? "" : "s");
 	else if (session_open(dirs[at], &s, &d))
 		say_diag(dirs[at], &d);
 	free(dirs);
@@ -140,6 +141,21 @@ static int parse_key(const char *text, uint32_t key_size, uint8_t *key)
 	return fits ? 0 : -ERANGE;
 }
 
+static int bad_key(const char *text, uint32_t key_size)
+{
+	if (!key_size)
+		return say_fail("key '%s': a ring buffer has no keys; egpu map dump counts its "
+				"records",
+			text);
+	if (key_size > 8)
+		return say_fail("key '%s' does not fit: give hex: and %u hex digits in memory "
+				"order",
+			text, 2 * key_size);
+	return say_fail("key '%s' does not fit: give a number of %u bytes, or hex: and %u hex "
+			"digits in memory order",
+		text, key_size, 2 * key_size);
+}
+
 static int get(struct session *s, struct dump *d, uint32_t id, const char *text)
 {
 	uint32_t key_size = session_data(s)->maps[id].key_size;
@@ -149,11 +165,8 @@ static int get(struct session *s, struct dump *d, uint32_t id, const char *text)
 	int status = 0;
 	if (!key)
 		return say_fail("out of memory");
-	if (parse_key(text, key_size, key))
-		status = say_fail("key '%s' does not fit: give a number of %u bytes, or hex: and "
-				  "%u hex digits in memory "
-				  "order",
-			text, key_size, 2 * key_size);
+	if (!key_size || parse_key(text, key_size, key))
+		status = bad_key(text, key_size);
 	else if (dump_value_text(d, id, key, &out, &diag))
 		status = say_diag(dump_map_name(d, id), &diag);
 	fputs(out.data ? out.data : "", stdout);

@@ -1,4 +1,5 @@
 /* opt.c - options and help from a command's table. */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -157,7 +158,8 @@ int opt_parse(const struct command *cmd, int argc, char **argv, void *opts, stru
 			opt_help(cmd, stdout);
 			return 1;
 		}
-		if (a[0] != '-' || !a[1]) {
+		/* A negative number is no option: map get NAME -1. */
+		if (a[0] != '-' || !a[1] || isdigit((unsigned char)a[1])) {
 			rest->args[rest->n_args++] = a;
 			i++;
 			continue;

@@ -111,6 +111,10 @@ run "$egpu" map get per_cpu 1
 is "$(cat "$tmp/out")" 768 "map get: a per-CPU map's sum"
 run "$egpu" map get hash hex:0200000001000000
 is "$(cat "$tmp/out")" 1 "map get: a key in hex"
+run "$egpu" map get hash hex:01
+says "map get: a key of another size" 'does not fit: give .*hex: and 16 hex digits'
+run "$egpu" map get array -1
+says "map get: a negative number is a key, not an option" 'array: the map has no such key'
 run "$egpu" map get hash hex:0900000001000000
 is $status 125 "map get: no such key: status 125"
 run "$egpu" map dump aray
