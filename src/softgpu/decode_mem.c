@@ -103,8 +103,10 @@ static enum sg_decoded data_list(
 	return in->width * 8u >= in->bytes * 8u ? DEC_OK : DEC_UNSUPPORTED;
 }
 
-static sg_handler fast_load(const struct sg_insn *in, bool store)
+static sg_handler fast_load(const struct sg_dec *c, const struct sg_insn *in, bool store)
 {
+	if (c->m->dev->check)
+		return NULL;
 	bool plain = in->n == 1 && in->addr == SG_ADDR_REG && in->width == in->bytes &&
 		     in->space == SP_GLOBAL &&
 		     !(in->flags & (SG_BASE32 | SG_SPIN | SG_ACQUIRE | SG_RELEASE));
@@ -144,7 +146,7 @@ static enum sg_decoded dec_ld(struct sg_dec *c, const struct ptx_insn *p, struct
 			return DEC_OK;
 		}
 	}
-	sg_handler fast = fast_load(in, false);
+	sg_handler fast = fast_load(c, in, false);
 	if (fast)
 		in->fn = fast;
 	return DEC_OK;
@@ -162,7 +164,7 @@ static enum sg_decoded dec_st(struct sg_dec *c, const struct ptx_insn *p, struct
 		return DEC_UNSUPPORTED;
 	TRY(data_list(c, &p->operands[1], in, true));
 	in->b = in->list[0];
-	sg_handler fast = fast_load(in, true);
+	sg_handler fast = fast_load(c, in, true);
 	in->fn = fast ? fast : sg_store;
 	return DEC_OK;
 }
@@ -234,6 +236,8 @@ static enum sg_decoded dec_atom(struct sg_dec *c, const struct ptx_insn *p, stru
 	bool red = !strcmp(p->base, "red");
 	uint32_t at = red ? 0 : 1;
 	access_mods(c, p, in);
+	in->sub = (in->flags & SG_ACQUIRE || ptx_insn_has_mod(p, "acq_rel") ? SG_ACQUIRES | SG_ALWAYS : 0) |
+		  (in->flags & SG_RELEASE ? SG_RELEASES | SG_ALWAYS : 0);
 	in->flags &= ~(uint32_t)(SG_SPIN | SG_ACQUIRE | SG_RELEASE);
 	if (ptx_insn_has_mod(p, "async") || !atom_op(p, &in->op) || !atom_type_ok(in) ||
 		!vector_fits(in))

@@ -1,4 +1,5 @@
-/* driver_settings.c - EGPU_SOFTGPU: "sm_90,sms=8,workers=4,memory=4G,seed=7", parsed strictly. */
+/* driver_settings.c - EGPU_SOFTGPU: "sm_90,sms=8,workers=4,memory=4G,check,seed=7", parsed
+ * strictly. */
 #include "softgpu/driver.h"
 
 #include <ctype.h>
@@ -8,7 +9,7 @@
 #include <unistd.h>
 
 #define USAGE                                                                                      \
-	"expected sm_75..sm_90, sms=N, workers=N, memory=N[K|M|G] and seed=N, separated by commas"
+	"expected sm_75..sm_90, sms=N, workers=N, memory=N[K|M|G], check and seed=N, separated by commas"
 
 static bool number(const char *s, uint64_t min, uint64_t max, bool size, uint64_t *out)
 {
@@ -62,6 +63,8 @@ static bool setting(const char *word, struct sg_config *c)
 		return c->n_workers = v, true;
 	if (!strncmp(word, "memory=", 7) && number(word + 7, 1 << 20, 1ull << 40, true, &v))
 		return c->memory_bytes = v, true;
+	if (!strcmp(word, "check"))
+		return c->check = true, true;
 	if (!strncmp(word, "seed=", 5) && number(word + 5, 0, UINT32_MAX, false, &v))
 		return c->shuffle_seed = v, true;
 	return false;

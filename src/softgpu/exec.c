@@ -454,6 +454,7 @@ static bool init_warp(struct sg_block *b, uint32_t index)
 	w->mem = &g->dev->mem;
 	w->code = g->kernel->module->code;
 	w->index = index;
+	w->check = b->check != NULL;
 	w->live = n == 32 ? SG_FULL : (1u << n) - 1;
 	w->base[1] = g->kernel->module->consts;
 	w->base[2] = (uint8_t *)w->special;
@@ -502,6 +503,10 @@ struct sg_block *sg_block_new(
 	if (g->dev->config.shuffle_seed)
 		b->random = linear * 0x9e3779b97f4a7c15ull + g->dev->config.shuffle_seed;
 	set_specials(b);
+	if (g->dev->check && !sg_check_block_new(b)) {
+		sg_block_free(b);
+		return NULL;
+	}
 	for (uint32_t i = 0; i < n_warps; i++) {
 		if (!init_warp(b, i)) {
 			sg_block_free(b);
@@ -537,6 +542,7 @@ void sg_block_free(struct sg_block *b)
 			save_path(&b->warps[i]);
 		free_frames(&b->warps[i]);
 	}
+	sg_check_block_free(b);
 	free(b->warps);
 	free(b->shared);
 	free(b);

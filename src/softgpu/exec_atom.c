@@ -146,6 +146,15 @@ static void put(struct sg_warp *w, uint32_t op, uint8_t width, int i, uint64_t v
 		((uint32_t *)p)[i] = (uint32_t)v;
 }
 
+/* Without a fence, or an order of its own, an atomic operation orders nothing else. */
+static void check_atomic(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, void *p, uint32_t bytes)
+{
+	sg_check_access(w, in, lane, p, bytes, SG_READ | SG_WRITE | SG_STRONG, 0);
+	if (in->sub)
+		sg_check_sync(w, lane, p, in->sub);
+	sg_check_sync(w, lane, p, SG_ACQUIRES | SG_RELEASES);
+}
+
 /* -- 128 bits ------------------------------------------------------------------ */
 
 typedef unsigned __int128 u128;
@@ -176,6 +185,8 @@ SG_HANDLER(sg_atom128)
 		     want;
 		if (!p)
 			return;
+		if (w->check)
+			check_atomic(w, in, (uint32_t)i, p, 16);
 		u128 b = get128(w, in->b, i), c = in->op == SG_A_CAS ? get128(w, in->c, i) : 0;
 		do {
 			old = (u128)__atomic_load_n((uint64_t *)p + 1, __ATOMIC_RELAXED) << 64 |
@@ -204,6 +215,8 @@ SG_HANDLER(sg_atom)
 			w, in, (uint32_t)i, in->space, addr[i], (uint32_t)in->bytes * in->n);
 		if (!p)
 			return;
+		if (w->check)
+			check_atomic(w, in, (uint32_t)i, p, (uint32_t)in->bytes * in->n);
 		if (in->n == 1) {
 			uint64_t c = in->op == SG_A_CAS ? get(w, in->c, in->width, i) : 0;
 			uint64_t old = sg_atom_apply(in, p, get(w, in->b, in->width, i), c);
@@ -288,6 +301,16 @@ void sg_mbarrier_complete(uint64_t *p, uint64_t bytes)
 		;
 }
 
+static void check_mbarrier(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, void *p, bool passed)
+{
+	bool test = in->op == MB_TEST || in->op == MB_TEST_PARITY;
+	sg_check_access(w, in, lane, p, 8, in->op == MB_INIT ? SG_WRITE : SG_READ | SG_WRITE | SG_STRONG, 0);
+	if (test && passed)
+		sg_check_sync(w, lane, p, SG_ACQUIRES | SG_ALWAYS);
+	else if (!test && in->op != MB_INIT)
+		sg_check_sync(w, lane, p, SG_RELEASES | SG_ALWAYS);
+}
+
 /* op: above; b: count, state or parity (has bit 1), c: transaction bytes; has bit 0: a result. */
 SG_HANDLER(sg_mbarrier)
 {
@@ -306,6 +329,8 @@ SG_HANDLER(sg_mbarrier)
 			want = mb_apply(in->op, old, b, tx);
 		while (want != old &&
 			!__atomic_compare_exchange_n(p, &old, want, false, ORDER, ORDER));
+		if (w->check)
+			check_mbarrier(w, in, (uint32_t)i, p, (old ^ b << (in->op == MB_TEST ? 0 : 63)) >> 63);
 		if (in->op == MB_TEST)
 			done |= (uint32_t)((old ^ b) >> 63) << i;
 		else if (in->op == MB_TEST_PARITY)

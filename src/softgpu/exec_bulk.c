@@ -15,12 +15,21 @@ static uint64_t in_block(uint64_t addr, uint32_t rank)
 	return (addr & (~0xffffffffull | low)) | (uint64_t)(rank + 1) << SG_RANK_SHIFT;
 }
 
+static void check(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, const void *d, const void *s,
+	uint32_t access)
+{
+	sg_check_access(w, in, lane, s, 16, SG_READ, 0);
+	sg_check_access(w, in, lane, d, 16, access, (uintptr_t)s);
+}
+
 static bool reduce(
 	struct sg_warp *w, const struct sg_insn *in, uint32_t lane, uint64_t to, uint64_t from)
 {
 	const struct sg_bulk *b = (const void *)in->list;
 	uint8_t *d = sg_resolve_or_fault(w, in, lane, b->dst.space, to, 16);
 	const uint8_t *s = d ? sg_resolve_or_fault(w, in, lane, b->src.space, from, 16) : NULL;
+	if (s && w->check)
+		check(w, in, lane, d, s, SG_READ | SG_WRITE | SG_STRONG);
 	for (uint32_t at = 0; s && at < 16; at += in->bytes) {
 		uint64_t v = 0;
 		memcpy(&v, s + at, in->bytes);
@@ -35,6 +44,8 @@ static bool copy(
 	const struct sg_bulk *b = (const void *)in->list;
 	uint8_t *d = sg_resolve_or_fault(w, in, lane, b->dst.space, to, 16);
 	const uint8_t *s = d ? sg_resolve_or_fault(w, in, lane, b->src.space, from, 16) : NULL;
+	if (s && w->check)
+		check(w, in, lane, d, s, SG_WRITE);
 	if (s)
 		memmove(d, s, 16);
 	return s;
@@ -57,6 +68,8 @@ static bool bulk_lane(struct sg_warp *w, const struct sg_insn *in, uint32_t lane
 	if (!(in->has & 1))
 		return true;
 	uint64_t *p = sg_resolve_or_fault(w, in, lane, b->bar.space, bar, 8);
+	if (p && w->check)
+		sg_check_sync(w, lane, p, SG_RELEASES | SG_ALWAYS);
 	if (p)
 		sg_mbarrier_complete(p, size);
 	return p;

@@ -6,6 +6,7 @@
  */
 #include "softgpu/internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 void sg_addresses(struct sg_warp *w, const struct sg_insn *in, uint32_t mask, uint64_t *addr)
@@ -125,9 +126,17 @@ void *sg_resolve_or_fault(struct sg_warp *w, const struct sg_insn *in, uint32_t 
 	if (p)
 		return p;
 	bool misaligned = addr & (bytes - 1);
+	char where[160] = "";
+	const char *name = space_name(space, addr);
+	if (!misaligned && !strcmp(name, "global"))
+		sg_mem_describe(w->mem, addr, where, sizeof(where));
+	else if (!misaligned && !strcmp(name, "shared") && !((uint32_t)addr >> SG_RANK_SHIFT))
+		snprintf(where, sizeof(where), ", of %u bytes that the block has",
+			w->block->shared_bytes);
 	sg_fault(w, in, misaligned ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_ERROR_ILLEGAL_ADDRESS,
-		(int)lane, "%s %s address 0x%llx (%u bytes)", misaligned ? "misaligned" : "illegal",
-		space_name(space, addr), (unsigned long long)addr, bytes);
+		(int)lane, "%s %s address 0x%llx (%u bytes)%s",
+		misaligned ? "misaligned" : "illegal", name, (unsigned long long)addr, bytes,
+		where);
 	return NULL;
 }
 
@@ -246,11 +255,35 @@ static void after_load(struct sg_warp *w, const struct sg_insn *in)
 		sg_spin(w, 8);
 }
 
+/* Tells the checker before the access is made. */
+static void check_lanes(
+	struct sg_warp *w, const struct sg_insn *in, uint32_t mask, uint8_t *const *p, bool store)
+{
+	uint32_t access = (store ? SG_WRITE : SG_READ) |
+			  (in->flags & (SG_SPIN | SG_ACQUIRE | SG_RELEASE) ? SG_STRONG : 0);
+	uint32_t order = (store ? SG_RELEASES : SG_ACQUIRES) |
+			 (in->flags & (SG_ACQUIRE | SG_RELEASE) ? SG_ALWAYS : 0);
+	if (in->space >= SP_LOCAL)
+		return;
+	for (uint32_t m = mask; m; m &= m - 1) {
+		int i = __builtin_ctz(m);
+		uint64_t value = 0;
+		for (uint32_t k = 0; store && k < in->n; k++)
+			value = value * 31 + get_lane(sg_op(w, in->list[k]), in->width, i);
+		sg_check_access(
+			w, in, (uint32_t)i, p[i], (uint32_t)in->n * in->bytes, access, value);
+		if (access & SG_STRONG)
+			sg_check_sync(w, (uint32_t)i, p[i], order);
+	}
+}
+
 SG_HANDLER(sg_load)
 {
 	uint8_t *p[32];
 	if (!resolve_lanes(w, in, mask, p))
 		return;
+	if (w->check)
+		check_lanes(w, in, mask, p, false);
 	if (in->n == 1)
 		load_element(in, mask, p, 0, sg_op(w, in->d));
 	else
@@ -352,6 +385,8 @@ SG_HANDLER(sg_store)
 	uint8_t *p[32];
 	if (!resolve_lanes(w, in, mask, p))
 		return;
+	if (w->check)
+		check_lanes(w, in, mask, p, true);
 	if (in->flags & SG_RELEASE)
 		atomic_thread_fence(memory_order_release);
 	if (in->n == 1)
@@ -442,6 +477,8 @@ SG_HANDLER(sg_ctarank)
 SG_HANDLER(sg_fence)
 {
 	atomic_thread_fence(memory_order_seq_cst);
+	if (w->check)
+		sg_check_fence(w, mask);
 	sg_spin(w, 4);
 }
 
@@ -470,6 +507,10 @@ SG_HANDLER(sg_cp_async)
 		if (n && !from &&
 			!(from = sg_resolve_or_fault(w, in, (uint32_t)i, SP_GENERIC, at, in->n)))
 			return;
+		if (w->check && n)
+			sg_check_access(w, in, (uint32_t)i, from, n, SG_READ, 0);
+		if (w->check)
+			sg_check_access(w, in, (uint32_t)i, to, in->n, SG_WRITE, at);
 		if (n)
 			memcpy(bytes, from, n);
 		memcpy(to, bytes, in->n);

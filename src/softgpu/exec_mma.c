@@ -32,8 +32,11 @@ void sg_aligned_check(struct sg_warp *w)
 /* Whether the whole warp is here; if not, this path waits. */
 static bool all_here(struct sg_warp *w, uint32_t mask)
 {
-	if (mask == w->live)
+	if (mask == w->live) {
+		if (w->check)
+			sg_check_warp_sync(w, mask);
 		return true;
+	}
 	sg_wait(w, mask, SG_WAIT_WARP);
 	sg_aligned_check(w);
 	return false;
@@ -225,6 +228,8 @@ SG_HANDLER(sg_ldmatrix)
 		const uint16_t *p = mask >> r & 1 ? row(w, in, addr, r) : NULL;
 		if (!p)
 			return;
+		if (w->check)
+			sg_check_access(w, in, r, p, 16, SG_READ, 0);
 		uint32_t *d = out[r / 8], y = r % 8;
 		for (uint32_t x = 0; x < 8; x++) {
 			/* Element (y, x) goes to half h of a lane's register. */
@@ -250,6 +255,8 @@ SG_HANDLER(sg_stmatrix)
 		if (!p)
 			return;
 		const uint32_t *v = sg_op(w, in->list[r / 8]);
+		if (w->check)
+			sg_check_access(w, in, r, p, 16, SG_WRITE, v[r] + r);
 		uint32_t y = r % 8;
 		for (uint32_t x = 0; x < 8; x++) {
 			uint32_t lane = in->sub ? x * 4 + y / 2 : y * 4 + x / 2,

@@ -292,6 +292,8 @@ static bool try_group(struct sg_warp *w, uint32_t first)
 	}
 	if (l.mask)
 		compute(in, &l);
+	if (w->check && l.mask)
+		sg_check_warp_sync(w, l.mask);
 	for (uint32_t k = 0; k < n_take && l.mask; k++) {
 		struct sg_path *p = &w->paths[take[k]];
 		uint32_t done = p->mask & l.mask;
@@ -332,6 +334,8 @@ SG_HANDLER(sg_warp_op)
 	if (!(need & w->live & ~mask)) {
 		gather(w, in, mask, &l);
 		compute(in, &l);
+		if (w->check)
+			sg_check_warp_sync(w, mask);
 		scatter(w, in, mask, &l);
 		return;
 	}
@@ -350,6 +354,8 @@ SG_HANDLER(sg_activemask)
 static void release(struct sg_block *b, uint32_t id)
 {
 	struct sg_barrier *bar = &b->bars[id];
+	if (b->check)
+		sg_check_bar_release(b, id);
 	for (uint32_t i = 0; i < b->n_warps; i++) {
 		struct sg_warp *w = &b->warps[i];
 		for (uint32_t j = 0; j < w->n_paths; j++) {
@@ -449,6 +455,8 @@ SG_HANDLER(sg_bar)
 	bar->expected = count;
 	reduce(w, in, bar, mask);
 	w->bar_partial[id] |= mask;
+	if (w->check)
+		sg_check_bar_arrive(w, id, mask);
 	if (in->op != SG_BAR_ARRIVE)
 		sg_wait(w, mask, SG_WAIT_BAR)->bar = (uint8_t)id;
 	count_warp(w, id);
@@ -473,6 +481,8 @@ SG_HANDLER(sg_cluster_bar)
 		}
 	}
 	bool open = c->phase != w->cluster_phase[__builtin_ctz(mask)];
+	if (w->check && (in->sub == 1 || open))
+		sg_check_cluster(w, mask, in->sub == 2);
 	pthread_mutex_unlock(&c->lock);
 	if (in->sub == 2 && !open) {
 		/* Polled: the lanes come back to this instruction after others had their turn. */

@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/table.h"
 #include "ptx/ptx.h"
+#include "softgpu/check.h"
 #include "softgpu/softgpu.h"
 
 #define SG_FULL UINT32_MAX
@@ -235,6 +236,8 @@ struct sg_mem {
 
 int sg_mem_init(struct sg_mem *m, uint64_t bytes);
 void sg_mem_fini(struct sg_mem *m);
+/* Where an address that no kernel may use lies: ", 4 bytes past the allocation of ...", or "". */
+void sg_mem_describe(struct sg_mem *m, uint64_t addr, char *out, size_t size);
 bool sg_mem_is_host(struct sg_mem *m, uint64_t addr, size_t bytes);
 
 /* The host address of bytes at addr, or NULL where a kernel may not go. bytes is at most 256 and
@@ -342,6 +345,7 @@ struct sg_warp {
 	uint32_t patience; /* fuel spent on the chosen path while others were ready */
 	bool rotate;       /* the next choice goes to the path that waited longest */
 	bool failed;
+	bool check;     /* the device is a checked one */
 	uint64_t clock; /* for stamps */
 	struct sg_path paths[32];
 	uint32_t bar_partial[16]; /* lanes that arrived while others of the warp have not */
@@ -378,6 +382,7 @@ struct sg_block {
 	uint8_t *shared;
 	uint32_t shared_bytes;
 	struct sg_cluster *cluster;
+	struct sg_check_block *check; /* NULL: not a checked device */
 	struct sg_barrier bars[16];
 	int64_t budget;
 	uint32_t next_warp;
@@ -435,6 +440,7 @@ struct sg_device {
 	uint32_t picks; /* of a block to run */
 	uint64_t random;
 	_Atomic uint64_t frame_bytes; /* of all warps */
+	struct sg_check *check; /* NULL: not a checked device */
 	struct sg_objects *_Atomic objects; /* texture.c; NULL: none yet */
 };
 

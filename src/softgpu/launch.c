@@ -559,8 +559,17 @@ int sg_device_new(const struct sg_config *config, struct sg_device **out)
 		free(dev);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	if (config->check && !(dev->check = sg_check_new(dev))) {
+		sg_device_free(dev);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	*out = dev;
 	return CUDA_SUCCESS;
+}
+
+uint64_t sg_device_findings(const struct sg_device *dev)
+{
+	return sg_check_count(dev->check);
 }
 
 void sg_device_free(struct sg_device *dev)
@@ -576,6 +585,7 @@ void sg_device_free(struct sg_device *dev)
 	for (uint32_t i = 0; i < dev->n_workers; i++)
 		pthread_join(dev->workers[i], NULL);
 	sg_objects_free(dev);
+	sg_check_free(dev->check);
 	sg_mem_fini(&dev->mem);
 	pthread_cond_destroy(&dev->work);
 	pthread_cond_destroy(&dev->idle);

@@ -9,6 +9,7 @@
 #include "softgpu/internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -334,6 +335,31 @@ bool sg_mem_range(
 	if (is_host)
 		*is_host = host;
 	return true;
+}
+
+void sg_mem_describe(struct sg_mem *m, uint64_t addr, char *out, size_t size)
+{
+	const uint64_t near = 1 << 20;
+	out[0] = 0;
+	pthread_mutex_lock(&m->lock);
+	size_t i = alloc_above(m, addr);
+	const struct sg_alloc *below = i ? &m->allocs[i - 1] : NULL;
+	const struct sg_alloc *above = i < m->n_allocs ? &m->allocs[i] : NULL;
+	uint64_t past = below ? addr - below->base - below->bytes : UINT64_MAX;
+	uint64_t before = above ? above->base - addr : UINT64_MAX;
+	if (below && addr - below->base < below->bytes)
+		snprintf(out, size,
+			", in the allocation of %llu bytes at 0x%llx, whose end it crosses",
+			(unsigned long long)below->bytes, (unsigned long long)below->base);
+	else if (past <= before && past < near)
+		snprintf(out, size, ", %llu bytes past the allocation of %llu bytes at 0x%llx",
+			(unsigned long long)past, (unsigned long long)below->bytes,
+			(unsigned long long)below->base);
+	else if (before < near)
+		snprintf(out, size, ", %llu bytes before the allocation of %llu bytes at 0x%llx",
+			(unsigned long long)before, (unsigned long long)above->bytes,
+			(unsigned long long)above->base);
+	pthread_mutex_unlock(&m->lock);
 }
 
 bool sg_mem_check(struct sg_device *dev, uint64_t addr, size_t bytes)

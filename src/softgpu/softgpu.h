@@ -26,12 +26,15 @@ struct sg_config {
 	uint32_t n_sms;	       /* virtual multiprocessors; blocks are assigned to them */
 	uint32_t n_workers;    /* host threads; 0: one per online CPU */
 	uint64_t memory_bytes; /* device memory that can be allocated */
+	bool check;	       /* races, uninitialised shared memory, divided barriers: a line on stderr each */
 	uint32_t shuffle_seed; /* not 0: warps and blocks are scheduled in shuffled order (tests) */
 };
 
 int sg_device_new(const struct sg_config *config, struct sg_device **out); /* CUresult */
 /* Waits for running grids. NULL is allowed. */
 void sg_device_free(struct sg_device *dev);
+/* Lines that a device with config.check has printed. */
+uint64_t sg_device_findings(const struct sg_device *dev);
 const struct sg_config *sg_device_config(const struct sg_device *dev);
 
 /* -- memory ------------------------------------------------------------------
