@@ -22,7 +22,7 @@ try() { # try NAME COMMAND...
 		return
 	fi
 	rm -f "$tmp"/*
-	CUDA_FORCE_PTX_JIT=1 timeout 120 "$@" >"$tmp/plain" 2>"$tmp/plain.err"
+	CUDA_FORCE_PTX_JIT=$jit timeout 120 "$@" >"$tmp/plain" 2>"$tmp/plain.err"
 	ok $? "$name: runs without egpu"
 	EXPECT=$tmp/expect timeout 120 "$EGPU_BUILD/egpu" run --gpu --json="$tmp/json" -o "$tmp/report" memtrace -- "$@" \
 		>"$tmp/probed" 2>"$tmp/probed.err"
@@ -36,6 +36,7 @@ try() { # try NAME COMMAND...
 	sed 's/^/# /' "$tmp/report"
 }
 
+jit=1
 try mangled "$p/mangled"
 try mangled-shared-cudart "$p/mangled_shared"
 try globals "$p/globals"
@@ -44,6 +45,8 @@ try block-of-1024 "$p/block1024"
 try cooperative "$p/coop"
 try spin-pair "$p/spinpair"
 try separate-compilation "$p/globals_rdc"
-try lineinfo-maxrregcount "$p/block1024_lineinfo"
 try same-name-two-modules "$p/samename" "$p/samename_a.fatbin" "$p/samename_b.fatbin"
+# Its PTX is in the cubin's debug section only, which the driver cannot be made to compile: nvcc's own code is the measure.
+jit=0
+try lineinfo-maxrregcount "$p/block1024_lineinfo"
 echo "1..$n"
