@@ -59,10 +59,12 @@ static void test_faults(void)
 	fault("trap", "trap;", CUDA_ERROR_LAUNCH_FAILED, "trap");
 	fault("a trap that no lane reaches", "setp.gt.u32 %p1, %r1, 500; @%p1 trap;", CUDA_SUCCESS,
 		"");
-	fault("an instruction that is not executed", "cp.async.bulk.commit_group;",
-		CUDA_ERROR_NOT_SUPPORTED, "cp.async.bulk.commit_group");
+	fault("an instruction that is not executed",
+		"cp.async.bulk.prefetch.tensor.1d.L2.global.tile [%rd1, {%r1}];",
+		CUDA_ERROR_NOT_SUPPORTED, "cp.async.bulk.prefetch.tensor");
 	fault("one that is not reached",
-		"setp.gt.u32 %p1, %r1, 500; @%p1 bra L; ret; L: cp.async.bulk.commit_group;",
+		"setp.gt.u32 %p1, %r1, 500; @%p1 bra L; ret; L: "
+		"cp.async.bulk.prefetch.tensor.1d.L2.global.tile [%rd1, {%r1}];",
 		CUDA_SUCCESS, "");
 	fault("a branch index past its table",
 		"T: .branchtargets A; brx.idx %r1, T; A:", CUDA_ERROR_LAUNCH_FAILED, "index 1");
