@@ -351,6 +351,30 @@ static void emit_reg_value(
 	buf_puts(b, ";\n");
 }
 
+/* A whole vector register, as `.reg .v4 .f32 q` declares it. */
+static bool is_vector_reg(const struct ptx_operand *op)
+{
+	return op->kind == PTX_OPERAND_REG && op->reg && op->reg->vector > 1 && op->component < 0;
+}
+
+/* Its i-th element into %egpu_xu0. */
+static void emit_component(struct buf *b, const struct ptx_operand *op, uint32_t i)
+{
+	uint32_t bits = op->reg->type.bits;
+
+	if (bits == 64 || bits == 8) {
+		buf_printf(b,
+			bits == 64 ? "\tmov.b64 %%egpu_xu0, %s.%c;\n"
+				   : "\tcvt.u64.u8 %%egpu_xu0, %s.%c;\n",
+			op->name, "xyzw"[i & 3]);
+		return;
+	}
+	buf_printf(b, "\tmov.b%u %s, %s.%c;\n", bits, bits == 16 ? "%egpu_xh" : "%egpu_xt1",
+		op->name, "xyzw"[i & 3]);
+	buf_printf(
+		b, "\tcvt.u64.u%u %%egpu_xu0, %s;\n", bits, bits == 16 ? "%egpu_xh" : "%egpu_xt1");
+}
+
 void emit_element(const struct inputs *in, struct buf *b, const struct ptx_operand *op,
 	const struct ptx_type *type)
 {
@@ -406,10 +430,13 @@ static void emit_value(const struct inputs *in, struct buf *b)
 	const struct ptx_access *a = &in->spot->access;
 	uint32_t width = a->type.bits, n = 0;
 	const struct ptx_operand *op = NULL;
+	bool whole = false;
 
 	if ((a->op != PTX_ACCESS_LOAD || is_done(in)) && a->value >= 0) {
 		op = &insn_of(in)->operands[a->value];
 		n = op->kind == PTX_OPERAND_VECTOR ? op->n_sub : 1;
+		whole = is_vector_reg(op);
+		n = whole ? op->reg->vector : n;
 		op = op->kind == PTX_OPERAND_VECTOR ? op->sub : op;
 	}
 	for (uint32_t word = (n * width + 63) / 64; word < 4; word++) {
@@ -421,7 +448,10 @@ static void emit_value(const struct inputs *in, struct buf *b)
 		if (width > 64) {
 			emit_wide(in, b, &op[i], word);
 		} else if (reads_word(in, word)) {
-			emit_element(in, b, &op[i], &a->type);
+			if (whole)
+				emit_component(b, op, i);
+			else
+				emit_element(in, b, &op[i], &a->type);
 			place_element(b, word, i * width % 64);
 		}
 	}
@@ -492,7 +522,9 @@ static void emit_cycles(const struct inputs *in, struct buf *b)
 	if (!reads(in, BIT(CYCLES)))
 		return;
 	op = op->kind == PTX_OPERAND_VECTOR && op->n_sub ? op->sub : op;
-	if (a->type.bits > 64) {
+	if (is_vector_reg(op)) {
+		emit_component(b, op, 0);
+	} else if (a->type.bits > 64) {
 		buf_puts(b, "\tmov.b128 {%egpu_xu0, %egpu_xu1}, ");
 		add_text(in, b, op->span);
 		buf_puts(b, ";\n");

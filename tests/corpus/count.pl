@@ -11,6 +11,7 @@ open my $in, '<', $ARGV[0] or die "$ARGV[0]: $!\n";
 my $text = <$in>;
 $text =~ s{/\*.*?\*/}{ }gs;
 $text =~ s{//[^\n]*}{}g;
+$text =~ s{\.pragma\s*"[^"]*"\s*;}{ }g;
 $text =~ s{"(?:\\.|[^"\\])*"}{""}g;
 my %alias;
 while ($text =~ /\.alias\s+([\w\$]+)\s*,\s*([\w\$]+)\s*;/g) { $alias{$1} = $2 }

@@ -42,6 +42,7 @@ compile() { # compile COMPILER TARGET MODE SOURCE OUT
 	*) mode= ;;
 	esac
 	case $1 in
+	hand) cp "$4" "$5" ;;
 	nvcc) nvcc -std=c++17 -w -arch="sm_$2" -ptx $mode $flags $includes -o "$5" "$4" ;;
 	*)
 		[ "$3" = O0 ] && mode=-O0 || mode=-O2
@@ -99,6 +100,10 @@ if [ "${1:-}" = --one ]; then
 fi
 
 jobs() { # COMPILER TARGET MODE SOURCE, one a line; MODE - is none
+	for s in "$EGPU_SOURCE"/tests/corpus/hand_*.ptx; do
+		t=$(target_of "$s")
+		echo "hand ${t#sm_} - $s"
+	done
 	if command -v nvcc >/dev/null; then
 		for s in "$EGPU_SOURCE"/tests/corpus/*.cu; do
 			sm=$(asks "$s" sm)
@@ -138,10 +143,6 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 jobs >"$work/jobs"
 n=$(wc -l <"$work/jobs")
-if [ "$n" = 0 ]; then
-	echo "1..0 # skip neither nvcc nor clang: $(ls "$EGPU_SOURCE"/tests/corpus/*.cu "$EGPU_SOURCE"/tests/corpus/clang_*.c | wc -l) sources not tried"
-	exit 0
-fi
 command -v nvcc >/dev/null || echo "# no nvcc: $(ls "$EGPU_SOURCE"/tests/corpus/*.cu | wc -l) sources not tried"
 command -v ptxas >/dev/null || echo "# no ptxas: its verdicts are missing"
 xargs -P "$(nproc)" -L 1 "$0" --one "$work" "$level" <"$work/jobs" >"$work/tap"

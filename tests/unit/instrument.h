@@ -102,7 +102,7 @@ static bool ptxas_accepts(const char *ptx, const char *target)
 	fputs(ptx, f);
 	fclose(f);
 	snprintf(command, sizeof(command),
-		"PATH=$PATH:/usr/local/cuda/bin ptxas -arch=%s %s -o /dev/null 2>&1", target, path);
+		"PATH=$PATH:/usr/local/cuda/bin ptxas -O0 -arch=%s %s -o /dev/null 2>&1", target, path);
 	bool ok = !system(command);
 	unlink(path);
 	return ok;
