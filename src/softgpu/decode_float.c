@@ -112,6 +112,10 @@ static enum sg_decoded dec_float(struct sg_dec *c, const struct ptx_insn *p, str
 	}
 	if (p->n_operands != sources + 1)
 		return DEC_UNSUPPORTED;
+	if (!in->flags && (in->type == T_F16 || in->type == T_F16X2)) {
+		sg_handler fast = sg_half_fast(in->op, in->type == T_F16X2);
+		in->fn = fast ? fast : in->fn;
+	}
 	char cls = sg_type_class(in->type);
 	TRY(sg_dec_dst(c, &p->operands[0], cls, &in->d));
 	TRY(sg_dec_src(c, &p->operands[1], cls, &in->a));

@@ -358,7 +358,8 @@ static enum sg_decoded cvt_pair(struct sg_dec *c, const struct ptx_insn *p, stru
 {
 	if ((in->type != T_F16X2 && in->type != T_BF16X2) || in->type2 != T_F32)
 		return DEC_UNSUPPORTED;
-	in->fn = sg_cvt_pack;
+	sg_handler fast = in->rnd == SG_RN && !in->flags ? sg_half_cvt(in->type, T_F32) : NULL;
+	in->fn = fast ? fast : sg_cvt_pack;
 	TRY(sg_dec_dst(c, &p->operands[0], '4', &in->d));
 	TRY(sg_dec_src(c, &p->operands[1], 'f', &in->a));
 	return sg_dec_src(c, &p->operands[2], 'f', &in->b);
@@ -446,6 +447,8 @@ static enum sg_decoded dec_cvt(struct sg_dec *c, const struct ptx_insn *p, struc
 		(in->rnd == SG_RN || (!sg_type_float(in->type) && !sg_type_float(in->type2))) &&
 		exact)
 		fast = sg_cvt_fast(in->type, in->type2, d.width, src_width);
+	if (!fast && !in->flags && in->rnd == SG_RZI && src_width == 4 && d.width == 4 && exact)
+		fast = sg_cvt_truncate(in->type, in->type2);
 	in->fn = fast ? fast : sg_cvt;
 	return DEC_OK;
 }

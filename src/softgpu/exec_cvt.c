@@ -377,6 +377,20 @@ static SG_HANDLER(f32_f64)
 	SG_LANES(mask, d[i] = a[i] != a[i] ? nan : (float)a[i];);
 }
 
+FAST(s32_f32, int32_t, float,
+	a >= 2147483648.0f   ? INT32_MAX
+	: a < -2147483648.0f ? INT32_MIN
+	: a != a             ? 0
+			     : (int32_t)a)
+FAST(u32_f32, uint32_t, float, a >= 4294967296.0f ? UINT32_MAX : !(a > 0) ? 0 : (uint32_t)a)
+
+sg_handler sg_cvt_truncate(uint8_t dst, uint8_t src)
+{
+	if (src != T_F32)
+		return NULL;
+	return dst == T_S32 ? s32_f32 : dst == T_U32 ? u32_f32 : NULL;
+}
+
 /* A plain conversion (nearest, no flags) with a loop of its own, or NULL. */
 sg_handler sg_cvt_fast(uint8_t dst, uint8_t src, uint8_t dst_width, uint8_t src_width)
 {
@@ -396,6 +410,8 @@ sg_handler sg_cvt_fast(uint8_t dst, uint8_t src, uint8_t dst_width, uint8_t src_
 		return sign ? s32_s8 : u8_32;
 	if ((dst == T_U16 || dst == T_S16) && from >= 16 && dst_width == 4)
 		return src_width == 8 ? u16_64 : u16_32;
+	if (dst_width == 4 && src_width == 4 && sg_half_cvt(dst, src))
+		return sg_half_cvt(dst, src);
 	if (dst == T_F32 && dst_width == 4 && from == 32 && src_width == 4)
 		return sign ? f32_s32 : f32_u32;
 	if (dst == T_F64 && dst_width == 8 && from == 32 && src_width == 4)

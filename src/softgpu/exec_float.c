@@ -87,6 +87,48 @@ static SG_HANDLER(fma_f64)
 	(has_fma() ? fma_f64_avx2 : fma_f64_plain)(w, in, mask);
 }
 
+/* Subnormal values become zeros of their sign. */
+static inline float flush(float v)
+{
+	union {
+		float f;
+		uint32_t u;
+	} x = { v };
+	x.u &= x.u & 0x7f800000 ? 0xffffffff : 0x80000000;
+	return x.f;
+}
+
+FLOAT2(add_ftz, float, canon(flush(flush(a) + flush(b))))
+FLOAT2(sub_ftz, float, canon(flush(flush(a) - flush(b))))
+FLOAT2(mul_ftz, float, canon(flush(flush(a) * flush(b))))
+FLOAT3(, fma_ftz_plain, float, canon(flush(fmaf(flush(a), flush(b), flush(c)))))
+#ifdef __x86_64__
+FLOAT3(FMA_TARGET, fma_ftz_avx2, float, canon(flush(__builtin_fmaf(flush(a), flush(b), flush(c)))))
+#else
+#define fma_ftz_avx2 fma_ftz_plain
+#endif
+
+static SG_HANDLER(fma_ftz)
+{
+	(has_fma() ? fma_ftz_avx2 : fma_ftz_plain)(w, in, mask);
+}
+
+/* Of equal values only zeros differ in their bits: then the sign decides. NaNs lose. */
+static inline float pick(float a, float b, bool is_max)
+{
+	union {
+		float f;
+		uint32_t u;
+	} x = { a }, y = { b };
+	float r = a != a ? b : b != b ? a : (is_max ? a > b : a < b) ? a : b;
+	x.u = is_max ? x.u & y.u : x.u | y.u;
+	return a == b ? x.f : r;
+}
+FLOAT2(min_f32, float, canon(pick(a, b, false)))
+FLOAT2(max_f32, float, canon(pick(a, b, true)))
+FLOAT2(min_ftz, float, canon(pick(flush(a), flush(b), false)))
+FLOAT2(max_ftz, float, canon(pick(flush(a), flush(b), true)))
+
 #define BITS1(name, T, EXPR)                                                                       \
 	static SG_HANDLER(name)                                                                    \
 	{                                                                                          \
@@ -126,6 +168,15 @@ const struct sg_row sg_float_rows[] = {
 	R_RN("add", "f32", add_f32, "444"),
 	R_RN("sub", "f32", sub_f32, "444"),
 	R_RN("mul", "f32", mul_f32, "444"),
+	R_RN("add", "ftz.f32", add_ftz, "444"),
+	R_RN("sub", "ftz.f32", sub_ftz, "444"),
+	R_RN("mul", "ftz.f32", mul_ftz, "444"),
+	R("fma.rn.ftz.f32", fma_ftz, "4444"),
+	R("mad.ftz.f32", fma_ftz, "4444"),
+	R("min.f32", min_f32, "444"),
+	R("max.f32", max_f32, "444"),
+	R("min.ftz.f32", min_ftz, "444"),
+	R("max.ftz.f32", max_ftz, "444"),
 	R_RN("add", "f64", add_f64, "888"),
 	R_RN("sub", "f64", sub_f64, "888"),
 	R_RN("mul", "f64", mul_f64, "888"),
@@ -165,16 +216,18 @@ const uint32_t sg_n_float_rows = sizeof(sg_float_rows) / sizeof(sg_float_rows[0]
 
 float sg_half_to_float(uint16_t h)
 {
-	uint32_t sign = (uint32_t)(h & 0x8000) << 16, exp = h >> 10 & 31, mant = h & 1023, bits;
+	uint32_t sign = (uint32_t)(h & 0x8000) << 16, low = h & 0x7fff, bits = low << 13;
 	float f;
-	if (exp == 31)
-		bits = mant ? 0x7fffffff : sign | 0x7f800000;
-	else if (exp)
-		bits = sign | (exp + 112) << 23 | mant << 13;
-	else
-		return (sign ? -1.0f : 1.0f) * (float)mant * 0x1p-24f;
+	if (low >= 0x7c00) {
+		bits = low > 0x7c00 ? 0x7fffffff : sign | 0x7f800000;
+		memcpy(&f, &bits, 4);
+		return f;
+	}
+	/* The exponent is 112 too small, and a subnormal half a subnormal float: both go right
+	 * here. */
 	memcpy(&f, &bits, 4);
-	return f;
+	f *= 0x1p112f;
+	return sign ? -f : f;
 }
 
 float sg_bf16_to_float(uint16_t h)

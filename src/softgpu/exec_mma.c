@@ -159,7 +159,10 @@ uint32_t sg_matrix_result(const struct sg_insn *in, uint8_t type, double v)
 		return (uint32_t)sg_pack_double(v, 5, 10, SG_RN);
 	if (type == T_S32)
 		return in->flags & SG_SAT ? saturate(v) : (uint32_t)(int64_t)v;
-	return (uint32_t)sg_pack_double(v, 8, 23, SG_RN);
+	float f = (float)v;
+	uint32_t bits;
+	memcpy(&bits, &f, 4);
+	return f != f ? 0x7fffffff : bits;
 }
 
 static void write_d(
@@ -186,6 +189,14 @@ static void write_d(
 
 static void multiply(struct tile *t, const struct sg_mma *m)
 {
+	if (m->type_d != T_F64 && !m->exclusive) {
+		/* The eight columns of a row at once. */
+		for (uint32_t i = 0; i < m->rows; i++)
+			for (uint32_t x = 0; x < m->k; x++)
+				for (uint32_t j = 0; j < 8; j++)
+					t->c[i][j] += t->a[i][x] * t->b[x][j];
+		return;
+	}
 	for (uint32_t i = 0; i < m->rows; i++)
 		for (uint32_t j = 0; j < 8; j++)
 			for (uint32_t x = 0; x < m->k; x++) {
@@ -193,7 +204,7 @@ static void multiply(struct tile *t, const struct sg_mma *m)
 				if (m->type_d == T_F64)
 					t->c[i][j] = __builtin_fma(a, b, t->c[i][j]);
 				else
-					t->c[i][j] += m->exclusive ? a != b : a * b;
+					t->c[i][j] += a != b;
 			}
 }
 

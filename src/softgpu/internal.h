@@ -534,6 +534,9 @@ SG_HANDLER(sg_float64);
 SG_HANDLER(sg_float16); /* f16, bf16 and their x2 forms, from insn.type */
 SG_HANDLER(sg_testp32);
 SG_HANDLER(sg_testp64);
+/* exec_half.c: loops of their own for what has no modifiers, or NULL. */
+sg_handler sg_half_fast(uint8_t op, bool pair);
+sg_handler sg_half_cvt(uint8_t dst, uint8_t src);
 float sg_half_to_float(uint16_t h);
 float sg_bf16_to_float(uint16_t h);
 /* v rounded to a format with ebits of exponent and mbits of mantissa, infinities and NaN included.
@@ -547,6 +550,8 @@ SG_HANDLER(sg_cvt_pack);
 SG_HANDLER(sg_cvt_fp8);
 double sg_fp8_to_double(uint8_t type, uint32_t v);
 SG_HANDLER(sg_cvt_saturate); /* cvt.pack */
+/* float to integer by truncation, or NULL */
+sg_handler sg_cvt_truncate(uint8_t dst, uint8_t src);
 sg_handler sg_cvt_fast(uint8_t dst, uint8_t src, uint8_t dst_width, uint8_t src_width);
 
 /* exec_cmp.c */
