@@ -1,13 +1,20 @@
-/* helpers.h - every helper a program may call: one row each.
+/* helpers.h - every helper a program may call: one row each; and helpers of the kernel that a GPU cannot have, with the reason.
  *
- * HELPER(number, name, return, arg1..arg5, cost): numbers and meaning are the kernel's
- * (enum bpf_func_id). cost: instructions it counts for in the worst-case length. trace_printk reads as many of r3..r5 as its
- * format wants, set or not, as the kernel's does: nothing checks them.
+ * HELPER(number, name, return, arg1..arg5, where, result, cost, class). Numbers and meaning are the kernel's (enum bpf_func_id);
+ * 501 to 511 are those of bpftime's public examples; 600 and up are ours (egpu/probe.bpf.h declares them).
+ * where: HOST (a program on the CPU), THREAD (gpu/...), WARP (gpu.warp/...).
+ * result: UNIFORM the same in all lanes of a warp, VARYING, or ARGS: uniform when the arguments are.
+ * cost: instructions it counts for in the worst-case length. class: PERTURB changes what the probed kernel does, and needs the
+ * user's leave (--allow-perturb). None waits for another thread or for the host.
+ * trace_printk reads as many of r3..r5 as its format wants, set or not, as the kernel's does: nothing checks them.
  */
 #ifndef EGPU_BPF_HELPERS_H
 #define EGPU_BPF_HELPERS_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#include "bpf/context.h"
 
 enum ebpf_arg {
 	EBPF_ARG_NONE,
@@ -19,6 +26,11 @@ enum ebpf_arg {
 	EBPF_ARG_SIZE,		 /* its size, at least 1, bounded */
 	EBPF_ARG_CONST_SIZE,	 /* constant size of an allocation */
 	EBPF_ARG_RING_RECORD,	 /* what ringbuf_reserve returned; released by the call */
+	EBPF_ARG_FUNC,		 /* a function of the program, which the helper calls */
+	EBPF_ARG_STACK,		 /* pointer to the stack, or 0: handed to that function */
+	EBPF_ARG_OUT,		 /* 8 writable bytes, aligned, that the helper sets; 0 is not allowed */
+	EBPF_ARG_CONST,		 /* a constant */
+	EBPF_ARG_DELAY,		 /* nanoseconds, at most EBPF_MAX_DELAY_NS */
 };
 
 enum ebpf_ret {
@@ -26,31 +38,113 @@ enum ebpf_ret {
 	EBPF_RET_VOID,
 	EBPF_RET_VALUE_OR_NULL,	 /* map value */
 	EBPF_RET_RECORD_OR_NULL, /* ring record of the constant size; acquires a reference */
+	EBPF_RET_NEVER,		 /* does not come back */
 };
 
-#define EBPF_HELPERS(HELPER)                                                                     \
-	HELPER(1, map_lookup_elem, VALUE_OR_NULL, MAP, KEY, NONE, NONE, NONE, 32)                \
-	HELPER(2, map_update_elem, SCALAR, MAP, KEY, VALUE, ANY, NONE, 64)                       \
-	HELPER(3, map_delete_elem, SCALAR, MAP, KEY, NONE, NONE, NONE, 32)                       \
-	HELPER(5, ktime_get_ns, SCALAR, NONE, NONE, NONE, NONE, NONE, 4)                         \
-	HELPER(6, trace_printk, SCALAR, MEM, SIZE, NONE, NONE, NONE, 64)                         \
-	HELPER(7, get_prandom_u32, SCALAR, NONE, NONE, NONE, NONE, NONE, 8)                      \
-	HELPER(8, get_smp_processor_id, SCALAR, NONE, NONE, NONE, NONE, NONE, 2)                 \
-	HELPER(130, ringbuf_output, SCALAR, MAP, MEM, SIZE, ANY, NONE, 64)                       \
-	HELPER(131, ringbuf_reserve, RECORD_OR_NULL, MAP, CONST_SIZE, ANY, NONE, NONE, 32)       \
-	HELPER(132, ringbuf_submit, VOID, RING_RECORD, ANY, NONE, NONE, NONE, 8)                 \
-	HELPER(133, ringbuf_discard, VOID, RING_RECORD, ANY, NONE, NONE, NONE, 8)                \
-	HELPER(134, ringbuf_query, SCALAR, MAP, ANY, NONE, NONE, NONE, 8)
+enum ebpf_where { EBPF_WHERE_HOST = 1, EBPF_WHERE_THREAD = 2, EBPF_WHERE_WARP = 4 };
+#define EBPF_WHERE_GPU (EBPF_WHERE_THREAD | EBPF_WHERE_WARP)
+#define EBPF_WHERE_ANY (EBPF_WHERE_HOST | EBPF_WHERE_GPU)
+
+enum ebpf_result { EBPF_RESULT_VARYING, EBPF_RESULT_UNIFORM, EBPF_RESULT_ARGS };
+enum ebpf_class { EBPF_CLASS_ORDINARY, EBPF_CLASS_PERTURB };
+
+enum { EBPF_MAX_LOOPS = 1 << 23, EBPF_MAX_DELAY_NS = 1000000 };
+
+enum ebpf_helper_number {
+	EBPF_FUNC_for_each_map_elem = 164,
+	EBPF_FUNC_loop = 181,
+	EBPF_FUNC_get_globaltimer = 502,
+	EBPF_FUNC_get_block_idx = 503,
+	EBPF_FUNC_get_block_dim = 504,
+	EBPF_FUNC_get_thread_idx = 505,
+	EBPF_FUNC_gpu_membar = 506,
+	EBPF_FUNC_gpu_exit = 507,
+	EBPF_FUNC_get_grid_dim = 508,
+	EBPF_FUNC_get_sm_id = 509,
+	EBPF_FUNC_get_warp_id = 510,
+	EBPF_FUNC_get_lane_id = 511,
+	EBPF_FUNC_egpu_lane_read = 600,
+	EBPF_FUNC_egpu_delay_ns = 610,
+	EBPF_FUNC_egpu_trap = 611,
+	EBPF_FUNC_egpu_thread_exit = 612,
+};
+
+#define EBPF_HELPERS(HELPER)                                                                                      \
+	HELPER(1, map_lookup_elem, VALUE_OR_NULL, MAP, KEY, NONE, NONE, NONE, ANY, VARYING, 32, ORDINARY)         \
+	HELPER(2, map_update_elem, SCALAR, MAP, KEY, VALUE, ANY, NONE, ANY, VARYING, 64, ORDINARY)                \
+	HELPER(3, map_delete_elem, SCALAR, MAP, KEY, NONE, NONE, NONE, ANY, VARYING, 32, ORDINARY)                \
+	HELPER(5, ktime_get_ns, SCALAR, NONE, NONE, NONE, NONE, NONE, ANY, VARYING, 4, ORDINARY)                  \
+	HELPER(6, trace_printk, SCALAR, MEM, SIZE, NONE, NONE, NONE, ANY, VARYING, 64, ORDINARY)                  \
+	HELPER(7, get_prandom_u32, SCALAR, NONE, NONE, NONE, NONE, NONE, ANY, VARYING, 8, ORDINARY)               \
+	HELPER(8, get_smp_processor_id, SCALAR, NONE, NONE, NONE, NONE, NONE, ANY, UNIFORM, 2, ORDINARY)          \
+	HELPER(130, ringbuf_output, SCALAR, MAP, MEM, SIZE, ANY, NONE, ANY, VARYING, 64, ORDINARY)                \
+	HELPER(131, ringbuf_reserve, RECORD_OR_NULL, MAP, CONST_SIZE, ANY, NONE, NONE, ANY, VARYING, 32, ORDINARY) \
+	HELPER(132, ringbuf_submit, VOID, RING_RECORD, ANY, NONE, NONE, NONE, ANY, UNIFORM, 8, ORDINARY)          \
+	HELPER(133, ringbuf_discard, VOID, RING_RECORD, ANY, NONE, NONE, NONE, ANY, UNIFORM, 8, ORDINARY)         \
+	HELPER(134, ringbuf_query, SCALAR, MAP, ANY, NONE, NONE, NONE, ANY, VARYING, 8, ORDINARY)                 \
+	HELPER(164, for_each_map_elem, SCALAR, MAP, FUNC, STACK, ANY, NONE, ANY, VARYING, 8, ORDINARY)            \
+	HELPER(181, loop, SCALAR, ANY, FUNC, STACK, ANY, NONE, ANY, VARYING, 8, ORDINARY)                         \
+	HELPER(502, get_globaltimer, SCALAR, NONE, NONE, NONE, NONE, NONE, GPU, VARYING, 2, ORDINARY)             \
+	HELPER(503, get_block_idx, SCALAR, OUT, OUT, OUT, NONE, NONE, GPU, UNIFORM, 8, ORDINARY)                  \
+	HELPER(504, get_block_dim, SCALAR, OUT, OUT, OUT, NONE, NONE, GPU, UNIFORM, 8, ORDINARY)                  \
+	HELPER(505, get_thread_idx, SCALAR, OUT, OUT, OUT, NONE, NONE, THREAD, VARYING, 8, ORDINARY)              \
+	HELPER(506, gpu_membar, SCALAR, NONE, NONE, NONE, NONE, NONE, GPU, UNIFORM, 16, ORDINARY)                 \
+	HELPER(507, gpu_exit, NEVER, NONE, NONE, NONE, NONE, NONE, GPU, UNIFORM, 1, PERTURB)                      \
+	HELPER(508, get_grid_dim, SCALAR, OUT, OUT, OUT, NONE, NONE, GPU, UNIFORM, 8, ORDINARY)                   \
+	HELPER(509, get_sm_id, SCALAR, NONE, NONE, NONE, NONE, NONE, GPU, UNIFORM, 2, ORDINARY)                   \
+	HELPER(510, get_warp_id, SCALAR, NONE, NONE, NONE, NONE, NONE, GPU, UNIFORM, 2, ORDINARY)                 \
+	HELPER(511, get_lane_id, SCALAR, NONE, NONE, NONE, NONE, NONE, GPU, VARYING, 2, ORDINARY)                 \
+	HELPER(600, egpu_lane_read, SCALAR, ANY, CONST, NONE, NONE, NONE, WARP, ARGS, 16, ORDINARY)               \
+	HELPER(610, egpu_delay_ns, SCALAR, DELAY, NONE, NONE, NONE, NONE, GPU, UNIFORM, 64, PERTURB)              \
+	HELPER(611, egpu_trap, NEVER, NONE, NONE, NONE, NONE, NONE, GPU, UNIFORM, 1, PERTURB)                     \
+	HELPER(612, egpu_thread_exit, NEVER, NONE, NONE, NONE, NONE, NONE, GPU, UNIFORM, 1, PERTURB)
+
+/* REFUSED(number, name, reason) */
+#define EBPF_HELPERS_REFUSED(REFUSED)                                                                              \
+	REFUSED(4, probe_read, "a probe reads the kernel's values through its context, not through pointers")      \
+	REFUSED(12, tail_call, "programs do not call each other; attach both, they run in object order")           \
+	REFUSED(14, get_current_pid_tgid, "a GPU thread belongs to no process that it could name; use ctx->launch") \
+	REFUSED(15, get_current_uid_gid, "a GPU thread has no user")                                               \
+	REFUSED(16, get_current_comm, "a GPU thread has no name; use ctx->kernel")                                 \
+	REFUSED(25, perf_event_output, "use a ring buffer: bpf_ringbuf_output")                                    \
+	REFUSED(27, get_stackid, "a GPU keeps no stack that can be walked; use ctx->site")                         \
+	REFUSED(35, get_current_task, "a GPU has no tasks")                                                        \
+	REFUSED(36, probe_write_user, "a probe does not write the memory of what it observes")                     \
+	REFUSED(58, override_return, "a probe does not change what a kernel returns")                              \
+	REFUSED(93, spin_lock, "it waits for another thread, which may be a lane of the same warp; use an atomic") \
+	REFUSED(94, spin_unlock, "there are no locks on a GPU; use an atomic")                                     \
+	REFUSED(112, probe_read_user, "a probe reads the kernel's values through its context")                     \
+	REFUSED(113, probe_read_kernel, "a probe reads the kernel's values through its context")                   \
+	REFUSED(118, jiffies64, "a GPU has no such clock; use bpf_ktime_get_ns")                                   \
+	REFUSED(125, ktime_get_boot_ns, "the device clock follows CLOCK_MONOTONIC; use bpf_ktime_get_ns")          \
+	REFUSED(148, copy_from_user, "it waits for the host")                                                      \
+	REFUSED(166, sys_bpf, "it waits for the host")                                                             \
+	REFUSED(169, timer_init, "nothing runs later on a GPU")                                                    \
+	REFUSED(209, user_ringbuf_drain, "it waits for the host; use a map that the host writes before the launch")
 
 struct ebpf_helper {
 	uint32_t number;
 	const char *name;
 	uint8_t ret;	 /* enum ebpf_ret */
 	uint8_t args[5]; /* enum ebpf_arg */
+	uint8_t where;	 /* EBPF_WHERE_* bits */
+	uint8_t result;	 /* enum ebpf_result */
+	uint8_t class;	 /* enum ebpf_class */
 	uint32_t cost;
 };
 
 /* NULL for a number that is not in the table. */
 const struct ebpf_helper *ebpf_helper_by_number(uint32_t number);
+/* Every row, by rising number; NULL past the last. */
+const struct ebpf_helper *ebpf_helper_at(uint32_t index);
+/* Why a helper of the kernel does not exist here, its name in *name; NULL when there is nothing to say. */
+const char *ebpf_helper_refused(uint32_t number, const char **name);
+/* The field that egpu_lane_read reads at an offset of the context, one of those that differ between lanes; -1. */
+int ebpf_lane_field(uint64_t offset);
+/* The helper calls a function of the program: the argument with it is r2, what it is given r3. */
+static inline bool ebpf_helper_calls_back(const struct ebpf_helper *h)
+{
+	return h && h->args[1] == EBPF_ARG_FUNC;
+}
 
 #endif

@@ -50,6 +50,9 @@ static int check_args(struct interp_state *s, const struct ebpf_helper *h, uint3
 		case EBPF_ARG_MEM:
 			err = interp_readable(s, value, s->reg[k + 2], 1);
 			break;
+		case EBPF_ARG_OUT:
+			err = interp_writable(s, value, 8, 8);
+			break;
 		case EBPF_ARG_RING_RECORD:
 			if (s->run->check && !interp_is_record(s, value))
 				err = interp_stop(s, EFAULT, "argument is not a reserved record");
@@ -115,6 +118,101 @@ static uint64_t call_service(struct interp_state *s, uint32_t number, uint32_t m
 	}
 }
 
+/* The i-th element: r2 and r3 of the function. */
+static void *element(struct interp_state *s, struct interp_frame *f, const void **key)
+{
+	const struct interp_ops *ops = s->run->ops;
+	const struct ebpf_map *m = &s->run->program->maps[f->map];
+	if (ops && ops->each)
+		return ops->each(s->run->self, f->map, (uint32_t)f->n, key);
+	bool array = m->type == BPF_MAP_TYPE_ARRAY || m->type == BPF_MAP_TYPE_PERCPU_ARRAY;
+	f->array_key = (uint32_t)f->n;
+	*key = &f->array_key;
+	return array && ops && ops->lookup ? ops->lookup(s->run->self, f->map, &f->array_key) : NULL;
+}
+
+/* Back behind the helper, whose result is the number of calls. */
+static int leave(struct interp_state *s, struct interp_frame *f)
+{
+	if (f->map < s->run->program->n_maps && s->run->check)
+		interp_forget(s, &f->array_key);
+	memcpy(&s->reg[6], f->saved, sizeof(f->saved));
+	s->n_frames--;
+	s->at = f->back;
+	s->reg[10] = (uint64_t)(uintptr_t)(s->frames[s->n_frames - 1].stack + EBPF_STACK_BYTES);
+	s->reg[0] = f->n;
+	s->set = (uint16_t)(0x7c1);
+	return 0;
+}
+
+int interp_call_back(struct interp_state *s)
+{
+	struct interp_frame *f = &s->frames[s->n_frames - 1];
+	bool each = f->helper->number == EBPF_FUNC_for_each_map_elem;
+	const void *key = NULL;
+	void *value = NULL;
+	if ((f->n && s->reg[0]) || f->n >= f->limit || (each && !(value = element(s, f, &key))))
+		return leave(s, f);
+	memset(f->set, 0, sizeof(f->set));
+	s->reg[10] = (uint64_t)(uintptr_t)(f->stack + EBPF_STACK_BYTES);
+	int err = 0;
+	if (each) {
+		const struct ebpf_map *m = &s->run->program->maps[f->map];
+		s->reg[1] = f->args[1];
+		s->reg[2] = (uint64_t)(uintptr_t)key;
+		s->reg[3] = (uint64_t)(uintptr_t)value;
+		s->reg[4] = f->args[3];
+		err = interp_region(s, (void *)(uintptr_t)key, m->key_size, false, false);
+		if (!err)
+			err = interp_region(s, value, m->value_size, !read_only(m), false);
+	} else {
+		s->reg[1] = f->n;
+		s->reg[2] = f->args[3];
+	}
+	s->set = (uint16_t)(1 << 10 | (each ? 0x1e : 0x06));
+	f->n++;
+	s->at = (uint32_t)f->args[2] - 1;
+	return err;
+}
+
+/* As the kernel: flags must be 0, and more loops than there may be are an error. */
+static int start_calls(struct interp_state *s, const struct ebpf_helper *h, uint32_t map)
+{
+	bool each = h->number == EBPF_FUNC_for_each_map_elem;
+	uint64_t flags = s->reg[4];
+	const struct ebpf_map *m = &s->run->program->maps[map];
+	if (flags || (!each && (uint32_t)s->reg[1] > EBPF_MAX_LOOPS)) {
+		s->reg[0] = (uint64_t)(int64_t)(flags ? -EINVAL : -E2BIG);
+		s->set = (uint16_t)((s->set & ~0x3f) | 1);
+		return 0;
+	}
+	if (s->reg[2] >= s->run->program->n_insns)
+		return interp_stop(s, EINVAL, "no such function");
+	if (s->n_frames == INTERP_FRAMES)
+		return interp_stop(s, EFAULT, "calls nested too deep");
+	struct interp_frame *f = &s->frames[s->n_frames++];
+	memcpy(f->saved, &s->reg[6], sizeof(f->saved));
+	memcpy(f->args, s->reg, sizeof(f->args));
+	f->back = s->at;
+	f->helper = h;
+	f->map = each ? map : UINT32_MAX;
+	f->n = 0;
+	f->limit = each ? m->max_entries : (uint32_t)s->reg[1];
+	return interp_call_back(s);
+}
+
+static int call_gpu(struct interp_state *s, const struct ebpf_helper *h)
+{
+	const struct interp *run = s->run;
+	uint64_t out[3] = { 0 }, args[2] = { s->reg[1], s->reg[2] };
+	uint64_t result = run->ops && run->ops->gpu ? run->ops->gpu(run->self, h->number, args, out) : 0;
+	for (int k = 0; k < 3; k++)
+		if (h->args[k] == EBPF_ARG_OUT)
+			memcpy(pointer(s->reg[k + 1]), &out[k], 8);
+	s->reg[0] = result;
+	return h->ret == EBPF_RET_NEVER ? 1 : 0;
+}
+
 int interp_helper(struct interp_state *s, uint32_t number)
 {
 	const struct ebpf_helper *h = ebpf_helper_by_number(number);
@@ -125,8 +223,12 @@ int interp_helper(struct interp_state *s, uint32_t number)
 	int err = check_args(s, h, &map);
 	if (err)
 		return err;
+	if (ebpf_helper_calls_back(h))
+		return start_calls(s, h, map);
 	s->set &= (uint16_t)~0x3f;
 	s->set |= h->ret != EBPF_RET_VOID;
+	if (number >= EBPF_FUNC_get_globaltimer)
+		return call_gpu(s, h);
 	switch (number) {
 	case BPF_FUNC_map_lookup_elem:
 		return do_lookup(s, map);

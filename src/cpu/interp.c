@@ -148,6 +148,7 @@ static int do_call(struct interp_state *s, const struct bpf_insn *i)
 	if (s->n_frames == INTERP_FRAMES)
 		return interp_stop(s, EFAULT, "calls nested too deep");
 	struct interp_frame *f = &s->frames[s->n_frames++];
+	f->helper = NULL;
 	memcpy(f->saved, &s->reg[6], sizeof(f->saved));
 	memset(f->set, 0, sizeof(f->set));
 	f->back = s->at;
@@ -168,6 +169,12 @@ static int do_exit(struct interp_state *s)
 				err = interp_stop(s, EFAULT, "a reserved record is neither submitted nor discarded");
 		s->out->r0 = s->reg[0];
 		return err ? err : 1;
+	}
+	if (f->helper) {
+		int err = interp_reg_set(s, 0);
+		if (!err && s->run->check && s->reg[0] > 1)
+			err = interp_stop(s, EFAULT, "a function that a helper calls returned neither 0 nor 1");
+		return err ? err : interp_call_back(s);
 	}
 	memcpy(&s->reg[6], f->saved, sizeof(f->saved));
 	s->n_frames--;
@@ -302,6 +309,10 @@ static int do_imm64(struct interp_state *s, const struct bpf_insn *i)
 	s->set |= (uint16_t)(1 << i->dst_reg);
 	if (!i->src_reg) {
 		*r = (uint64_t)(uint32_t)i[1].imm << 32 | (uint32_t)i->imm;
+		return 0;
+	}
+	if (i->src_reg == BPF_PSEUDO_FUNC) {
+		*r = s->at + (uint32_t)i->imm; /* the instruction's index; s->at is the second half */
 		return 0;
 	}
 	if ((uint32_t)i->imm >= run->program->n_maps)

@@ -25,6 +25,11 @@ struct interp_ops {
 	uint32_t (*cpu)(void *self);
 	/* format is not NUL-terminated beyond `bytes` */
 	int64_t (*trace)(void *self, const char *format, uint32_t bytes, const uint64_t args[3]);
+	/* The index-th element of a map for bpf_for_each_map_elem: its value, *key its key; NULL: no more. Left out, arrays are walked
+	 * through lookup, and others have no elements. */
+	void *(*each)(void *self, uint32_t map, uint32_t index, const void **key);
+	/* Helpers 502 to 511, and 600 and up, by number; out: what those with three results set. Left out: 0. */
+	uint64_t (*gpu)(void *self, uint32_t number, const uint64_t args[2], uint64_t out[3]);
 };
 
 struct interp {

@@ -19,6 +19,12 @@ struct interp_frame {
 	uint8_t set[EBPF_STACK_BYTES]; /* checked runs: bytes written */
 	uint64_t saved[4];	       /* the caller's r6 to r9 */
 	uint32_t back;		       /* where the caller goes on */
+	/* A function that a helper calls: the frame stays for all of its calls. */
+	const struct ebpf_helper *helper; /* NULL: an ordinary call */
+	uint64_t n, limit;		  /* calls begun, and most of them */
+	uint64_t args[6];		  /* the helper's, r1 to r5 */
+	uint32_t map;
+	uint32_t array_key;
 };
 
 struct interp_state {
@@ -44,6 +50,7 @@ int interp_writable(struct interp_state *s, uint64_t address, uint64_t bytes, ui
 int interp_reg_set(struct interp_state *s, uint32_t reg);
 /* helpers.c */
 int interp_helper(struct interp_state *s, uint32_t number);
+int interp_call_back(struct interp_state *s); /* the frame's next call, or back behind the helper */
 uint64_t interp_map_address(const struct interp *run, uint32_t map); /* what a register holds for a map itself */
 
 #endif

@@ -45,6 +45,8 @@ static int64_t jump_pc(const struct tr *t, uint32_t pc)
 static int64_t callee_pc(const struct tr *t, uint32_t pc)
 {
 	const struct bpf_insn *in = &t->p->insns[pc];
+	if (tr_is_call(in) && !in->src_reg && t->v->facts[pc].callback)
+		return live_pc(t, t->v->facts[pc].callback) ? (int64_t)t->v->facts[pc].callback : -1;
 	if (!tr_is_call(in) || in->src_reg != BPF_PSEUDO_CALL)
 		return -1;
 	return (int64_t)pc + 1 + in->imm;

@@ -26,7 +26,7 @@ static const struct ebpf_helper *helper_at(
 	return ebpf_helper_by_number((uint32_t)tr_bpf(t, inst, i)->imm);
 }
 
-static const struct ebpf_map *map_arg(const struct tr *t, const struct tr_inst *inst, uint32_t i)
+const struct ebpf_map *tr_map_arg(const struct tr *t, const struct tr_inst *inst, uint32_t i)
 {
 	int32_t map = tr_fact(t, inst, i)->map;
 	return map >= 0 && (uint32_t)map < t->p->n_maps ? &t->p->maps[map] : NULL;
@@ -41,14 +41,14 @@ static uint8_t arg_kind(const struct tr *t, const struct tr_inst *inst, uint32_t
 bool tr_helper_arg_memory(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a)
 {
 	uint8_t kind = arg_kind(t, inst, i, a);
-	return kind == EBPF_ARG_KEY || kind == EBPF_ARG_VALUE || kind == EBPF_ARG_MEM;
+	return kind == EBPF_ARG_KEY || kind == EBPF_ARG_VALUE || kind == EBPF_ARG_MEM || kind == EBPF_ARG_OUT;
 }
 
 bool tr_helper_arg_bytes(
 	const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a, uint32_t *bytes)
 {
 	const struct ebpf_fact *f = tr_fact(t, inst, i);
-	const struct ebpf_map *m = map_arg(t, inst, i);
+	const struct ebpf_map *m = tr_map_arg(t, inst, i);
 	*bytes = 0;
 	switch (arg_kind(t, inst, i, a)) {
 	case EBPF_ARG_KEY:
@@ -62,6 +62,9 @@ bool tr_helper_arg_bytes(
 			return false;
 		*bytes = (uint32_t)f->args[a + 1].value;
 		return true;
+	case EBPF_ARG_OUT:
+		*bytes = 8;
+		return true;
 	default:
 		return false;
 	}
@@ -69,12 +72,11 @@ bool tr_helper_arg_bytes(
 
 uint32_t tr_helper_by_value(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a)
 {
-	const struct ebpf_map *m = map_arg(t, inst, i);
+	const struct ebpf_map *m = tr_map_arg(t, inst, i);
 	return m && m->type == BPF_MAP_TYPE_HASH ? TR_BY_VALUE : TR_BY_STORE;
 }
 
-/* A scalar argument: a constant where it is known. */
-static struct tr_name scalar_arg(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a)
+struct tr_name tr_scalar_arg(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a)
 {
 	const struct ebpf_fact *f = tr_fact(t, inst, i);
 	return f->args[a].constant ? tr_imm((int64_t)f->args[a].value) : tr_reg(inst, a + 1);
@@ -127,8 +129,7 @@ static struct tr_name this_cpu(struct tr *t)
 	return sm;
 }
 
-/* Address of the value of an index that is in range. */
-static struct tr_name array_value(struct tr *t, const struct ebpf_map *m, struct tr_name index)
+struct tr_name tr_array_value(struct tr *t, const struct ebpf_map *m, struct tr_name index)
 {
 	struct tr_name base = tr_map_base(t, m),
 		       at = element(t, index, map_stride(m->value_size), base);
@@ -163,7 +164,7 @@ static int array_lookup(struct tr *t, struct tr_inst *inst, uint32_t i, const st
 	int err = array_index(t, inst, i, m, &index, &ok);
 	if (err)
 		return err;
-	struct tr_name at = array_value(t, m, index);
+	struct tr_name at = tr_array_value(t, m, index);
 	tr_emit(t, "selp.b64 %s, %s, 0, %s;", tr_reg(inst, 0).s, at.s, ok.s);
 	return 0;
 }
@@ -171,7 +172,7 @@ static int array_lookup(struct tr *t, struct tr_inst *inst, uint32_t i, const st
 /* r0 = the error of flags that no array takes; the stores are jumped over unless it stays 0. */
 static int array_update(struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m)
 {
-	struct tr_name index, ok, r0 = tr_reg(inst, 0), flags = scalar_arg(t, inst, i, 3),
+	struct tr_name index, ok, r0 = tr_reg(inst, 0), flags = tr_scalar_arg(t, inst, i, 3),
 				  p = tr_pred(t);
 	struct tr_mem value;
 	int err = array_index(t, inst, i, m, &index, &ok);
@@ -188,7 +189,7 @@ static int array_update(struct tr *t, struct tr_inst *inst, uint32_t i, const st
 	tr_emit(t, "@%s mov.u64 %s, %d;", p.s, rc.s, EINVAL_);
 	tr_emit(t, "setp.ne.u64 %s, %s, 0;", p.s, rc.s);
 	tr_emit(t, "@%s bra %s;", p.s, done.s);
-	struct tr_name at = array_value(t, m, index);
+	struct tr_name at = tr_array_value(t, m, index);
 	tr_mem_copy(t, &value, at.s, 0, m->value_size);
 	buf_printf(&t->body, "%s:\n", done.s);
 	tr_emit(t, "mov.u64 %s, %s;", r0.s, rc.s);
@@ -237,7 +238,7 @@ static int hash_call(struct tr *t, struct tr_inst *inst, uint32_t i, const struc
 	push(&args, tr_imm((int64_t)map_hash_slots(m->max_entries) - 1));
 	if (update) {
 		push(&args, tr_imm(m->max_entries));
-		push(&args, scalar_arg(t, inst, i, 3));
+		push(&args, tr_scalar_arg(t, inst, i, 3));
 	}
 	int err = push_memory(t, inst, i, 1, m->key_size, &args);
 	if (!err && update)
@@ -261,7 +262,7 @@ static int bad_type(struct tr *t, const struct tr_inst *inst, uint32_t i)
 
 static int lower_lookup(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
-	const struct ebpf_map *m = map_arg(t, inst, i);
+	const struct ebpf_map *m = tr_map_arg(t, inst, i);
 	switch (m ? m->type : BPF_MAP_TYPE_UNSPEC) {
 	case BPF_MAP_TYPE_UNSPEC:
 		return no_map(t, inst, i);
@@ -277,7 +278,7 @@ static int lower_lookup(struct tr *t, struct tr_inst *inst, uint32_t i)
 
 static int lower_update(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
-	const struct ebpf_map *m = map_arg(t, inst, i);
+	const struct ebpf_map *m = tr_map_arg(t, inst, i);
 	switch (m ? m->type : BPF_MAP_TYPE_UNSPEC) {
 	case BPF_MAP_TYPE_UNSPEC:
 		return no_map(t, inst, i);
@@ -293,7 +294,7 @@ static int lower_update(struct tr *t, struct tr_inst *inst, uint32_t i)
 
 static int lower_delete(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
-	const struct ebpf_map *m = map_arg(t, inst, i);
+	const struct ebpf_map *m = tr_map_arg(t, inst, i);
 	switch (m ? m->type : BPF_MAP_TYPE_UNSPEC) {
 	case BPF_MAP_TYPE_UNSPEC:
 		return no_map(t, inst, i);
@@ -367,7 +368,7 @@ static int lower_prandom(struct tr *t, struct tr_inst *inst, uint32_t i)
 static const struct ebpf_map *ring_arg(
 	struct tr *t, const struct tr_inst *inst, uint32_t i, int *err)
 {
-	const struct ebpf_map *m = map_arg(t, inst, i);
+	const struct ebpf_map *m = tr_map_arg(t, inst, i);
 	*err = !m ? no_map(t, inst, i) : m->type != BPF_MAP_TYPE_RINGBUF ? bad_type(t, inst, i) : 0;
 	return m;
 }
@@ -403,16 +404,16 @@ static int lower_reserve(struct tr *t, struct tr_inst *inst, uint32_t i)
 		return tr_unsupported(
 			t, inst->at[i].pc, "a ring buffer record needs at least one byte");
 	if (f->args[2].constant && !f->args[2].value) {
-		reserve(t, m, scalar_arg(t, inst, i, 1), r0.s);
+		reserve(t, m, tr_scalar_arg(t, inst, i, 1), r0.s);
 		return 0;
 	}
 	/* The kernel knows no flags here and refuses all. */
 	struct tr_name p = tr_pred(t), done = tr_label(t), flags = tr_t64(t), record = tr_t64(t);
-	tr_emit(t, "mov.u64 %s, %s;", flags.s, scalar_arg(t, inst, i, 2).s);
+	tr_emit(t, "mov.u64 %s, %s;", flags.s, tr_scalar_arg(t, inst, i, 2).s);
 	tr_emit(t, "mov.u64 %s, 0;", record.s);
 	tr_emit(t, "setp.ne.u64 %s, %s, 0;", p.s, flags.s);
 	tr_emit(t, "@%s bra %s;", p.s, done.s);
-	reserve(t, m, scalar_arg(t, inst, i, 1), record.s);
+	reserve(t, m, tr_scalar_arg(t, inst, i, 1), record.s);
 	buf_printf(&t->body, "%s:\n", done.s);
 	tr_emit(t, "mov.u64 %s, %s;", r0.s, record.s);
 	return 0;
@@ -454,12 +455,12 @@ static int lower_output(struct tr *t, struct tr_inst *inst, uint32_t i)
 		return err;
 	struct tr_name rc = tr_t64(t), flags = tr_t64(t), record = tr_t64(t), p = tr_pred(t),
 		       done = tr_label(t);
-	tr_emit(t, "mov.u64 %s, %s;", flags.s, scalar_arg(t, inst, i, 3).s);
+	tr_emit(t, "mov.u64 %s, %s;", flags.s, tr_scalar_arg(t, inst, i, 3).s);
 	tr_emit(t, "mov.u64 %s, %d;", rc.s, EINVAL_);
 	tr_emit(t, "setp.gt.u64 %s, %s, %d;", p.s, flags.s, WAKEUP_FLAGS);
 	tr_emit(t, "@%s bra %s;", p.s, done.s);
 	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
-	reserve(t, m, scalar_arg(t, inst, i, 2), record.s);
+	reserve(t, m, tr_scalar_arg(t, inst, i, 2), record.s);
 	tr_emit(t, "setp.eq.u64 %s, %s, 0;", p.s, record.s);
 	tr_emit(t, "@%s bra %s;", p.s, done.s);
 	err = fill(t, inst, i, 1, record, 0);
@@ -481,7 +482,7 @@ static int lower_query(struct tr *t, struct tr_inst *inst, uint32_t i)
 		return err;
 	struct tr_name what = tr_t64(t), r = tr_t64(t), made = tr_t64(t), taken = tr_t64(t),
 		       base = tr_map_base(t, m);
-	tr_emit(t, "mov.u64 %s, %s;", what.s, scalar_arg(t, inst, i, 1).s);
+	tr_emit(t, "mov.u64 %s, %s;", what.s, tr_scalar_arg(t, inst, i, 1).s);
 	tr_emit(t, "ld.volatile.global.u64 %s, [%s+56];", taken.s, base.s);
 	tr_emit(t, "ld.volatile.global.u64 %s, [%s+48];", made.s, base.s);
 	tr_emit(t, "sub.s64 %s, %s, %s;", r.s, made.s, taken.s);
@@ -543,7 +544,7 @@ static int lower_printk(struct tr *t, struct tr_inst *inst, uint32_t i)
 	uint32_t n = printk_args(t, inst, i);
 	struct tr_name rc = tr_t64(t), size = tr_t64(t), len = tr_t64(t), record = tr_t64(t),
 		       p = tr_pred(t), done = tr_label(t);
-	tr_emit(t, "mov.u64 %s, %s;", size.s, scalar_arg(t, inst, i, 1).s);
+	tr_emit(t, "mov.u64 %s, %s;", size.s, tr_scalar_arg(t, inst, i, 1).s);
 	tr_emit(t, "add.s64 %s, %s, %d;", len.s, size.s, PRINTK_HEADER);
 	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
 	reserve(t, m, len, record.s);
@@ -586,6 +587,22 @@ static const struct {
 	{ "ringbuf_submit", lower_submit, 1 << 1 },
 	{ "ringbuf_discard", lower_discard, 1 << 1 },
 	{ "ringbuf_query", lower_query, 0 },
+	{ "for_each_map_elem", tr_loop_lower, 0 },
+	{ "loop", tr_loop_lower, 0 },
+	{ "get_globaltimer", tr_special_lower, 0 },
+	{ "get_block_idx", tr_special_lower, 0 },
+	{ "get_block_dim", tr_special_lower, 0 },
+	{ "get_thread_idx", tr_special_lower, 0 },
+	{ "gpu_membar", tr_special_lower, 0 },
+	{ "gpu_exit", tr_special_lower, 0 },
+	{ "get_grid_dim", tr_special_lower, 0 },
+	{ "get_sm_id", tr_special_lower, 0 },
+	{ "get_warp_id", tr_special_lower, 0 },
+	{ "get_lane_id", tr_special_lower, 0 },
+	{ "egpu_lane_read", tr_special_lower, 0 },
+	{ "egpu_delay_ns", tr_special_lower, 0 },
+	{ "egpu_trap", tr_special_lower, 0 },
+	{ "egpu_thread_exit", tr_special_lower, 0 },
 };
 
 static int row_of(const struct ebpf_helper *h)
@@ -604,6 +621,8 @@ static bool needs_arg(const struct tr *t, struct tr_inst *inst, uint32_t i, uint
 	case EBPF_ARG_NONE:
 	case EBPF_ARG_MAP:
 		return false;
+	case EBPF_ARG_OUT:
+		return tr_mem_needs_reg(t, inst, i, a);
 	case EBPF_ARG_KEY:
 	case EBPF_ARG_VALUE:
 	case EBPF_ARG_MEM:

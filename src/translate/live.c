@@ -66,6 +66,8 @@ uint16_t tr_uses(const struct tr *t, struct tr_inst *inst, uint32_t i)
 		return inst->id || t->test ? reg_bit(BPF_REG_0) : 0;
 	if (tr_is_call(in)) {
 		struct tr_inst *callee = inst->at[i].callee;
+		if (callee && !in->src_reg)
+			return tr_loop_uses(t, inst, i);
 		if (callee)
 			return callee->at[t->index_of[t->funcs[callee->func].entry]].live_in & 0x3e;
 		return tr_helper_uses(t, inst, i);

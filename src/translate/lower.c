@@ -335,9 +335,14 @@ static int find_place(struct tr *t, struct tr_inst *inst, uint32_t i, struct pla
 	case EBPF_REGION_RECORD:
 	case EBPF_REGION_MEMORY:
 		return 0;
-	default:
-		return tr_unsupported(t, inst->at[i].pc, "memory of an unknown kind");
+	case EBPF_REGION_KEY:
+		if (tr_fact(t, inst, i)->map < 0)
+			break;
+		if (t->p->maps[tr_fact(t, inst, i)->map].type != BPF_MAP_TYPE_HASH)
+			out->space = "local";
+		return 0;
 	}
+	return tr_unsupported(t, inst->at[i].pc, "memory of an unknown kind");
 }
 
 /* dst = bytes [shift, shift + bytes) of a register of `width` bytes, zero- or sign-extended. */
@@ -422,7 +427,7 @@ static void load_slots(struct tr *t, struct tr_inst *owner, int32_t offset, uint
 }
 
 /* Splits a value over the atoms of a slot access; each atom keeps its value zero-extended. */
-static void store_slots(
+void tr_store_slots(
 	struct tr *t, const struct tr_frame *f, int32_t offset, uint32_t bytes, struct tr_name src)
 {
 	for (uint32_t k = 0; k < f->n_atoms; k++) {
@@ -548,7 +553,7 @@ static int lower_store(struct tr *t, struct tr_inst *inst, uint32_t i)
 	if (BPF_MODE(in->code) != BPF_MEM)
 		return tr_unsupported(t, inst->at[i].pc, "unknown kind of store");
 	if (tr_fact(t, inst, i)->region == EBPF_REGION_STACK && tr_in_slots(t, inst, i, &owner)) {
-		store_slots(t, &owner->frame, tr_stack_offset(t, inst, i), bytes, src);
+		tr_store_slots(t, &owner->frame, tr_stack_offset(t, inst, i), bytes, src);
 		return 0;
 	}
 	if (byte_by_byte(t, inst, i)) {
@@ -616,7 +621,7 @@ static int lower_stack_atomic(struct tr *t, struct tr_inst *inst, uint32_t i)
 		tr_emit(t, "%s %s, %s, %s;", atomic_name(in->imm, true), new.s, old.s, src.s);
 	}
 	if (slots)
-		store_slots(t, &owner->frame, tr_stack_offset(t, inst, i), bytes, new);
+		tr_store_slots(t, &owner->frame, tr_stack_offset(t, inst, i), bytes, new);
 	else
 		tr_emit(t, "st.local.u%u [%s+%d], %s;", bytes * 8, at.base.s, at.displacement,
 			new.s);
@@ -756,6 +761,10 @@ static int lower_imm64(struct tr *t, struct tr_inst *inst, uint32_t i)
 		tr_emit(t, "mov.u64 %s, %s;", dst.s, tr_imm((int64_t)value).s);
 		return 0;
 	}
+	if (in->src_reg == BPF_PSEUDO_FUNC) { /* the call itself knows */
+		tr_emit(t, "mov.u64 %s, 0;", dst.s);
+		return 0;
+	}
 	if (in->src_reg != BPF_PSEUDO_MAP_FD && in->src_reg != BPF_PSEUDO_MAP_VALUE)
 		return tr_unsupported(t, pc, "only maps and numbers can be loaded");
 	if (in->imm < 0 || (uint32_t)in->imm >= t->p->n_maps)
@@ -799,6 +808,16 @@ static int lower_subprogram(struct tr *t, struct tr_inst *inst, uint32_t i)
 	for (uint32_t r = 1; r <= 5; r++)
 		if (args >> r & 1)
 			tr_emit(t, "mov.u64 %s, %s;", tr_reg(callee, r).s, tr_reg(inst, r).s);
+	err = tr_lower_callee(t, inst, i);
+	if (inst->at[i].live_out & 1)
+		tr_emit(t, "mov.u64 %s, %s;", tr_reg(inst, 0).s, tr_reg(callee, 0).s);
+	return err;
+}
+
+int tr_lower_callee(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	struct tr_inst *callee = inst->at[i].callee;
+	int err = 0;
 	if (callee->n_callers == 1) {
 		lower_body(t, callee, &err);
 	} else {
@@ -809,15 +828,13 @@ static int lower_subprogram(struct tr *t, struct tr_inst *inst, uint32_t i)
 		tr_emit(t, "bra $egpu_enter%u;", callee->id);
 		buf_printf(&t->body, "$egpu_back%u_%zu:\n", callee->id, k);
 	}
-	if (inst->at[i].live_out & 1)
-		tr_emit(t, "mov.u64 %s, %s;", tr_reg(inst, 0).s, tr_reg(callee, 0).s);
 	return err;
 }
 
 static int lower_call(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	if (inst->at[i].callee)
-		return lower_subprogram(t, inst, i);
+		return tr_bpf(t, inst, i)->src_reg ? lower_subprogram(t, inst, i) : tr_loop_lower(t, inst, i);
 	if (tr_bpf(t, inst, i)->src_reg)
 		return tr_unsupported(t, inst->at[i].pc, "kernel functions cannot be called");
 	return tr_helper_lower(t, inst, i);

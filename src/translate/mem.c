@@ -114,6 +114,40 @@ static int stack_mem(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a,
 	return 0;
 }
 
+/* The key of an element, of the only map whose elements this function is called for. */
+static int key_mem(struct tr *t, const struct tr_inst *inst, uint32_t i, struct tr_mem *out)
+{
+	bool hash = false, array = false;
+	for (uint32_t pc = 0; pc < t->p->n_insns; pc++) {
+		const struct ebpf_fact *f = &t->v->facts[pc];
+		if (!f->reached || !f->callback || t->p->insns[pc].imm != EBPF_FUNC_for_each_map_elem)
+			continue;
+		bool is_hash = f->map >= 0 && t->p->maps[f->map].type == BPF_MAP_TYPE_HASH;
+		hash |= is_hash;
+		array |= !is_hash;
+	}
+	if (hash && array)
+		return tr_unsupported(t, inst->at[i].pc,
+			"keys of hash maps and of arrays are walked in one program; copy the key to the stack first");
+	out->kind = hash ? TR_MEM_GLOBAL : TR_MEM_LOCAL;
+	out->is_volatile = hash;
+	out->align = hash ? 8 : 4;
+	return 0;
+}
+
+int tr_mem_set(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, struct tr_name value)
+{
+	struct tr_mem m;
+	int err = tr_mem_arg(t, inst, i, a, &m);
+	if (err)
+		return err;
+	if (m.kind == TR_MEM_SLOTS)
+		tr_store_slots(t, &m.frame->frame, m.offset, 8, value);
+	else
+		tr_emit(t, "st.%s.u64 [%s+%d], %s;", m.kind == TR_MEM_LOCAL ? "local" : "global", m.base.s, m.displacement, value.s);
+	return 0;
+}
+
 int tr_mem_arg(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, struct tr_mem *out)
 {
 	const struct ebpf_fact *f = tr_fact(t, inst, i);
@@ -130,6 +164,8 @@ int tr_mem_arg(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, struc
 	case EBPF_REGION_RECORD:
 	case EBPF_REGION_MEMORY:
 		break;
+	case EBPF_REGION_KEY:
+		return key_mem(t, inst, i, out);
 	default:
 		return tr_unsupported(
 			t, inst->at[i].pc, "a helper is given memory of an unknown kind");

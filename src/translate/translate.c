@@ -13,7 +13,7 @@ static int run_passes(struct tr *t)
 		if (t->p->maps[k].id >= EBPF_TABLE_MAPS)
 			return diag_set(t->d, EINVAL, "map \"%s\" has id %u, beyond the table",
 				t->p->maps[k].name, t->p->maps[k].id);
-	int (*const passes[])(struct tr *) = { tr_flow, tr_stack, tr_live, tr_idiom, tr_lower };
+	int (*const passes[])(struct tr *) = { tr_flow, tr_stack, tr_live, tr_idiom, tr_races, tr_lower };
 	for (size_t k = 0; k < sizeof(passes) / sizeof(passes[0]); k++) {
 		int err = passes[k](t);
 		if (err)
@@ -45,6 +45,8 @@ static void put_scope(struct tr *t, struct buf *out)
 			buf_printf(out, "\t.local .align 8 .b8 $egpu_stack%zu[%d];\n", k,
 				f->high - f->low);
 	}
+	for (uint32_t k = 0; k < t->n_keys; k++)
+		buf_printf(out, "\t.local .align 8 .b8 $egpu_key%u[8];\n", k);
 	if (t->counts_calls)
 		buf_puts(out, "\t.reg .b64 %egpu_rcalls;\n\tmov.u64 %egpu_rcalls, 0;\n");
 	buf_add(out, t->body.data ? t->body.data : "", t->body.len);
@@ -53,7 +55,7 @@ static void put_scope(struct tr *t, struct buf *out)
 
 static uint32_t local_bytes(const struct tr *t)
 {
-	uint32_t sum = 0;
+	uint32_t sum = t->n_keys * 8;
 	for (size_t k = 0; k < t->n_insts; k++)
 		sum += (uint32_t)((t->insts[k]->frame.high - t->insts[k]->frame.low + 7) / 8 * 8);
 	return sum;
@@ -89,6 +91,11 @@ static int fill(struct tr *t, enum ebpf_point point, bool warp, struct ebpf_frag
 		.body = text.failed ? NULL : arena_strndup(t->arena, text.data, text.len),
 	};
 	buf_free(&text);
+	if (t->v->max_local_bytes && out->local_bytes > t->v->max_local_bytes)
+		return diag_set(t->d, E2BIG,
+			"%s needs %u bytes of local memory in each thread, and %u are allowed; address the stack at constant offsets, which "
+			"become registers, or raise the limit with --max-local",
+			t->p->name ? t->p->name : "the program", out->local_bytes, t->v->max_local_bytes);
 	if (!out->name || !out->body)
 		return diag_set(t->d, ENOMEM, "out of memory");
 	return fill_params(t, out);

@@ -313,6 +313,11 @@ static int check_region(struct verifier *v, const struct vreg *ptr, uint32_t reg
 		if (!err)
 			err = check_bounds(v, ptr, reg, off, bytes);
 		break;
+	case V_KEY:
+		if (how & WRITE)
+			return refuse(v, EACCES, "map", "write to change key R%u not allowed; keys are read-only", reg);
+		err = check_bounds(v, ptr, reg, off, bytes);
+		break;
 	case V_RECORD:
 	case V_MEMORY:
 		err = check_bounds(v, ptr, reg, off, bytes);
@@ -464,6 +469,36 @@ int step_atomic(struct verifier *v, const struct bpf_insn *i)
 	return err;
 }
 
+int check_helper_out(struct verifier *v, uint32_t reg, int arg)
+{
+	struct vreg *ptr = &frame_now(v)->regs[reg], unknown = scalar_unknown();
+	struct span span;
+	int err;
+	switch (ptr->type) {
+	case V_STACK:
+		err = stack_span(v, ptr, reg, 0, 8, WRITE, &span);
+		if (!err)
+			err = check_aligned(v, ptr, 0, 8);
+		if (!err && !span.fixed)
+			return refuse(v, EACCES, "stack", "R%u is a variable place of the stack; give the helper a variable of its own", reg);
+		if (!err)
+			err = stack_write(v, &span, 8, &unknown);
+		break;
+	case V_VALUE:
+	case V_RECORD:
+		err = ptr->type == V_VALUE ? check_map_rights(v, &v->p->maps[ptr->map], WRITE, ptr->off, 8) : 0;
+		if (!err)
+			err = check_bounds(v, ptr, reg, 0, 8);
+		if (!err)
+			err = check_aligned(v, ptr, 0, 8);
+		break;
+	default:
+		return refuse(v, EACCES, is_or_null(ptr) ? "null" : "type", "R%u type=%s expected=fp, map_value, ringbuf_mem%s", reg,
+			vtype_name(ptr->type), is_or_null(ptr) ? "; check it against NULL first" : "");
+	}
+	return err ? err : fact_memory(v, ptr, 0, arg);
+}
+
 int check_helper_memory(struct verifier *v, uint32_t reg, uint64_t bytes, int arg)
 {
 	struct vreg *ptr = &frame_now(v)->regs[reg];
@@ -483,6 +518,7 @@ int check_helper_memory(struct verifier *v, uint32_t reg, uint64_t bytes, int ar
 		break;
 	case V_RECORD:
 	case V_MEMORY:
+	case V_KEY:
 		err = check_bounds(v, ptr, reg, 0, bytes);
 		break;
 	default:

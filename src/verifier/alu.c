@@ -76,7 +76,7 @@ static int check_pointer_op(struct verifier *v, uint8_t op, uint32_t dst, const 
 	const char *name = vtype_name(ptr->type);
 	if (is_or_null(ptr))
 		return refuse(v, EACCES, "null", "R%u pointer arithmetic on %s prohibited, null-check it first", dst, name);
-	if (ptr->type == V_MAP && !(op == BPF_ADD && range_is_value(&num->r, 0)))
+	if ((ptr->type == V_MAP || ptr->type == V_FUNC) && !(op == BPF_ADD && range_is_value(&num->r, 0)))
 		return refuse(v, EACCES, "type", "R%u pointer arithmetic on %s prohibited", dst, name);
 	switch (op) {
 	case BPF_ADD:

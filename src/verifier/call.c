@@ -10,11 +10,13 @@ struct call {
 	uint32_t size;	  /* of an allocation */
 	uint32_t release; /* reservation that the call ends */
 	bool known;	  /* the looked-up value exists */
+	uint32_t func;	  /* the function given */
+	uint64_t limit;	  /* most times that it is called */
 };
 
 static bool map_fits(const struct ebpf_helper *h, uint32_t type)
 {
-	bool ring = h->number >= 130;
+	bool ring = h->number >= 130 && h->number <= 134;
 	switch (type) {
 	case BPF_MAP_TYPE_RINGBUF:
 		return ring;
@@ -107,6 +109,63 @@ static int arg_record(struct verifier *v, struct call *c, uint32_t reg, const st
 	return fact_memory(v, r, 0, (int)reg - 1);
 }
 
+static int arg_func(struct verifier *v, struct call *c, uint32_t reg, const struct vreg *r)
+{
+	if (r->type != V_FUNC)
+		return refuse(v, EACCES, "type", "R%u type=%s expected=func", reg, vtype_name(r->type));
+	c->func = (uint32_t)r->off;
+	return 0;
+}
+
+/* What is handed on to the function: memory of this program's own. */
+static int arg_stack(struct verifier *v, uint32_t reg, const struct vreg *r)
+{
+	if (r->type == V_STACK)
+		return 0;
+	if (r->type == V_SCALAR && range_is_value(&r->r, 0))
+		return mark_precise(v, r);
+	return refuse(v, EACCES, "type", "R%u type=%s expected=fp; hand over a variable on the stack, or 0", reg, vtype_name(r->type));
+}
+
+static int arg_const(struct verifier *v, uint32_t reg, struct vreg *r, int arg)
+{
+	int err = check_scalar(v, reg, r);
+	if (!err && !range_is_const(&r->r))
+		err = refuse(v, EACCES, "type", "R%u is not a known constant", reg);
+	if (!err)
+		err = mark_precise(v, r);
+	if (!err)
+		fact_scalar(v, arg, r, true);
+	return err;
+}
+
+/* A field of another lane: one that differs between lanes. */
+static int arg_field(struct verifier *v, uint32_t reg, struct vreg *r, int arg)
+{
+	int err = arg_const(v, reg, r, arg);
+	if (err)
+		return err;
+	int field = ebpf_lane_field(r->r.bits.value);
+	if (field < 0 || (v->p->context != EBPF_CONTEXT_NONE && !(ebpf_fields[field].contexts >> v->p->context & 1)))
+		return refuse(v, EACCES, "ctx",
+			"R%u=%llu is no field that can be read of another lane here; thread_x, thread_y, thread_z and (at memory points) address can", reg,
+			(unsigned long long)r->r.bits.value);
+	v->out->gathered |= 1ull << field;
+	return 0;
+}
+
+static int arg_delay(struct verifier *v, uint32_t reg, struct vreg *r, int arg)
+{
+	int err = check_scalar(v, reg, r);
+	if (!err && r->r.b64.umax > EBPF_MAX_DELAY_NS)
+		err = refuse(v, EACCES, "size", "R%u may be more than %d ns; delay shorter, or check it against a constant", reg, EBPF_MAX_DELAY_NS);
+	if (!err)
+		err = mark_precise(v, r);
+	if (!err)
+		fact_scalar(v, arg, r, true);
+	return err;
+}
+
 /* A number of no consequence to safety: flags. Where they are constant the translator gets to know them. */
 static int arg_any(struct verifier *v, uint32_t reg, struct vreg *r, int arg)
 {
@@ -144,6 +203,16 @@ static int check_arg(struct verifier *v, struct call *c, int arg)
 		return arg_record(v, c, reg, r);
 	case EBPF_ARG_ANY:
 		return arg_any(v, reg, r, arg);
+	case EBPF_ARG_FUNC:
+		return arg_func(v, c, reg, r);
+	case EBPF_ARG_STACK:
+		return arg_stack(v, reg, r);
+	case EBPF_ARG_OUT:
+		return check_helper_out(v, reg, arg);
+	case EBPF_ARG_CONST:
+		return c->helper->number == EBPF_FUNC_egpu_lane_read ? arg_field(v, reg, r, arg) : arg_const(v, reg, r, arg);
+	case EBPF_ARG_DELAY:
+		return arg_delay(v, reg, r, arg);
 	default: /* NONE; MEM is looked at with its size */
 		return 0;
 	}
@@ -204,22 +273,74 @@ static int set_result(struct verifier *v, const struct call *c)
 	}
 }
 
+/* Whether the program may call it at all: where it runs, and what it does to others. */
+static int check_helper(struct verifier *v, const struct ebpf_helper *h, uint32_t number)
+{
+	enum ebpf_context c = v->p->context;
+	const char *name, *why = ebpf_helper_refused(number, &name);
+	if (why)
+		return refuse(v, EINVAL, "helper", "func bpf_%s#%u does not exist on a GPU: %s", name, number, why);
+	if (!h)
+		return refuse(v, EINVAL, "helper", "unknown func #%d; no helper of this number exists on a GPU", (int)number);
+	bool warp = c == EBPF_CONTEXT_WARP || c == EBPF_CONTEXT_WARP_MEM;
+	if (c != EBPF_CONTEXT_NONE && !(h->where & (warp ? EBPF_WHERE_WARP : EBPF_WHERE_THREAD)))
+		return refuse(v, EACCES, "helper", warp ? "func bpf_%s#%u is for programs that run in each thread; a gpu.warp/ program reads lanes with "
+			"bpf_egpu_lane_read" : "func bpf_%s#%u is for programs that run once per warp (gpu.warp/)", h->name, number);
+	if (h->class == EBPF_CLASS_PERTURB && !v->opts.allow_perturb)
+		return refuse(v, EACCES, "perturb", "func bpf_%s#%u changes what the probed kernel does; allow it with --allow-perturb", h->name, number);
+	if (h->ret == EBPF_RET_NEVER && v->cur.n_refs)
+		return refuse(v, EACCES, "ref", "func bpf_%s#%u would leave a reserved record behind (id=%u alloc_insn=%u); submit or discard it first", h->name,
+			number, v->cur.refs[0].id, v->cur.refs[0].insn);
+	return 0;
+}
+
+/* How often at most the function is called. */
+static int loop_limit(struct verifier *v, struct call *c)
+{
+	struct vreg *r1 = &frame_now(v)->regs[1];
+	if (c->helper->number == EBPF_FUNC_for_each_map_elem) {
+		switch (c->map->type) {
+		case BPF_MAP_TYPE_ARRAY:
+		case BPF_MAP_TYPE_PERCPU_ARRAY:
+		case BPF_MAP_TYPE_HASH:
+			break;
+		default:
+			return refuse(v, EINVAL, "map", "cannot pass map_type %u into func bpf_%s#%u", c->map->type, c->helper->name, c->helper->number);
+		}
+		c->limit = c->map->max_entries;
+		return 0;
+	}
+	c->limit = r1->r.b64.umax < EBPF_MAX_LOOPS ? r1->r.b64.umax : EBPF_MAX_LOOPS;
+	return mark_precise(v, r1);
+}
+
 static int call_helper(struct verifier *v, const struct bpf_insn *i)
 {
 	struct call c = { .helper = ebpf_helper_by_number((uint32_t)i->imm), .map_index = -1 };
-	if (!c.helper)
-		return refuse(v, EINVAL, "helper", "unknown func #%d; no helper of this number exists on a GPU", i->imm);
-	int err = 0;
+	int err = check_helper(v, c.helper, (uint32_t)i->imm);
 	for (int arg = 0; arg < 5 && !err; arg++)
 		err = check_arg(v, &c, arg);
 	if (!err && c.helper->ret == EBPF_RET_VALUE_OR_NULL)
 		err = find_known(v, &c);
+	bool leave = true;
+	if (!err && ebpf_helper_calls_back(c.helper))
+		err = loop_limit(v, &c);
+	if (!err && ebpf_helper_calls_back(c.helper))
+		err = fact_callback(v, c.func);
 	if (err)
 		return err;
 	fact_called(v);
+	if (ebpf_helper_calls_back(c.helper)) {
+		struct callback cb = { c.helper, c.func, c.limit, c.map_index };
+		err = step_callback(v, &cb, &leave);
+		if (err || !leave)
+			return err;
+	}
 	if (c.release)
 		release(v, c.release);
 	v->cur.length += c.helper->cost;
+	if (c.helper->ret == EBPF_RET_NEVER)
+		return PATH_ENDED;
 	err = set_result(v, &c);
 	v->cur.insn++;
 	return err;
@@ -241,7 +362,9 @@ static int call_subprog(struct verifier *v, const struct bpf_insn *i)
 	f->regs[10] = (struct vreg){ .type = V_STACK, .frame = (uint8_t)v->cur.n_frames, .map = -1, .r = range_const(0) };
 	f->callsite = v->cur.insn;
 	f->subprog = subprog_of(v, start);
-	f->n_slots = 0;
+	f->callback = false;
+	f->n_slots = f->iteration = f->refs = 0;
+	f->entered = 0;
 	v->cur.n_frames++;
 	v->cur.insn = start;
 	v->jumps++;
@@ -272,6 +395,8 @@ int step_exit(struct verifier *v)
 	struct vreg *r0 = &f->regs[0];
 	if (v->cur.n_frames == 1)
 		return exit_program(v, r0);
+	if (f->callback)
+		return callback_return(v);
 	if (r0->type == V_STACK)
 		return refuse(v, EACCES, "leak", "cannot return stack pointer to the caller");
 	v->cur.insn = f->callsite + 1;

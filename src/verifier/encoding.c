@@ -127,7 +127,7 @@ static int check_imm64(struct verifier *v, uint32_t at)
 	case BPF_PSEUDO_MAP_VALUE:
 		break;
 	case BPF_PSEUDO_FUNC:
-		return refuse(v, EINVAL, "insn", "the address of a subprogram is not supported; call it directly");
+		return high->imm ? reserved(v, "BPF_LD_IMM64") : 0;
 	default:
 		return refuse(v, EINVAL, "insn", "BPF_LD_IMM64 of kind %d is not supported on a GPU", i->src_reg);
 	}
@@ -151,6 +151,7 @@ static int check_ld(struct verifier *v, uint32_t at)
 
 static int check_call_insn(struct verifier *v, const struct bpf_insn *i)
 {
+	v->flow[v->cur.insn].loops = !i->src_reg && ebpf_helper_calls_back(ebpf_helper_by_number((uint32_t)i->imm));
 	if (BPF_SRC(i->code) == BPF_X)
 		return refuse(v, EINVAL, "insn", "unknown opcode 8d (callx); calls through registers are not supported");
 	if (i->off || i->dst_reg || (i->src_reg && i->src_reg != BPF_PSEUDO_CALL && i->src_reg != BPF_PSEUDO_KFUNC_CALL))

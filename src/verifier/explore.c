@@ -16,7 +16,9 @@ void start_path(struct verifier *v)
 	v->cur.insn = v->cur.n_refs = 0;
 	v->cur.length = 0;
 	v->cur.n_frames = 1;
-	f->callsite = f->subprog = f->n_slots = 0;
+	f->callsite = f->subprog = f->n_slots = f->iteration = f->refs = 0;
+	f->callback = false;
+	f->entered = 0;
 	for (int k = 0; k <= 10; k++)
 		f->regs[k] = (struct vreg){ .type = V_UNSET, .map = -1 };
 	f->regs[10] = (struct vreg){ .type = V_STACK, .map = -1, .r = range_const(0) };
@@ -84,6 +86,7 @@ static bool resume(struct verifier *v)
 	v->parent = p->parent;
 	v->n_decisions = p->decisions;
 	v->path_insns = p->path_insns;
+	drop_widened(v, v->path_insns);
 	v->resumed = true;
 	return true;
 }
@@ -96,7 +99,10 @@ static int step_imm64(struct verifier *v, const struct bpf_insn *i)
 		out = scalar_const((uint64_t)(uint32_t)i[1].imm << 32 | (uint32_t)i->imm);
 	} else {
 		bool value = i->src_reg == BPF_PSEUDO_MAP_VALUE;
-		out = (struct vreg){ .type = value ? V_VALUE : V_MAP, .map = i->imm, .off = value ? i[1].imm : 0, .r = range_const(0) };
+		if (i->src_reg == BPF_PSEUDO_FUNC)
+			out = (struct vreg){ .type = V_FUNC, .map = -1, .off = (int32_t)v->cur.insn + 1 + i->imm, .r = range_const(0) };
+		else
+			out = (struct vreg){ .type = value ? V_VALUE : V_MAP, .map = i->imm, .off = value ? i[1].imm : 0, .r = range_const(0) };
 	}
 	if (!err)
 		frame_now(v)->regs[i->dst_reg] = out;
@@ -168,7 +174,10 @@ static int advance(struct verifier *v)
 	v->in_step = true;
 	uint32_t insn = v->cur.insn;
 	v->out->facts[insn].reached = true;
+	bool shown = v->log && v->opts.log_level > 1 && !v->resumed;
 	int err = step(v);
+	if (shown && err >= 0)
+		log_step(v, insn);
 	v->resumed = false;
 	if (err >= 0) {
 		int too_long = check_length(v, insn);
@@ -180,7 +189,7 @@ static int advance(struct verifier *v)
 	return err;
 }
 
-int explore(struct verifier *v)
+static int explore_once(struct verifier *v)
 {
 	start_path(v);
 	v->root.open = 1;
@@ -194,4 +203,35 @@ int explore(struct verifier *v)
 	}
 	v->out->max_run_insns = v->root.longest;
 	return 0;
+}
+
+static void start_again(struct verifier *v)
+{
+	free_saved(v);
+	drop_widened(v, 0);
+	memset(v->saved, 0, v->p->n_insns * sizeof(*v->saved));
+	memset(v->loop_seen, 0, v->p->n_insns * sizeof(*v->loop_seen));
+	v->root = (struct saved){ 0 };
+	v->n_nodes = v->n_decisions = v->path_insns = v->next_id = 0;
+	v->jumps = v->last_jumps = v->last_insns = 0;
+	v->out->processed_insns = v->out->peak_states = 0;
+	v->trail.len = v->trail_insns = 0;
+}
+
+/* How long the functions that helpers call take is known after a walk; lengths of whole runs after one more for each level of
+ * nesting. */
+int explore(struct verifier *v)
+{
+	int err = explore_once(v);
+	for (int walks = 1; !err && v->loop_cost; walks++) {
+		size_t bytes = v->p->n_insns * sizeof(*v->loop_cost);
+		if (!memcmp(v->loop_cost, v->loop_seen, bytes))
+			break;
+		if (walks > MAX_FRAMES + 2)
+			return refuse(v, E2BIG, "length", "the length of a run cannot be bounded; nest fewer functions that helpers call");
+		memcpy(v->loop_cost, v->loop_seen, bytes);
+		start_again(v);
+		err = explore_once(v);
+	}
+	return err;
 }

@@ -18,6 +18,8 @@ static uint8_t region_of(const struct vreg *ptr)
 		return EBPF_REGION_MAP_VALUE;
 	case V_RECORD:
 		return EBPF_REGION_RECORD;
+	case V_KEY:
+		return EBPF_REGION_KEY;
 	default:
 		return EBPF_REGION_MEMORY;
 	}
@@ -66,7 +68,7 @@ int fact_memory(struct verifier *v, const struct vreg *ptr, int32_t off, int arg
 {
 	struct ebpf_fact *f = &v->out->facts[v->cur.insn];
 	if (arg == NO_ARG) {
-		int32_t map = ptr->type == V_VALUE ? ptr->map : -1;
+		int32_t map = ptr->type == V_VALUE || ptr->type == V_KEY ? ptr->map : -1;
 		f->map = !f->region || f->map == map ? map : -1;
 		return join_place(v, (struct place){ &f->region, &f->frame, &f->fixed, &f->offset }, ptr, off);
 	}
@@ -100,6 +102,15 @@ void fact_scalar(struct verifier *v, int arg, const struct vreg *r, bool constan
 	}
 	if (r->r.b64.umax > f->args[arg].max)
 		f->args[arg].max = r->r.b64.umax;
+}
+
+int fact_callback(struct verifier *v, uint32_t start)
+{
+	struct ebpf_fact *f = &v->out->facts[v->cur.insn];
+	if (f->callback && f->callback != start)
+		return refuse(v, EINVAL, "callback", "this call is given different functions on different paths; write a call for each");
+	f->callback = start;
+	return 0;
 }
 
 void fact_called(struct verifier *v)

@@ -13,6 +13,17 @@ static bool is_call(const struct bpf_insn *i)
 	return i->code == (BPF_JMP | BPF_CALL) && i->src_reg == BPF_PSEUDO_CALL;
 }
 
+bool is_func_ref(const struct bpf_insn *i)
+{
+	return ebpf_is_imm64(i) && i->src_reg == BPF_PSEUDO_FUNC;
+}
+
+/* A call of a subprogram, or a mention of one that a helper will call. */
+static bool names_subprog(const struct bpf_insn *i)
+{
+	return is_call(i) || is_func_ref(i);
+}
+
 static bool is_goto(const struct bpf_insn *i)
 {
 	return i->code == (BPF_JMP | BPF_JA) || i->code == (BPF_JMP32 | BPF_JA);
@@ -31,11 +42,11 @@ static bool is_jump(const struct bpf_insn *i)
 
 static int64_t target_of(uint32_t at, const struct bpf_insn *i)
 {
-	return (int64_t)at + 1 + (i->code == (BPF_JMP32 | BPF_JA) || is_call(i) ? i->imm : i->off);
+	return (int64_t)at + 1 + (i->code == (BPF_JMP32 | BPF_JA) || names_subprog(i) ? i->imm : i->off);
 }
 
 /* Where control goes within the subprogram; calls return to the next instruction. Returns how many of next[] are set. */
-static int successors(const struct ebpf_program *p, uint32_t at, uint32_t next[2])
+int successors(const struct ebpf_program *p, uint32_t at, uint32_t next[2])
 {
 	const struct bpf_insn *i = &p->insns[at];
 	if (is_exit(i))
@@ -74,7 +85,7 @@ static int find_subprogs(struct verifier *v)
 	starts[0] = true;
 	int err = 0;
 	for (uint32_t at = 0; at < p->n_insns && !err; at++) {
-		if (v->flow[at].second || !is_call(&p->insns[at]))
+		if (v->flow[at].second || !names_subprog(&p->insns[at]))
 			continue;
 		int64_t to = target_of(at, &p->insns[at]);
 		v->cur.insn = at;
@@ -141,9 +152,16 @@ static int check_reachable(struct verifier *v)
 	while (!err && n) {
 		uint32_t at = work[--n], next[3];
 		int k = successors(p, at, next);
-		if (is_call(&p->insns[at])) {
+		if (is_call(&p->insns[at]))
 			v->flow[at + 1].join = true; /* of the returns */
+		if (names_subprog(&p->insns[at]))
 			next[k++] = (uint32_t)target_of(at, &p->insns[at]);
+		if (v->flow[at].loops) {
+			v->flow[at].join = true; /* of the calls that it makes */
+			v->loop_cost = v->loop_cost ? v->loop_cost : arena_array(v->arena, p->n_insns, sizeof(*v->loop_cost));
+			v->loop_seen = v->loop_seen ? v->loop_seen : arena_array(v->arena, p->n_insns, sizeof(*v->loop_seen));
+			if (!v->loop_cost || !v->loop_seen)
+				err = out_of_memory(v);
 		}
 		while (k--) {
 			if (seen[next[k]])
@@ -294,7 +312,7 @@ int check_stack_depth(struct verifier *v)
 		struct walk *w = &stack[n - 1];
 		struct subprog *s = &v->subprogs[w->subprog];
 		uint32_t at = s->start + w->at;
-		while (at < s->end && (v->flow[at].second || !is_call(&v->p->insns[at])))
+		while (at < s->end && (v->flow[at].second || !names_subprog(&v->p->insns[at])))
 			at++;
 		w->at = at + 1 - s->start;
 		if (at >= s->end) {

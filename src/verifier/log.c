@@ -12,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOG_HEAD = 400, LOG_TAIL = 1000, LOG_COLUMN = 40 };
+enum { LOG_HEAD = 400, LOG_TAIL = 1000, LOG_COLUMN = 40, LOG_TRAIL = 20000 };
 
 const char *vtype_name(uint8_t type)
 {
 	static const char *const names[] = { "?", "scalar", "ctx", "fp", "map_ptr", "map_value", "map_value_or_null", "ringbuf_mem",
-		"ringbuf_mem_or_null", "mem" };
+		"ringbuf_mem_or_null", "mem", "map_key", "func" };
 	return type < sizeof(names) / sizeof(names[0]) ? names[type] : "?";
 }
 
@@ -224,6 +224,7 @@ static void log_path(struct verifier *v)
 		shown = l;
 		if (show)
 			log_insn(v, insn, &start);
+		widen_again(v, k);
 		*before = *frame_now(v);
 		if (last || step(v) < 0) {
 			if (show)
@@ -234,6 +235,41 @@ static void log_path(struct verifier *v)
 			log_changes(v, v->cur.n_frames == frames ? before : NULL, start);
 	}
 	free(before);
+}
+
+void log_step(struct verifier *v, uint32_t insn)
+{
+	struct buf *log = v->log;
+	const struct ebpf_line *l = line_of(v->p, insn);
+	size_t start;
+	if (v->trail_insns++ >= LOG_TRAIL || v->trail.failed)
+		return;
+	v->log = &v->trail;
+	if (l && l->insn == insn)
+		log_line(v, l);
+	log_insn(v, insn, &start);
+	log_changes(v, NULL, start);
+	v->log = log;
+}
+
+/* What is the same in all lanes, instruction by instruction. */
+static void log_uniform(struct verifier *v)
+{
+	buf_puts(v->log, "uniform before each instruction (r: registers; '|': lanes are split):\n");
+	for (uint32_t at = 0; at < v->p->n_insns; at++) {
+		const struct ebpf_fact *f = &v->out->facts[at];
+		size_t start = v->log->len;
+		if (!f->reached || v->flow[at].second)
+			continue;
+		buf_printf(v->log, "%u: ", at);
+		ebpf_insn_print(v->p, at, v->log);
+		size_t width = v->log->len - start;
+		buf_printf(v->log, "%*s%c", width < LOG_COLUMN ? (int)(LOG_COLUMN - width) : 1, "", f->converged ? ';' : '|');
+		for (uint32_t r = 0; r < 10; r++)
+			if ((f->uniform & v->flow[at].live) >> r & 1)
+				buf_printf(v->log, " r%u", r);
+		buf_puts(v->log, "\n");
+	}
 }
 
 void log_failure(struct verifier *v)
@@ -260,6 +296,12 @@ void log_failure(struct verifier *v)
 
 void log_success(struct verifier *v)
 {
+	if (v->log && v->opts.log_level > 1) {
+		buf_add(v->log, v->trail.data ? v->trail.data : "", v->trail.len);
+		if (v->trail_insns > LOG_TRAIL)
+			buf_printf(v->log, "(%u further instructions are left out)\n", v->trail_insns - LOG_TRAIL);
+		log_uniform(v);
+	}
 	if (v->log && v->opts.log_level)
 		buf_printf(v->log, "processed %u insns (limit %u) peak_states %u longest run %" PRIu64 " insns stack depth %u\n",
 			v->out->processed_insns, v->opts.max_states_insns, v->out->peak_states, v->out->max_run_insns, v->out->stack_bytes);

@@ -48,28 +48,28 @@ static bool same_scalar_id(struct idmap *m, uint32_t old, uint32_t cur)
 	return !old || same_id(m, old, cur ? cur : --m->fresh);
 }
 
-static bool scalar_covers(struct verifier *v, struct idmap *m, const struct vreg *old, const struct vreg *cur, bool exact)
+static bool scalar_covers(struct verifier *v, struct idmap *m, const struct vreg *old, const struct vreg *cur, enum cover how)
 {
-	if (exact)
+	if (how == COVER_EXACT)
 		return range_equal(&old->r, &cur->r) && same_id(m, old->id, cur->id);
-	if (!node_marked(v, old->node, MARK_PRECISE))
+	if (how == COVER_RELIED && !node_marked(v, old->node, MARK_PRECISE))
 		return true;
 	return range_within(&old->r, &cur->r) && same_scalar_id(m, old->id, cur->id);
 }
 
-static bool reg_covers(struct verifier *v, struct idmap *m, const struct vreg *old, const struct vreg *cur, bool exact)
+static bool reg_covers(struct verifier *v, struct idmap *m, const struct vreg *old, const struct vreg *cur, enum cover how)
 {
-	if (old->type == V_UNSET && !exact)
+	if (old->type == V_UNSET && how != COVER_EXACT)
 		return true;
 	if (old->type != cur->type)
 		return false;
 	if (old->type == V_UNSET)
 		return true;
 	if (old->type == V_SCALAR)
-		return scalar_covers(v, m, old, cur, exact);
+		return scalar_covers(v, m, old, cur, how);
 	if (old->off != cur->off || old->frame != cur->frame || old->map != cur->map || old->bytes != cur->bytes)
 		return false;
-	if (old->type == V_STACK || exact ? !range_equal(&old->r, &cur->r) : !range_within(&old->r, &cur->r))
+	if (old->type == V_STACK || how == COVER_EXACT ? !range_equal(&old->r, &cur->r) : !range_within(&old->r, &cur->r))
 		return false;
 	return same_id(m, old->id, cur->id) && same_id(m, old->ref, cur->ref);
 }
@@ -117,20 +117,20 @@ static bool slot_equals(struct verifier *v, struct idmap *m, const struct vslot 
 {
 	if (memcmp(old->kind, cur->kind, sizeof(old->kind)))
 		return false;
-	return old->kind[0] != SLOT_SPILL || reg_covers(v, m, &old->spill, &cur->spill, true);
+	return old->kind[0] != SLOT_SPILL || reg_covers(v, m, &old->spill, &cur->spill, COVER_EXACT);
 }
 
-static bool slot_covers(struct verifier *v, struct idmap *m, const struct vslot *old, const struct vslot *cur)
+static bool slot_covers(struct verifier *v, struct idmap *m, const struct vslot *old, const struct vslot *cur, enum cover how)
 {
 	uint32_t n = slot_spilled(old);
 	if (n && is_pointer(&old->spill))
-		return slot_spilled(cur) == 8 && reg_covers(v, m, &old->spill, &cur->spill, false);
+		return slot_spilled(cur) == 8 && reg_covers(v, m, &old->spill, &cur->spill, how);
 	if (n) {
 		struct vreg r;
-		if (!slot_scalar(cur, n, &r) || !scalar_covers(v, m, &old->spill, &r, false))
+		if (!slot_scalar(cur, n, &r) || !scalar_covers(v, m, &old->spill, &r, how))
 			return false;
 		/* Reading fewer bytes than were stored gives what was stored only when both stored as many, or all is known. */
-		if (slot_spilled(cur) != n && node_marked(v, old->spill.node, MARK_PRECISE) && !range_is_const(&r.r))
+		if (slot_spilled(cur) != n && (how == COVER_ALL || node_marked(v, old->spill.node, MARK_PRECISE)) && !range_is_const(&r.r))
 			return false;
 	}
 	for (uint32_t k = n; k < 8; k++)
@@ -139,28 +139,38 @@ static bool slot_covers(struct verifier *v, struct idmap *m, const struct vslot 
 	return true;
 }
 
-static bool slots_cover(struct verifier *v, struct idmap *m, const struct packed_frame *old, const struct vframe *cur, bool exact)
+static bool slots_cover(struct verifier *v, struct idmap *m, const struct packed_frame *old, const struct vframe *cur, enum cover how)
 {
 	static const struct vslot unset;
+	bool exact = how == COVER_EXACT;
 	uint32_t n = exact && cur->n_slots > old->n_slots ? cur->n_slots : old->n_slots;
 	for (uint32_t k = 0; k < n; k++) {
 		const struct vslot *a = k < old->n_slots ? &old->slots[k] : &unset, *b = k < cur->n_slots ? &cur->slots[k] : &unset;
-		if (exact ? !slot_equals(v, m, a, b) : node_marked(v, a->live, MARK_READ) && !slot_covers(v, m, a, b))
+		if (exact ? !slot_equals(v, m, a, b) : (how == COVER_ALL || node_marked(v, a->live, MARK_READ)) && !slot_covers(v, m, a, b, how))
 			return false;
 	}
 	return true;
 }
 
 /* Registers of frame k that may be read after this point. */
-static uint16_t live_regs(const struct verifier *v, uint32_t k)
+uint16_t live_regs(const struct verifier *v, uint32_t k)
 {
 	const struct vstate *s = &v->cur;
 	if (k + 1 == s->n_frames)
 		return v->flow[s->insn].live;
-	return v->flow[s->frames[k + 1].callsite].live & 0x3c0; /* a caller keeps r6 to r9 */
+	/* A caller keeps r6 to r9; of a helper that calls back all, for the call is made again. */
+	return v->flow[s->frames[k + 1].callsite].live & (s->frames[k + 1].callback ? 0x3fe : 0x3c0);
 }
 
-static bool state_covers(struct verifier *v, const struct snapshot *old, bool exact)
+/* Of a loop's iterations an earlier one stands for later ones, which have fewer to come. */
+static bool same_frame(const struct packed_frame *old, const struct vframe *cur, enum cover how)
+{
+	if (old->callback != cur->callback || (how == COVER_EXACT && old->iteration != cur->iteration))
+		return false;
+	return old->iteration <= cur->iteration && old->refs == cur->refs;
+}
+
+bool state_covers(struct verifier *v, const struct snapshot *old, enum cover how)
 {
 	struct idmap m; /* not cleared: n says what is set */
 	m.n = m.fresh = 0;
@@ -170,6 +180,9 @@ static bool state_covers(struct verifier *v, const struct snapshot *old, bool ex
 	for (uint32_t k = 1; k < cur->n_frames; k++)
 		if (snapshot_frame(old, k)->callsite != cur->frames[k].callsite)
 			return false;
+	for (uint32_t k = 0; k < cur->n_frames; k++)
+		if (!same_frame(snapshot_frame(old, k), &cur->frames[k], how))
+			return false;
 	for (uint32_t k = 0; k < cur->n_refs; k++)
 		if (!same_id(&m, old->refs[k].id, cur->refs[k].id))
 			return false;
@@ -177,9 +190,9 @@ static bool state_covers(struct verifier *v, const struct snapshot *old, bool ex
 		const struct packed_frame *f = snapshot_frame(old, k);
 		uint16_t live = live_regs(v, k);
 		for (int r = 0; r < 10; r++)
-			if ((live >> r & 1) && !reg_covers(v, &m, &f->regs[r], &cur->frames[k].regs[r], exact))
+			if ((live >> r & 1) && !reg_covers(v, &m, &f->regs[r], &cur->frames[k].regs[r], how))
 				return false;
-		if (!slots_cover(v, &m, f, &cur->frames[k], exact))
+		if (!slots_cover(v, &m, f, &cur->frames[k], how))
 			return false;
 	}
 	return true;
@@ -259,7 +272,7 @@ static void free_one(struct verifier *v, struct saved *s)
 	free(s);
 }
 
-static int remember(struct verifier *v)
+int remember(struct verifier *v)
 {
 	if (v->saved_bytes > MAX_SAVED_BYTES || v->n_nodes > MAX_NODES)
 		return 0;
@@ -300,7 +313,7 @@ static void unlist(struct verifier *v, struct saved **at)
 		free_one(v, s);
 }
 
-static int covered(struct verifier *v, struct saved *s)
+int covered(struct verifier *v, struct saved *s)
 {
 	uint64_t length = v->cur.length + (s->longest - s->length);
 	s->hits++;
@@ -310,6 +323,7 @@ static int covered(struct verifier *v, struct saved *s)
 	if (length > v->opts.max_run_insns)
 		return refuse(v, E2BIG, "length", "a run can take %llu instructions; at most %llu are allowed: shorten the loops",
 			(unsigned long long)length, (unsigned long long)v->opts.max_run_insns);
+	callback_covered(v, s);
 	path_ended(v, length);
 	return 1;
 }
@@ -317,7 +331,9 @@ static int covered(struct verifier *v, struct saved *s)
 int check_seen(struct verifier *v)
 {
 	uint32_t jumps = v->jumps - v->last_jumps, insns = v->out->processed_insns - v->last_insns;
-	bool add = jumps >= 2 && insns >= 8, digested = false;
+	bool loops = v->flow[v->cur.insn].loops, add = (jumps >= 2 && insns >= 8) || loops, digested = false;
+	if (loops && frame_now(v)->iteration)
+		return check_loop(v);
 	uint64_t now = 0;
 	for (struct saved **at = &v->saved[v->cur.insn]; *at;) {
 		struct saved *s = *at;
@@ -325,13 +341,13 @@ int check_seen(struct verifier *v)
 			now = digest(v);
 			digested = true;
 		}
-		if (s->open && s->digest == now && state_covers(v, s->state, true))
+		if (s->open && s->digest == now && state_covers(v, s->state, COVER_EXACT))
 			return refuse(v, EACCES, "loop", "infinite loop detected at insn %u: nothing changes from one pass to the next; count a bounded variable",
 				v->cur.insn);
 		/* In a loop every pass has a state of its own, few of which help later. */
-		if (s->open && jumps < 20 && insns < 100)
+		if (s->open && jumps < 20 && insns < 100 && !loops)
 			add = false;
-		if (!s->open && state_covers(v, s->state, false))
+		if (!s->open && state_covers(v, s->state, COVER_RELIED))
 			return covered(v, s);
 		/* A state that is looked at often and covers nothing is not worth looking at. */
 		if (add && ++s->misses > s->hits * 3 + 3)

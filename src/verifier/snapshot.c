@@ -30,6 +30,10 @@ struct snapshot *snapshot_take(const struct vstate *s)
 		out->callsite = f->callsite;
 		out->subprog = f->subprog;
 		out->n_slots = f->n_slots;
+		out->iteration = f->iteration;
+		out->refs = f->refs;
+		out->callback = f->callback;
+		out->entered = f->entered;
 		memcpy(out->slots, f->slots, f->n_slots * sizeof(struct vslot));
 		head += align8(sizeof(struct packed_frame)) + f->n_slots * sizeof(struct vslot);
 	}
@@ -51,6 +55,10 @@ void snapshot_restore(const struct snapshot *p, struct vstate *s)
 		f->callsite = in->callsite;
 		f->subprog = in->subprog;
 		f->n_slots = in->n_slots;
+		f->iteration = in->iteration;
+		f->refs = in->refs;
+		f->callback = in->callback;
+		f->entered = in->entered;
 		memcpy(f->slots, in->slots, in->n_slots * sizeof(struct vslot));
 	}
 }

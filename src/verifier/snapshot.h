@@ -6,7 +6,9 @@
 
 struct packed_frame {
 	struct vreg regs[10]; /* r10 follows from the frame's place */
-	uint32_t callsite, subprog, n_slots;
+	uint32_t callsite, subprog, n_slots, iteration, refs;
+	bool callback;
+	uint64_t entered;
 	struct vslot slots[];
 };
 

@@ -33,6 +33,8 @@ enum vtype {
 	V_RECORD,
 	V_RECORD_OR_NULL,
 	V_MEMORY, /* test-run buffer */
+	V_KEY,	  /* of a map, in a function called for its elements; `bytes` is its size */
+	V_FUNC,	  /* a function; `off` is its first instruction */
 };
 
 struct vreg {
@@ -61,6 +63,10 @@ struct vframe {
 	struct vreg regs[11];
 	uint32_t callsite; /* instruction of the call that made this frame */
 	uint32_t subprog;
+	bool callback;	    /* called by the helper at callsite, which will be executed again */
+	uint32_t iteration; /* times that the helper at this frame's instruction has called */
+	uint32_t refs;	    /* callback: references held when it was called */
+	uint64_t entered;   /* callback: length of the path then */
 	uint32_t n_slots; /* slots[i] is at fp - 8 * (i + 1); those beyond are unset */
 	struct vslot slots[SLOTS];
 };
@@ -94,6 +100,7 @@ struct saved {
 	uint64_t longest;     /* of the paths through it */
 	uint64_t digest;      /* equal in equal states */
 	uint32_t open;	      /* paths and children not ended */
+	uint64_t body[MAX_FRAMES]; /* longest path through it up to the return of the callback in each frame; 0: none returned */
 	uint32_t hits, misses;
 	bool listed;
 };
@@ -114,6 +121,7 @@ struct vflow { /* what is known of an instruction before any path is walked */
 	bool join;     /* several ways lead here */
 	bool second;   /* second half of an ld_imm64 */
 	bool called;   /* a helper call with facts */
+	bool loops;    /* a helper call that calls back */
 };
 
 struct subprog {
@@ -153,6 +161,15 @@ struct verifier {
 	uint32_t n_decisions;
 	size_t cap_decisions;
 	uint32_t path_insns;
+	/* States that were widened on this path, each before the instruction number `at` of it (callback.c). */
+	struct widened *widened;
+	uint32_t n_widened;
+	size_t cap_widened;
+	/* Longest call of the function at each helper that calls back: used for lengths, and seen in this walk. NULL: no such helper. */
+	uint64_t *loop_cost, *loop_seen;
+	struct buf trail; /* log_level 2: every instruction walked */
+	uint32_t trail_insns;
+
 	bool resumed; /* cur is a fork put off: its instruction is counted already, and now it jumps */
 	bool replay;
 
@@ -248,12 +265,28 @@ int check_written(struct verifier *v, uint32_t reg);
 /* Memory of `bytes` bytes at a register, read by a helper as its argument `arg` (0..4). At most `bytes` are read, of any number
  * when it is a bound. */
 int check_helper_memory(struct verifier *v, uint32_t reg, uint64_t bytes, int arg);
+/* 8 bytes that a helper writes. */
+int check_helper_out(struct verifier *v, uint32_t reg, int arg);
 /* A constant scalar of 4 bytes at a stack pointer, if it is known; marks it. */
 bool stack_constant(struct verifier *v, const struct vreg *ptr, uint32_t *value, int *err);
 
 /* call.c */
 int step_call(struct verifier *v, const struct bpf_insn *i); /* sets cur.insn */
 int step_exit(struct verifier *v);			      /* sets cur.insn */
+
+/* callback.c: functions that a helper calls, once for each iteration. */
+struct callback {
+	const struct ebpf_helper *helper;
+	uint32_t start; /* the function */
+	uint64_t limit; /* most calls */
+	int32_t map;	/* for_each: whose elements */
+};
+int step_callback(struct verifier *v, const struct callback *c, bool *leave); /* calls (sets cur.insn) or goes on: *leave */
+int callback_return(struct verifier *v);					/* sets cur.insn */
+int check_loop(struct verifier *v); /* like check_seen, at a helper that has called */
+void callback_covered(struct verifier *v, const struct saved *s);
+void widen_again(struct verifier *v, uint32_t at);
+void drop_widened(struct verifier *v, uint32_t from);
 
 /* facts.c */
 enum { NO_ARG = -1 };
@@ -262,10 +295,17 @@ int fact_memory(struct verifier *v, const struct vreg *ptr, int32_t off, int arg
 void fact_map(struct verifier *v, int32_t map); /* of a call */
 /* constant: the caller made sure that the value counts in comparisons of states (mark_precise). */
 void fact_scalar(struct verifier *v, int arg, const struct vreg *r, bool constant);
+int fact_callback(struct verifier *v, uint32_t start);
 void fact_called(struct verifier *v); /* all arguments are recorded */
 
 /* prune.c: at a join point. 1: a finished state covers this one, the path ends here; 0: go on. */
 int check_seen(struct verifier *v);
+enum cover { COVER_RELIED, COVER_EXACT, COVER_ALL };
+/* Every concrete state of cur is one of old: in what old's continuations relied on; or in all; or both are the same. */
+bool state_covers(struct verifier *v, const struct snapshot *old, enum cover how);
+int covered(struct verifier *v, struct saved *s);
+int remember(struct verifier *v);
+uint16_t live_regs(const struct verifier *v, uint32_t k);
 void path_ended(struct verifier *v, uint64_t longest);
 void free_saved(struct verifier *v);
 
@@ -279,5 +319,14 @@ int explore(struct verifier *v);
 /* log.c: appends to v->log; a failing path is walked again to show what was known on it. */
 void log_failure(struct verifier *v);
 void log_success(struct verifier *v);
+/* log_level 2: after step(): the instruction, and the state behind it. */
+void log_step(struct verifier *v, uint32_t insn);
+
+/* uniform.c: requires the facts; sets `uniform` and `converged` in them. */
+int find_uniform(struct verifier *v);
+/* layout.c: control flow within a subprogram, for passes after it. */
+int successors(const struct ebpf_program *p, uint32_t at, uint32_t next[2]);
+bool is_func_ref(const struct bpf_insn *i);
+
 
 #endif

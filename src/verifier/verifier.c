@@ -38,6 +38,8 @@ static int prove(struct verifier *v)
 		v->path_insns = 0; /* what is refused from here on belongs to no path */
 		err = check_stack_depth(v);
 	}
+	if (!err)
+		err = find_uniform(v);
 	return err;
 }
 
@@ -48,6 +50,8 @@ static int prepare(struct verifier *v)
 		v->opts.max_states_insns = 1000000;
 	if (!v->opts.max_run_insns)
 		v->opts.max_run_insns = 65536;
+	v->out->max_local_bytes = v->opts.max_local_bytes ? v->opts.max_local_bytes : 1024;
+	v->out->allow_races = v->opts.allow_races;
 	v->out->facts = arena_array(v->arena, n, sizeof(*v->out->facts));
 	v->saved = arena_array(v->arena, n, sizeof(*v->saved));
 	if (!v->out->facts || !v->saved)
@@ -67,6 +71,9 @@ static void release_all(struct verifier *v)
 	free(v->nodes);
 	free(v->marks);
 	free(v->mark_stack);
+	drop_widened(v, 0);
+	free(v->widened);
+	buf_free(&v->trail);
 	free(v);
 }
 

@@ -18,6 +18,7 @@ enum ebpf_region {
 	EBPF_REGION_STACK,
 	EBPF_REGION_MAP_VALUE, /* also globals */
 	EBPF_REGION_RECORD,    /* reserved ring record */
+	EBPF_REGION_KEY,       /* map key that bpf_for_each_map_elem hands to its function: of a hash in its slot, of an array a copy */
 	EBPF_REGION_MEMORY,    /* test-run buffer: accesses but atomics at any address; elsewhere they are aligned to their size */
 };
 
@@ -28,7 +29,11 @@ struct ebpf_fact {
 	int32_t offset;	  /* fixed: byte offset from the region's start (CONTEXT), or from the frame's top (STACK, negative).
 			   * STACK offsets are relative to the frame of `frame`. */
 	uint8_t frame;	  /* STACK: call depth of the frame that owns the slot, when every path agrees; 255: differs */
-	int32_t map;	  /* index in program->maps of the map value touched, or of a call's map argument; -1: none or differs */
+	int32_t map;	  /* index in program->maps of the map value or key touched, or of a call's map argument; -1: none or differs */
+	uint32_t callback; /* helpers that call a function of the program: its first instruction; 0: none */
+	/* What all lanes of a warp that execute the instruction together have in common (uniform.c). */
+	uint16_t uniform;  /* registers with the same value before it, a bit each */
+	bool converged;	   /* all lanes that run the program come here, or none */
 	/* calls of helpers: region, fixed offset and frame of arguments 1..5 where they are memory */
 	struct {
 		uint8_t region, frame;
@@ -44,6 +49,10 @@ struct ebpf_fact {
 struct verifier_options {
 	uint32_t max_states_insns; /* instructions processed before giving up; 0: 1,000,000 */
 	uint64_t max_run_insns;	   /* worst-case length of one run; 0: 65,536 */
+	uint32_t max_local_bytes;  /* of stack and other memory of a thread's own that does not fit registers; 0: 1,024 (the translator
+				    * checks it) */
+	bool allow_perturb;	   /* helpers that slow, stop or alter the probed kernel */
+	bool allow_races;	   /* updates of shared memory by load and store, which lose some when threads meet */
 	uint32_t log_level;	   /* 0: reason only; 1: the failing path as the kernel's log; 2: the same with all that is known */
 };
 
@@ -53,6 +62,9 @@ struct verifier_result {
 	uint32_t processed_insns, peak_states;
 	uint32_t stack_bytes;	   /* deepest combined stack */
 	uint64_t fields;	   /* context fields read: bit per enum ebpf_field */
+	uint64_t gathered;	   /* fields of other lanes read by egpu_lane_read */
+	uint32_t max_local_bytes;  /* for the translator, from the options */
+	bool allow_races;
 	uint32_t failed_insn;	   /* on -EACCES etc. */
 	/* Short stable reason: "oob" out of bounds, "uninit" read of what was not set, "null" unchecked pointer, "type" wrong kind of pointer,
 	 * "leak" of an address, "align", "ctx" no such field, "map" rights or kind of a map, "stack" depth, "ref" reservation, "size" of an argument or

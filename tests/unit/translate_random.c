@@ -2,7 +2,7 @@
  * the interpreter.
  *
  * They load and store the stack in overlapping pieces, call functions with frames and pointers to
- * their caller's frame, jump forward, loop a few times, and read, add and write map values in every
+ * their caller's frame, have bpf_loop call one, jump forward, loop a few times, and read, add and write map values in every
  * order, so that slot allocation, dead code and the load-add-store idiom meet cases nobody thought
  * of.
  *
@@ -10,6 +10,7 @@
  */
 #include "tap.h"
 
+#include "bpf/helpers.h"
 #include "bpf/insns.h"
 #include "cpu/interp.h"
 #include "device.h"
@@ -32,6 +33,7 @@ struct program {
 	struct bpf_insn insns[MAX_INSNS];
 	uint32_t n;
 	uint32_t calls[16], n_calls; /* places of calls to function 0 */
+	uint32_t loops[8], n_loops;  /* places where bpf_loop is given function 1 */
 	bool in_function;
 	_Alignas(8) uint8_t memory[MEMORY];
 	_Alignas(8) uint8_t value[VALUE];
@@ -206,6 +208,27 @@ static void put_call(struct program *p)
 	put(p, BPF_ALU64 | BPF_MOV | BPF_X, 9, 0, 0, 0);
 }
 
+/* bpf_loop over function 1, its context the frame as a call's, or 0; sometimes with flags or too often. */
+static void put_bpf_loop(struct program *p)
+{
+	if (p->in_function || p->n_loops == 8)
+		return;
+	p->loops[p->n_loops++] = p->n;
+	put_imm64(p, 2, BPF_PSEUDO_FUNC, 0);
+	if (next(3))
+		put(p, BPF_ALU64 | BPF_MOV | BPF_K, 1, 0, 0, (int32_t)next(7));
+	else {
+		put(p, BPF_ALU64 | BPF_MOV | BPF_X, 1, 9, 0, 0);
+		put(p, BPF_ALU64 | BPF_AND | BPF_K, 1, 0, 0, 15);
+	}
+	put(p, BPF_ALU64 | BPF_MOV | BPF_X, 3, 10, 0, 0);
+	put(p, BPF_ALU64 | BPF_ADD | BPF_K, 3, 0, 0, -FRAME);
+	put(p, BPF_ALU64 | BPF_MOV | BPF_K, 4, 0, 0, next(8) == 0);
+	put(p, BPF_JMP | BPF_CALL, 0, 0, 0, EBPF_FUNC_loop);
+	init_scalars(p, true);
+	put(p, BPF_ALU64 | BPF_MOV | BPF_X, 9, 0, 0, 0);
+}
+
 static void put_step(struct program *p);
 
 static void put_branch(struct program *p)
@@ -258,7 +281,7 @@ static void put_step(struct program *p)
 		next(3) ? put_rmw(p) : put_loop(p);
 		break;
 	case 10:
-		put_call(p);
+		next(2) ? put_call(p) : put_bpf_loop(p);
 		break;
 	default:
 		if (!p->in_function)
@@ -272,6 +295,8 @@ static void init_frame(struct program *p)
 		put(p, BPF_ST | BPF_MEM | BPF_DW, 10, 0, (int16_t)off, some_imm());
 }
 
+static void put_function(struct program *p);
+
 static void generate(struct program *p)
 {
 	memset(p, 0, sizeof(*p));
@@ -282,10 +307,27 @@ static void generate(struct program *p)
 	for (uint32_t k = 4 + next(30); k; k--)
 		put_step(p);
 	put(p, BPF_JMP | BPF_EXIT, 0, 0, 0, 0);
-	if (!p->n_calls)
-		return;
-	for (uint32_t k = 0; k < p->n_calls; k++)
-		p->insns[p->calls[k]].imm = (int32_t)(p->n - p->calls[k] - 1);
+	if (p->n_calls) {
+		for (uint32_t k = 0; k < p->n_calls; k++)
+			p->insns[p->calls[k]].imm = (int32_t)(p->n - p->calls[k] - 1);
+		put_function(p);
+		put(p, BPF_JMP | BPF_EXIT, 0, 0, 0, 0);
+	}
+	if (p->n_loops) {
+		for (uint32_t k = 0; k < p->n_loops; k++)
+			p->insns[p->loops[k]].imm = (int32_t)(p->n - p->loops[k] - 1);
+		put(p, BPF_ALU64 | BPF_MOV | BPF_X, 8, 1, 0, 0);
+		put(p, BPF_ALU64 | BPF_MOV | BPF_X, 1, 2, 0, 0);
+		put_function(p);
+		put(p, BPF_ALU64 | BPF_XOR | BPF_X, 0, 8, 0, 0);
+		put(p, BPF_ALU64 | BPF_AND | BPF_K, 0, 0, 0, 5);
+		put(p, BPF_ALU64 | BPF_RSH | BPF_K, 0, 0, 0, 2);
+		put(p, BPF_JMP | BPF_EXIT, 0, 0, 0, 0);
+	}
+}
+
+static void put_function(struct program *p)
+{
 	p->in_function = true;
 	init_scalars(p, false);
 	init_frame(p);
@@ -300,7 +342,6 @@ static void generate(struct program *p)
 		default:
 			put_access(p);
 		}
-	put(p, BPF_JMP | BPF_EXIT, 0, 0, 0, 0);
 }
 
 static void *value_of(void *self, uint32_t map)

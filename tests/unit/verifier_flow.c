@@ -84,7 +84,7 @@ static void test_shape(void)
 	refused("insn", 1, "invalid shift 64; shift by 0 to 63", "a shift by 64", MOVI(0, 1), ALUI(BPF_LSH, 0, 64), EXIT());
 	refused("insn", 1, "div by zero; divide by a register to have 0 as the result", "a division by 0", MOVI(0, 1), ALUI(BPF_DIV, 0, 0), EXIT());
 	refused("insn", 0, "BPF_ATOMIC uses invalid atomic opcode 30", "an atomic that is none", ATOMIC(BPF_DW, 0x30, 10, -8, 1), EXIT());
-	refused("insn", 0, "the address of a subprogram is not supported; call it directly", "a function pointer", I(BPF_LD | BPF_IMM | BPF_DW, 0, BPF_PSEUDO_FUNC, 0, 1), I(0, 0, 0, 0, 0),
+	refused("insn", 1, "last insn is not an exit or jmp", "a function pointer that splits the program", I(BPF_LD | BPF_IMM | BPF_DW, 0, BPF_PSEUDO_FUNC, 0, 1), I(0, 0, 0, 0, 0),
 		EXIT());
 	refused("map", 0, "fd 77 is not pointing to valid bpf_map", "a map that is none", MAP(0, 77), EXIT());
 	accepted("cpu v4", MOVI(0, -5), I(BPF_ALU64 | BPF_DIV | BPF_K, 0, 0, 1, 2), I(BPF_ALU64 | BPF_MOV | BPF_X, 0, 0, 8, 0), I(BPF_ALU64 | BPF_END, 0, 0, 0, 32),

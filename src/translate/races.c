@@ -1,0 +1,320 @@
+/* races.c - refuses updates of shared memory that lose some when GPU threads meet.
+ *
+ * A map value or a global is shared by all threads, per-CPU ones by those of a multiprocessor. An update
+ * that loads it, computes and stores to the same place loses what others wrote in between:
+ *
+ *	x = *v; *v = x | 4;		the stored value comes from the loaded one
+ *	if (x > *v) *v = x;		or the store is made because of it
+ *
+ * Additions that idiom.c made atomic are exempt, as are the stack and ring records, which are the thread's own, stores of
+ * constants behind a check (a flag set twice is set), and whole programs that say so (allow_races).
+ *
+ * Forward over each instance: for each register and 8-byte stack slot where its pointer came from (an origin: the instruction that
+ * made it), and from which loads its value. Two accesses are to the same place when origin and offset are.
+ */
+#include "translate/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { MAX_LOADS = 64, MAX_N = 16384, CELLS = TR_REGS + EBPF_STACK_BYTES / 8, MAP_ORIGIN = 1 << 24 };
+
+struct cells {
+	int32_t origin[CELLS]; /* 0: none, or differs */
+	uint64_t from[CELLS];  /* loads, a bit each */
+	uint64_t taken, passed; /* loads whose value decided a branch that was taken, not taken */
+	uint16_t constant;
+	bool seen;
+};
+
+struct races {
+	struct tr *t;
+	struct tr_inst *inst;
+	struct cells *in;
+	uint32_t *load_of; /* by index: 1 + number of a load of shared memory */
+	uint32_t loads[MAX_LOADS];
+	int32_t load_origin[MAX_LOADS];
+	uint8_t op[MAX_LOADS]; /* BPF_ALU operation seen last on its value; BPF_MOV: none */
+	uint32_t n_loads;
+	bool changed;
+};
+
+static bool shared(const struct races *r, uint32_t i)
+{
+	const struct ebpf_fact *f = tr_fact(r->t, r->inst, i);
+	return f->region == EBPF_REGION_MAP_VALUE && !(f->map >= 0 && r->t->p->maps[f->map].frozen);
+}
+
+/* The cell of an own slot that a stack access of a known place touches; -1. */
+static int32_t slot_cell(const struct races *r, uint32_t i)
+{
+	struct tr_inst *owner = tr_frame_owner(r->t, r->inst, i);
+	const struct bpf_insn *in = tr_bpf(r->t, r->inst, i);
+	if (owner != r->inst || (tr_base_reg(in) != 10 && !tr_fact(r->t, r->inst, i)->fixed))
+		return -1;
+	int32_t o = tr_stack_offset(r->t, r->inst, i);
+	return o < 0 && o >= -EBPF_STACK_BYTES ? TR_REGS + (-o - 1) / 8 : -1;
+}
+
+static void set(struct cells *c, uint32_t cell, int32_t origin, uint64_t from, bool constant)
+{
+	c->origin[cell] = origin;
+	c->from[cell] = from;
+	if (cell < TR_REGS)
+		c->constant = (uint16_t)((c->constant & ~(1u << cell)) | (unsigned)constant << cell);
+}
+
+static void alu(struct races *r, struct cells *c, uint32_t i)
+{
+	const struct bpf_insn *in = tr_bpf(r->t, r->inst, i);
+	uint8_t op = BPF_OP(in->code), d = in->dst_reg, s = in->src_reg;
+	bool reg = BPF_SRC(in->code) == BPF_X && op != BPF_END && op != BPF_NEG;
+	if (op == BPF_MOV) {
+		if (reg)
+			set(c, d, in->off || BPF_CLASS(in->code) == BPF_ALU ? 0 : c->origin[s], c->from[s], c->constant >> s & 1);
+		else
+			set(c, d, 0, 0, true);
+		return;
+	}
+	uint64_t from = c->from[d] | (reg ? c->from[s] : 0);
+	bool constant = (c->constant >> d & 1) && (!reg || (c->constant >> s & 1));
+	int32_t origin = c->origin[d] || (reg && c->origin[s]) ? (reg ? (int32_t)i + 1 : c->origin[d]) : 0;
+	for (uint32_t k = 0; k < r->n_loads; k++)
+		if (from >> k & 1)
+			r->op[k] = op;
+	set(c, d, origin, from, constant);
+}
+
+static void load(struct races *r, struct cells *c, uint32_t i)
+{
+	const struct bpf_insn *in = tr_bpf(r->t, r->inst, i);
+	int32_t cell = -1;
+	if (tr_fact(r->t, r->inst, i)->region == EBPF_REGION_STACK)
+		cell = slot_cell(r, i);
+	uint32_t k = r->load_of[i];
+	if (k)
+		r->load_origin[k - 1] = c->origin[in->src_reg];
+	set(c, in->dst_reg, cell < 0 ? 0 : c->origin[cell], k ? 1ull << (k - 1) : cell < 0 ? 0 : c->from[cell], false);
+}
+
+static void transfer(struct races *r, struct cells *c, uint32_t i)
+{
+	const struct bpf_insn *in = tr_bpf(r->t, r->inst, i);
+	int32_t cell;
+	switch (BPF_CLASS(in->code)) {
+	case BPF_ALU:
+	case BPF_ALU64:
+		alu(r, c, i);
+		return;
+	case BPF_LD:
+		set(c, in->dst_reg, in->src_reg == BPF_PSEUDO_MAP_VALUE ? MAP_ORIGIN + in->imm : 0, 0, !in->src_reg);
+		return;
+	case BPF_LDX:
+		load(r, c, i);
+		return;
+	case BPF_ST:
+	case BPF_STX:
+		if (tr_is_atomic(in)) {
+			if (in->imm & BPF_FETCH)
+				set(c, in->imm == BPF_CMPXCHG ? 0 : in->src_reg, 0, 0, false);
+			return;
+		}
+		cell = tr_fact(r->t, r->inst, i)->region == EBPF_REGION_STACK ? slot_cell(r, i) : -1;
+		if (cell >= 0 && BPF_CLASS(in->code) == BPF_STX)
+			set(c, (uint32_t)cell, c->origin[in->src_reg], c->from[in->src_reg], false);
+		else if (cell >= 0)
+			set(c, (uint32_t)cell, 0, 0, false);
+		return;
+	}
+	if (tr_is_call(in)) {
+		for (uint32_t k = 0; k <= 5; k++)
+			set(c, k, 0, 0, false);
+		if (in->imm == BPF_FUNC_map_lookup_elem && !in->src_reg)
+			c->origin[0] = (int32_t)i + 1;
+	}
+}
+
+static void meet(struct races *r, struct cells *to, const struct cells *from)
+{
+	if (!to->seen) {
+		*to = *from;
+		to->seen = true;
+		r->changed = true;
+		return;
+	}
+	for (uint32_t k = 0; k < CELLS; k++) {
+		if (to->origin[k] && to->origin[k] != from->origin[k]) {
+			to->origin[k] = 0;
+			r->changed = true;
+		}
+		r->changed |= (to->from[k] | from->from[k]) != to->from[k];
+		to->from[k] |= from->from[k];
+	}
+	r->changed |= (to->taken & from->taken) != to->taken || (to->passed & from->passed) != to->passed ||
+		      (to->constant & from->constant) != to->constant;
+	to->taken &= from->taken;
+	to->passed &= from->passed;
+	to->constant &= from->constant;
+}
+
+static uint64_t decided_by(const struct races *r, const struct cells *c, uint32_t i)
+{
+	const struct bpf_insn *in = tr_bpf(r->t, r->inst, i);
+	return c->from[in->dst_reg] | (BPF_SRC(in->code) == BPF_X ? c->from[in->src_reg] : 0);
+}
+
+static void round_over(struct races *r)
+{
+	for (uint32_t i = 0; i < r->inst->n; i++) {
+		if (!r->in[i].seen)
+			continue;
+		struct cells out = r->in[i];
+		int32_t next = tr_next(r->t, r->inst, i), jump = tr_jump(r->t, r->inst, i);
+		uint64_t by = next >= 0 && jump >= 0 ? decided_by(r, &out, i) : 0;
+		transfer(r, &out, i);
+		uint64_t taken = out.taken, passed = out.passed;
+		if (next >= 0) {
+			out.taken = taken & ~by;
+			out.passed = passed | by;
+			meet(r, &r->in[next], &out);
+		}
+		if (jump >= 0) {
+			out.taken = taken | by;
+			out.passed = passed & ~by;
+			meet(r, &r->in[jump], &out);
+		}
+	}
+}
+
+static bool same_place(const struct races *r, uint32_t k, uint32_t store, int32_t origin)
+{
+	uint32_t at = r->loads[k];
+	const struct ebpf_fact *a = tr_fact(r->t, r->inst, at), *b = tr_fact(r->t, r->inst, store);
+	const struct bpf_insn *l = tr_bpf(r->t, r->inst, at), *s = tr_bpf(r->t, r->inst, store);
+	int32_t n = (int32_t)ebpf_insn_bytes(l->code), m = (int32_t)ebpf_insn_bytes(s->code);
+	if (!origin || r->load_origin[k] != origin || a->map != b->map)
+		return false;
+	if (a->fixed && b->fixed)
+		return a->offset < b->offset + m && b->offset < a->offset + n;
+	return l->off < s->off + m && s->off < l->off + n;
+}
+
+static const char *atomic_for(uint8_t op, bool whole)
+{
+	if (!whole)
+		return "make it 4 or 8 bytes long, for which there are atomics";
+	switch (op) {
+	case BPF_OR:
+		return "write __sync_fetch_and_or(p, bits)";
+	case BPF_AND:
+		return "write __sync_fetch_and_and(p, mask)";
+	case BPF_XOR:
+		return "write __sync_fetch_and_xor(p, bits)";
+	case BPF_ADD:
+	case BPF_SUB:
+		return "write __sync_fetch_and_add(p, n)";
+	default:
+		return "write __sync_val_compare_and_swap(p, old, new), and try again a bounded number of times when it does not return old";
+	}
+}
+
+static const struct ebpf_line *line_of(const struct ebpf_program *p, uint32_t pc)
+{
+	const struct ebpf_line *found = NULL;
+	for (uint32_t k = 0; k < p->n_lines && p->lines[k].insn <= pc; k++)
+		found = &p->lines[k];
+	return found;
+}
+
+static int refuse(struct races *r, uint32_t store, uint32_t k)
+{
+	const struct bpf_insn *in = tr_bpf(r->t, r->inst, store);
+	uint32_t pc = r->inst->at[store].pc, from = r->inst->at[r->loads[k]].pc;
+	const struct ebpf_line *l = line_of(r->t->p, pc);
+	int32_t map = tr_fact(r->t, r->inst, store)->map;
+	const char *text = l && l->text ? l->text + strspn(l->text, " \t") : "";
+	struct buf where = { 0 };
+	if (l)
+		buf_printf(&where, "%s:%u: `%s`: ", l->file ? l->file : "?", l->line, text);
+	int err = diag_set_at(r->t->d, EACCES, l ? l->line : 0, l ? l->column : 0,
+		"%sinsn %u stores to '%s' what follows from the load at insn %u; another GPU thread may write there in between: "
+		"%s (or --allow-races)",
+		where.data ? where.data : "", pc, map >= 0 && r->t->p->maps[map].name ? r->t->p->maps[map].name : "a map", from,
+		atomic_for(r->op[k], ebpf_insn_bytes(in->code) >= 4));
+	buf_free(&where);
+	return err;
+}
+
+static int check(struct races *r)
+{
+	for (uint32_t i = 0; i < r->inst->n; i++) {
+		const struct bpf_insn *in = tr_bpf(r->t, r->inst, i);
+		const struct cells *c = &r->in[i];
+		if (!c->seen || !tr_is_store(in) || tr_is_atomic(in) || !shared(r, i) || r->inst->at[i].role == TR_RMW_STORE)
+			continue;
+		bool constant = BPF_CLASS(in->code) == BPF_ST || (c->constant >> in->src_reg & 1);
+		uint64_t from = BPF_CLASS(in->code) == BPF_STX ? c->from[in->src_reg] : 0;
+		if (!constant)
+			from |= c->taken | c->passed;
+		for (uint32_t k = 0; k < r->n_loads; k++)
+			if ((from >> k & 1) && same_place(r, k, i, c->origin[in->dst_reg]))
+				return refuse(r, i, k);
+	}
+	return 0;
+}
+
+static bool find_loads(struct races *r)
+{
+	bool stores = false;
+	for (uint32_t i = 0; i < r->inst->n; i++) {
+		const struct bpf_insn *in = tr_bpf(r->t, r->inst, i);
+		if ((!tr_is_store(in) && BPF_CLASS(in->code) != BPF_LDX) || !shared(r, i))
+			continue;
+		stores |= tr_is_store(in) && !tr_is_atomic(in) && r->inst->at[i].role != TR_RMW_STORE;
+		if (BPF_CLASS(in->code) == BPF_LDX && r->n_loads < MAX_LOADS) {
+			r->op[r->n_loads] = BPF_MOV;
+			r->loads[r->n_loads++] = i;
+			r->load_of[i] = r->n_loads;
+		}
+	}
+	return stores && r->n_loads;
+}
+
+static int races_inst(struct tr *t, struct tr_inst *inst)
+{
+	struct races r = { .t = t, .inst = inst };
+	struct arena *a = inst->n <= MAX_N ? arena_new() : NULL;
+	int err = 0;
+	if (!a)
+		return inst->n <= MAX_N ? diag_set(t->d, ENOMEM, "out of memory") : 0;
+	r.load_of = arena_array(a, inst->n, sizeof(*r.load_of));
+	if (!r.load_of) {
+		err = diag_set(t->d, ENOMEM, "out of memory");
+	} else if (find_loads(&r)) {
+		r.in = arena_array(a, inst->n, sizeof(*r.in));
+		if (!r.in) {
+			err = diag_set(t->d, ENOMEM, "out of memory");
+		} else {
+			struct cells *entry = &r.in[t->index_of[t->funcs[inst->func].entry]];
+			entry->seen = true;
+			for (int32_t k = 1; k <= 5; k++)
+				entry->origin[k] = -k;
+			do {
+				r.changed = false;
+				round_over(&r);
+			} while (r.changed);
+			err = check(&r);
+		}
+	}
+	arena_free(a);
+	return err;
+}
+
+/* A test-run has one thread. */
+int tr_races(struct tr *t)
+{
+	int err = 0;
+	for (size_t k = 0; k < t->n_insts && !err && !t->test && !t->v->allow_races; k++)
+		err = races_inst(t, t->insts[k]);
+	return err;
+}
