@@ -406,6 +406,10 @@ static bool check_items(struct proof *p, const char *kernel)
 			tables++;
 			j++;
 		}
+		/* Sections but the strings stay behind; an empty pair of the variant's own has
+		 * their names. */
+		if (item->kind == PTX_ITEM_SECTION && strcmp(item->file_name, ".debug_str"))
+			continue;
 		if (j >= b->n_items || !same_item(item, &b->items[j])) {
 			if (!may_be_left_out(item, kernel))
 				return fail(p, item->line, "left out, though it is needed:",

@@ -22,8 +22,10 @@ target_of() { # target_of PTX
 
 # ptxas_takes PTX: in a whole program, or as a unit of one where it leaves something open.
 ptxas_takes() {
-	ptxas -O"$level" -arch="$(target_of "$1")" "$1" -o /dev/null >"$1.log" 2>&1 ||
-		ptxas -c -O"$level" -arch="$(target_of "$1")" "$1" -o /dev/null >"$1.log" 2>&1
+	l=$level # ptxas optimises no code that it is to debug
+	grep -q '^\.target.*debug' "$1" && l=0
+	ptxas -O$l -arch="$(target_of "$1")" "$1" -o /dev/null >"$1.log" 2>&1 ||
+		ptxas -c -O$l -arch="$(target_of "$1")" "$1" -o /dev/null >"$1.log" 2>&1
 }
 
 why() { # why TEXT...: the job fails
