@@ -403,30 +403,30 @@
 	CALL(cuDeviceSetGraphMemAttribute, , 11040, , SOFT, (CUdevice dev, CUgraphMem_attribute attr, void *value), (dev, attr, value))
 
 #define CUDA_CALLS_ARRAY(CALL) \
-	CALL(cuArrayCreate, _v2, 3020, , STUB, (CUarray *array, const CUDA_ARRAY_DESCRIPTOR *desc), (array, desc)) \
-	CALL(cuArray3DCreate, _v2, 3020, , STUB, (CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc), (array, desc)) \
-	CALL(cuArrayGetDescriptor, _v2, 3020, , STUB, (CUDA_ARRAY_DESCRIPTOR *desc, CUarray array), (desc, array)) \
-	CALL(cuArray3DGetDescriptor, _v2, 3020, , STUB, (CUDA_ARRAY3D_DESCRIPTOR *desc, CUarray array), (desc, array)) \
-	CALL(cuArrayDestroy, , 2000, , STUB, (CUarray array), (array)) \
-	CALL(cuMipmappedArrayCreate, , 5000, , STUB, (CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int levels), (array, desc, levels)) \
-	CALL(cuMipmappedArrayGetLevel, , 5000, , STUB, (CUarray *array, CUmipmappedArray mipmapped, unsigned int level), (array, mipmapped, level)) \
-	CALL(cuMipmappedArrayDestroy, , 5000, , STUB, (CUmipmappedArray array), (array)) \
-	CALL(cuMemcpyDtoA, _v2, 3020, _ptds, STUB, (CUarray dst, size_t offset, CUdeviceptr src, size_t bytes), (dst, offset, src, bytes)) \
-	CALL(cuMemcpyAtoD, _v2, 3020, _ptds, STUB, (CUdeviceptr dst, CUarray src, size_t offset, size_t bytes), (dst, src, offset, bytes)) \
-	CALL(cuMemcpyHtoA, _v2, 3020, _ptds, STUB, (CUarray dst, size_t offset, const void *src, size_t bytes), (dst, offset, src, bytes)) \
-	CALL(cuMemcpyAtoH, _v2, 3020, _ptds, STUB, (void *dst, CUarray src, size_t offset, size_t bytes), (dst, src, offset, bytes)) \
-	CALL(cuMemcpyAtoA, _v2, 3020, _ptds, STUB, (CUarray dst, size_t dst_offset, CUarray src, size_t src_offset, size_t bytes), (dst, dst_offset, src, src_offset, bytes)) \
-	CALL(cuMemcpyHtoAAsync, _v2, 3020, _ptsz, STUB, (CUarray dst, size_t offset, const void *src, size_t bytes, CUstream stream), (dst, offset, src, bytes, stream)) \
-	CALL(cuMemcpyAtoHAsync, _v2, 3020, _ptsz, STUB, (void *dst, CUarray src, size_t offset, size_t bytes, CUstream stream), (dst, src, offset, bytes, stream)) \
-	CALL(cuTexObjectCreate, , 5000, , STUB, (CUtexObject *tex, const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *desc, const CUDA_RESOURCE_VIEW_DESC *view), (tex, resource, desc, view)) \
-	CALL(cuTexObjectDestroy, , 5000, , STUB, (CUtexObject tex), (tex)) \
-	CALL(cuTexObjectGetResourceDesc, , 5000, , STUB, (CUDA_RESOURCE_DESC *resource, CUtexObject tex), (resource, tex)) \
-	CALL(cuTexObjectGetTextureDesc, , 5000, , STUB, (CUDA_TEXTURE_DESC *desc, CUtexObject tex), (desc, tex)) \
-	CALL(cuTexObjectGetResourceViewDesc, , 5000, , STUB, (CUDA_RESOURCE_VIEW_DESC *view, CUtexObject tex), (view, tex)) \
-	CALL(cuSurfObjectCreate, , 5000, , STUB, (CUsurfObject *surf, const CUDA_RESOURCE_DESC *resource), (surf, resource)) \
-	CALL(cuSurfObjectDestroy, , 5000, , STUB, (CUsurfObject surf), (surf)) \
-	CALL(cuSurfObjectGetResourceDesc, , 5000, , STUB, (CUDA_RESOURCE_DESC *resource, CUsurfObject surf), (resource, surf)) \
-	CALL(cuDeviceGetTexture1DLinearMaxWidth, , 11010, , STUB, (size_t *elements, CUarray_format format, unsigned channels, CUdevice dev), (elements, format, channels, dev))
+	CALL(cuArrayCreate, _v2, 3020, , SOFT, (CUarray *array, const CUDA_ARRAY_DESCRIPTOR *desc), (array, desc)) \
+	CALL(cuArray3DCreate, _v2, 3020, , SOFT, (CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc), (array, desc)) \
+	CALL(cuArrayGetDescriptor, _v2, 3020, , SOFT, (CUDA_ARRAY_DESCRIPTOR *desc, CUarray array), (desc, array)) \
+	CALL(cuArray3DGetDescriptor, _v2, 3020, , SOFT, (CUDA_ARRAY3D_DESCRIPTOR *desc, CUarray array), (desc, array)) \
+	CALL(cuArrayDestroy, , 2000, , SOFT, (CUarray array), (array)) \
+	CALL(cuMipmappedArrayCreate, , 5000, , SOFT, (CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int levels), (array, desc, levels)) \
+	CALL(cuMipmappedArrayGetLevel, , 5000, , SOFT, (CUarray *array, CUmipmappedArray mipmapped, unsigned int level), (array, mipmapped, level)) \
+	CALL(cuMipmappedArrayDestroy, , 5000, , SOFT, (CUmipmappedArray array), (array)) \
+	CALL(cuMemcpyDtoA, _v2, 3020, _ptds, SOFT, (CUarray dst, size_t offset, CUdeviceptr src, size_t bytes), (dst, offset, src, bytes)) \
+	CALL(cuMemcpyAtoD, _v2, 3020, _ptds, SOFT, (CUdeviceptr dst, CUarray src, size_t offset, size_t bytes), (dst, src, offset, bytes)) \
+	CALL(cuMemcpyHtoA, _v2, 3020, _ptds, SOFT, (CUarray dst, size_t offset, const void *src, size_t bytes), (dst, offset, src, bytes)) \
+	CALL(cuMemcpyAtoH, _v2, 3020, _ptds, SOFT, (void *dst, CUarray src, size_t offset, size_t bytes), (dst, src, offset, bytes)) \
+	CALL(cuMemcpyAtoA, _v2, 3020, _ptds, SOFT, (CUarray dst, size_t dst_offset, CUarray src, size_t src_offset, size_t bytes), (dst, dst_offset, src, src_offset, bytes)) \
+	CALL(cuMemcpyHtoAAsync, _v2, 3020, _ptsz, SOFT, (CUarray dst, size_t offset, const void *src, size_t bytes, CUstream stream), (dst, offset, src, bytes, stream)) \
+	CALL(cuMemcpyAtoHAsync, _v2, 3020, _ptsz, SOFT, (void *dst, CUarray src, size_t offset, size_t bytes, CUstream stream), (dst, src, offset, bytes, stream)) \
+	CALL(cuTexObjectCreate, , 5000, , SOFT, (CUtexObject *tex, const CUDA_RESOURCE_DESC *resource, const CUDA_TEXTURE_DESC *desc, const CUDA_RESOURCE_VIEW_DESC *view), (tex, resource, desc, view)) \
+	CALL(cuTexObjectDestroy, , 5000, , SOFT, (CUtexObject tex), (tex)) \
+	CALL(cuTexObjectGetResourceDesc, , 5000, , SOFT, (CUDA_RESOURCE_DESC *resource, CUtexObject tex), (resource, tex)) \
+	CALL(cuTexObjectGetTextureDesc, , 5000, , SOFT, (CUDA_TEXTURE_DESC *desc, CUtexObject tex), (desc, tex)) \
+	CALL(cuTexObjectGetResourceViewDesc, , 5000, , SOFT, (CUDA_RESOURCE_VIEW_DESC *view, CUtexObject tex), (view, tex)) \
+	CALL(cuSurfObjectCreate, , 5000, , SOFT, (CUsurfObject *surf, const CUDA_RESOURCE_DESC *resource), (surf, resource)) \
+	CALL(cuSurfObjectDestroy, , 5000, , SOFT, (CUsurfObject surf), (surf)) \
+	CALL(cuSurfObjectGetResourceDesc, , 5000, , SOFT, (CUDA_RESOURCE_DESC *resource, CUsurfObject surf), (resource, surf)) \
+	CALL(cuDeviceGetTexture1DLinearMaxWidth, , 11010, , SOFT, (size_t *elements, CUarray_format format, unsigned channels, CUdevice dev), (elements, format, channels, dev))
 
 #define CUDA_CALLS_VIRTUAL(CALL) \
 	CALL(cuMemAddressReserve, , 10020, , STUB, (CUdeviceptr *addr, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags), (addr, bytes, alignment, hint, flags)) \

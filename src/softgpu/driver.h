@@ -32,6 +32,7 @@
 #include "cuda/calls.h"
 #include "egpu/cuda.h"
 #include "softgpu/softgpu.h"
+#include "softgpu/texture.h"
 
 #define DRV_VERSION 13000
 
@@ -49,6 +50,8 @@ enum drv_kind {
 	DRV_NODE,
 	DRV_EXEC,
 	DRV_USER_OBJECT,
+	DRV_ARRAY,
+	DRV_MIPMAP,
 };
 
 /* First member of everything that has a handle. */
@@ -205,6 +208,7 @@ enum drv_mem_kind {
 	DRV_MEM_REGISTERED, /* cuMemHostRegister */
 	DRV_MEM_MANAGED,
 	DRV_MEM_POOL,  /* stream ordered */
+	DRV_MEM_ARRAY, /* of an array: its address is the driver's secret */
 	DRV_MEM_GRAPH, /* of a graph's allocation node: lives as long as the graphs that have it */
 };
 
@@ -218,6 +222,15 @@ struct drv_alloc {
 	struct CUctx_st *ctx;
 	struct CUmemPoolHandle_st *pool;
 	bool freeing; /* cuMemFreeAsync is queued */
+};
+
+/* An image in device memory: an array of its own, or a level of a mipmapped one. */
+struct CUarray_st {
+	struct drv_object object;
+	struct CUctx_st *ctx;
+	CUDA_ARRAY3D_DESCRIPTOR desc;
+	struct sg_image image; /* of one level */
+	uint64_t base;	       /* its allocation; 0: a mipmapped array's */
 };
 
 struct CUmemPoolHandle_st {

@@ -247,16 +247,36 @@ struct box {
 	CUmemorytype type;
 	const void *host;
 	CUdeviceptr device;
+	CUarray array;
 	size_t pitch, rows; /* rows of a plane; 0 where not given */
 	size_t x, y, z;
 };
+
+/* Positions in an array are bytes, rows and slices of its one level. */
+static CUresult array_side(const struct box *b, const CUDA_MEMCPY3D *size, struct side *out)
+{
+	const struct CUarray_st *a = drv_find(b->array, DRV_ARRAY);
+	if (!a)
+		return CUDA_ERROR_INVALID_HANDLE;
+	const struct sg_image_level *l = &a->image.level[0];
+	size_t element = (size_t)sg_format_bytes(a->image.format) * a->image.channels;
+	size_t row = l->width * element;
+	if (b->x > row || size->WidthInBytes > row - b->x || b->x % element ||
+		size->WidthInBytes % element || b->y > l->height ||
+		size->Height > l->height - b->y || b->z > l->depth || size->Depth > l->depth - b->z)
+		return CUDA_ERROR_INVALID_VALUE;
+	*out = (struct side){ .addr = l->data + b->z * l->slice_bytes + b->y * l->row_bytes + b->x,
+		.pitch = l->row_bytes,
+		.slice = l->slice_bytes };
+	return CUDA_SUCCESS;
+}
 
 static CUresult box_side(const struct box *b, const CUDA_MEMCPY3D *size, struct side *out)
 {
 	struct side s = { 0 };
 	size_t reach, rows, offset, plane;
 	if (b->type == CU_MEMORYTYPE_ARRAY)
-		return CUDA_ERROR_NOT_SUPPORTED;
+		return array_side(b, size, out);
 	if (b->type != CU_MEMORYTYPE_HOST && b->type != CU_MEMORYTYPE_DEVICE &&
 		b->type != CU_MEMORYTYPE_UNIFIED)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -292,10 +312,10 @@ static CUresult box_op(const CUDA_MEMCPY3D *p, struct copy_op *c)
 {
 	if (p->srcLOD || p->dstLOD)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct box src = { p->srcMemoryType, p->srcHost, p->srcDevice, p->srcPitch, p->srcHeight,
-		p->srcXInBytes, p->srcY, p->srcZ };
-	struct box dst = { p->dstMemoryType, p->dstHost, p->dstDevice, p->dstPitch, p->dstHeight,
-		p->dstXInBytes, p->dstY, p->dstZ };
+	struct box src = { p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, p->srcPitch,
+		p->srcHeight, p->srcXInBytes, p->srcY, p->srcZ };
+	struct box dst = { p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, p->dstPitch,
+		p->dstHeight, p->dstXInBytes, p->dstY, p->dstZ };
 	*c = (struct copy_op){ .width = p->WidthInBytes, .height = p->Height, .depth = p->Depth };
 	CUresult r = box_side(&src, p, &c->src);
 	return r ? r : box_side(&dst, p, &c->dst);
@@ -311,7 +331,7 @@ static CUresult copy_box(const CUDA_MEMCPY3D *p, CUstream stream, bool async)
 		return r;
 	if ((r = drv_stream_of(ctx, stream, &s)) || (r = box_op(p, &c)))
 		return drv_leave(r);
-	if (p->srcMemoryType == CU_MEMORYTYPE_DEVICE && p->dstMemoryType == CU_MEMORYTYPE_DEVICE)
+	if ((p->srcMemoryType & 2) && (p->dstMemoryType & 2)) /* device or array */
 		async = true;
 	return drv_leave(submit_copy(s, &c, async, p));
 }
@@ -352,12 +372,14 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *p, CUstream stream, bool async)
 		.srcMemoryType = p->srcMemoryType,
 		.srcHost = p->srcHost,
 		.srcDevice = p->srcDevice,
+		.srcArray = p->srcArray,
 		.srcPitch = p->srcPitch,
 		.dstXInBytes = p->dstXInBytes,
 		.dstY = p->dstY,
 		.dstMemoryType = p->dstMemoryType,
 		.dstHost = p->dstHost,
 		.dstDevice = p->dstDevice,
+		.dstArray = p->dstArray,
 		.dstPitch = p->dstPitch,
 		.WidthInBytes = p->WidthInBytes,
 		.Height = p->Height,
@@ -389,6 +411,70 @@ CUresult CUDAAPI cuMemcpy3D_v2(const CUDA_MEMCPY3D *p)
 CUresult CUDAAPI cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *p, CUstream stream)
 {
 	return p ? copy_box(p, stream, true) : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* -- runs of bytes in arrays: within one row ----------------------------------------------------
+ */
+
+static CUresult copy_run(CUDA_MEMCPY3D p, size_t bytes, CUstream stream, bool async)
+{
+	p.WidthInBytes = bytes;
+	p.Height = p.Depth = 1;
+	return copy_box(&p, stream, async);
+}
+
+#define FROM_ARRAY(a, at) .srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = (a), .srcXInBytes = (at)
+#define TO_ARRAY(a, at) .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = (a), .dstXInBytes = (at)
+
+CUresult CUDAAPI cuMemcpyDtoA_v2(CUarray dst, size_t offset, CUdeviceptr src, size_t bytes)
+{
+	return copy_run((CUDA_MEMCPY3D){ TO_ARRAY(dst, offset),
+				.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = src },
+		bytes, NULL, false);
+}
+
+CUresult CUDAAPI cuMemcpyAtoD_v2(CUdeviceptr dst, CUarray src, size_t offset, size_t bytes)
+{
+	return copy_run((CUDA_MEMCPY3D){ FROM_ARRAY(src, offset),
+				.dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = dst },
+		bytes, NULL, false);
+}
+
+CUresult CUDAAPI cuMemcpyHtoAAsync_v2(
+	CUarray dst, size_t offset, const void *src, size_t bytes, CUstream stream)
+{
+	return copy_run((CUDA_MEMCPY3D){ TO_ARRAY(dst, offset), .srcMemoryType = CU_MEMORYTYPE_HOST,
+				.srcHost = src },
+		bytes, stream, true);
+}
+
+CUresult CUDAAPI cuMemcpyAtoHAsync_v2(
+	void *dst, CUarray src, size_t offset, size_t bytes, CUstream stream)
+{
+	return copy_run((CUDA_MEMCPY3D){ FROM_ARRAY(src, offset),
+				.dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = dst },
+		bytes, stream, true);
+}
+
+CUresult CUDAAPI cuMemcpyHtoA_v2(CUarray dst, size_t offset, const void *src, size_t bytes)
+{
+	return copy_run((CUDA_MEMCPY3D){ TO_ARRAY(dst, offset), .srcMemoryType = CU_MEMORYTYPE_HOST,
+				.srcHost = src },
+		bytes, NULL, false);
+}
+
+CUresult CUDAAPI cuMemcpyAtoH_v2(void *dst, CUarray src, size_t offset, size_t bytes)
+{
+	return copy_run((CUDA_MEMCPY3D){ FROM_ARRAY(src, offset),
+				.dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = dst },
+		bytes, NULL, false);
+}
+
+CUresult CUDAAPI cuMemcpyAtoA_v2(
+	CUarray dst, size_t dst_offset, CUarray src, size_t src_offset, size_t bytes)
+{
+	return copy_run((CUDA_MEMCPY3D){ FROM_ARRAY(src, src_offset), TO_ARRAY(dst, dst_offset) },
+		bytes, NULL, false);
 }
 
 /* The descriptor differs from the plain one in the two contexts only. */

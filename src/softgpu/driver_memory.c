@@ -65,6 +65,7 @@ void drv_alloc_release(struct drv_alloc *a)
 		/* fall through */
 	case DRV_MEM_DEVICE:
 	case DRV_MEM_GRAPH:
+	case DRV_MEM_ARRAY:
 		sg_mem_free(drv.dev, a->base);
 		break;
 	case DRV_MEM_HOST:
@@ -152,7 +153,8 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr addr)
 	if (!addr)
 		return drv_leave(CUDA_SUCCESS);
 	struct drv_alloc *a = drv_alloc_at(addr);
-	if (!a || a->freeing || a->kind == DRV_MEM_HOST || a->kind == DRV_MEM_REGISTERED)
+	if (!a || a->freeing || a->kind == DRV_MEM_HOST || a->kind == DRV_MEM_REGISTERED ||
+		a->kind == DRV_MEM_ARRAY)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	if ((r = drv_capture_unsafe()) || a->kind == DRV_MEM_GRAPH) /* the graph's: it keeps it */
 		return drv_leave(r);
