@@ -177,4 +177,19 @@ struct egpu_load_done {
 	__u64 cycles;	   /* from the load's issue to its value; on softgpu no measure of time */
 };
 
+#ifdef __bpf__
+/* Helpers beside those of bpf_helpers.h. docs/verifier.md has the whole table.
+ *
+ * A gpu.warp/ program runs once for all lanes of a warp, so it has no thread.x of its own.
+ * egpu_lane_read(lane, thread.x) is that of the thread in a lane (0 to 31), taking part or not. */
+static __u64 (*const bpf_egpu_lane_read)(__u32 lane, __u64 field_offset) = (void *)600;
+#define egpu_lane_read(lane, field) bpf_egpu_lane_read(lane, __builtin_offsetof(struct egpu_warp, field))
+
+/* These change what the probed kernel does: egpu wants --allow-perturb. Delays are bounded by 1,000,000 ns; a trap ends the
+ * launch with an error; a thread that has exited does nothing more of the kernel. */
+static long (*const bpf_egpu_delay_ns)(__u64 ns) = (void *)610;
+static void (*const bpf_egpu_trap)(void) = (void *)611;
+static void (*const bpf_egpu_thread_exit)(void) = (void *)612;
+#endif
+
 #endif

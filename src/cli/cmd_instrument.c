@@ -9,6 +9,7 @@
 #include "cli/names.h"
 #include "cli/near.h"
 #include "cli/probe.h"
+#include "cli/rules.h"
 #include "instrument/instrument.h"
 #include "ptx/ptx.h"
 
@@ -17,6 +18,7 @@ enum { MAX_PROGRAMS = SESSION_MAX_PROGS };
 struct opts {
 	const char *pattern, *out;
 	int verbose;
+	struct rules_opts rules;
 };
 
 static const struct opt options[] = {
@@ -26,6 +28,7 @@ static const struct opt options[] = {
 		"file, or directory for several kernels (NAME.ptx each)" },
 	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL,
 		"list the sites on standard error" },
+	RULES_OPTIONS(struct opts, rules),
 	{ 0 },
 };
 
@@ -192,13 +195,15 @@ static int run(const void *opts, const struct opt_rest *rest)
 	struct work w = { .opts = opts, .ptx_path = rest->args[1], .arena = arena_new() };
 	struct probe_options po = { .name = rest->args[0],
 		.pattern = w.opts->pattern,
-		.log_level = 1,
+		.rules = { .log_level = 1 },
 		.verbose = w.opts->verbose > 1 };
 	struct probe p;
 	struct diag d = { 0 };
 	char *text = NULL;
 	size_t size;
-	int status = w.arena ? probe_read(&p, &po) : say_fail("out of memory");
+	int status = w.arena ? rules_read(&w.opts->rules, &po.rules) : say_fail("out of memory");
+	if (!status)
+		status = probe_read(&p, &po);
 	if (status) {
 		arena_free(w.arena);
 		return status;

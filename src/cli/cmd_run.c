@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "cli/probe.h"
 #include "cli/report.h"
+#include "cli/rules.h"
 #include "cli/runner.h"
 #include "cli/target.h"
 #include "cli/tools.h"
@@ -16,6 +17,7 @@ struct opts {
 	struct opt_list set;
 	bool allow_empty;
 	int verbose;
+	struct rules_opts rules;
 };
 
 static const struct opt options[] = {
@@ -33,6 +35,7 @@ static const struct opt options[] = {
 		"write the report there, not to standard error" },
 	{ 0, "allow-empty", OPT_FLAG, offsetof(struct opts, allow_empty), NULL,
 		"no failure when the pattern matches no kernel" },
+	RULES_OPTIONS(struct opts, rules),
 	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL,
 		"say more; per-CPU maps show every slot" },
 	{ 0 },
@@ -188,7 +191,7 @@ static int run(const void *opts, const struct opt_rest *rest)
 	struct probe_options po = { .name = rest->args[0],
 		.pattern = o->pattern,
 		.set = &o->set,
-		.log_level = 1,
+		.rules = { .log_level = 1 },
 		.verbose = o->verbose > 0 };
 	struct runner r;
 	struct probe p;
@@ -198,7 +201,10 @@ static int run(const void *opts, const struct opt_rest *rest)
 	/* Before the command has run for hours. */
 	if (check_out(o->out) || check_out(o->json))
 		return EGPU_FAILED;
-	int status = probe_read(&p, &po);
+	int status = rules_read(&o->rules, &po.rules);
+	if (status)
+		return status;
+	status = probe_read(&p, &po);
 	if (status)
 		return status;
 	status = runner_open(&r, &o->driver);

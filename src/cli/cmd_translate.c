@@ -1,10 +1,12 @@
 /* cmd_translate.c - `egpu translate`: the PTX fragment that a program becomes. */
 #include "cli/cli.h"
 #include "cli/each.h"
+#include "cli/rules.h"
 
 struct opts {
 	const char *program, *out;
 	int verbose;
+	struct rules_opts rules;
 };
 
 static const struct opt options[] = {
@@ -13,6 +15,7 @@ static const struct opt options[] = {
 		"write there, not to standard output" },
 	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL,
 		"show the whole log of a refused program" },
+	RULES_OPTIONS(struct opts, rules),
 	{ 0 },
 };
 
@@ -42,9 +45,11 @@ static int translate(struct probe *p, const struct loader_prog *prog, void *arg)
 static int run(const void *opts, const struct opt_rest *rest)
 {
 	const struct opts *o = opts;
-	struct probe_options po = { .name = rest->args[0], .log_level = 1, .verbose = false };
+	struct probe_options po = { .name = rest->args[0], .rules = { .log_level = 1 }, .verbose = false };
 	struct job job = { .opts = o };
-	int status = each_program(&po, o->program, translate, &job);
+	int status = rules_read(&o->rules, &po.rules);
+	if (!status)
+		status = each_program(&po, o->program, translate, &job);
 	if (!status)
 		status = write_out(o->out, stdout, &job.text);
 	buf_free(&job.text);

@@ -4,16 +4,19 @@
 
 #include "cli/cli.h"
 #include "cli/each.h"
+#include "cli/rules.h"
 
 struct opts {
 	const char *program;
 	int verbose;
+	struct rules_opts rules;
 };
 
 static const struct opt options[] = {
 	{ 'p', "prog", OPT_STRING, offsetof(struct opts, program), "NAME", "only this program" },
 	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL,
-		"show the whole log: the state at each instruction" },
+		"show the whole log: the state at each instruction, and what is uniform" },
+	RULES_OPTIONS(struct opts, rules),
 	{ 0 },
 };
 
@@ -37,13 +40,16 @@ static int verdict(struct probe *p, const struct loader_prog *prog, void *arg)
 static int run(const void *opts, const struct opt_rest *rest)
 {
 	const struct opts *o = opts;
-	struct probe_options po = { .name = rest->args[0], .log_level = o->verbose > 0 ? 2 : 1 };
+	struct probe_options po = { .name = rest->args[0], .rules = { .log_level = o->verbose > 0 ? 2 : 1 } };
+	int status = rules_read(&o->rules, &po.rules);
+	if (status)
+		return status;
 	return each_program(&po, o->program, verdict, (void *)o);
 }
 
 const struct command cmd_verify = {
 	.name = "verify",
-	.synopsis = "verify [-v] [-p NAME] OBJ",
+	.synopsis = "verify [options] OBJ",
 	.summary = "proves each program of an object safe, or says why it is not",
 	.help = "OBJ is a .bpf.o, a .bpf.c or a tool. Status 0: all accepted; 1: one or more "
 		"refused.\n"

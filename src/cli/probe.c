@@ -240,7 +240,7 @@ int probe_open(struct probe *p, struct session *s)
 	struct loader_options lo = {
 		.session = s,
 		.default_pattern = p->options->pattern ? p->options->pattern : "*",
-		.verifier = { .log_level = p->options->log_level },
+		.verifier = p->options->rules,
 	};
 	static bool registered;
 	struct diag d = { 0 };

@@ -19,7 +19,7 @@ struct probe_options {
 	const char *name;    /* as the user wrote it: tool, .bpf.o or .bpf.c */
 	const char *pattern; /* -k, NULL: none; kernels of programs whose section names none */
 	const struct opt_list *set; /* VAR=VALUE, may be NULL */
-	uint32_t log_level;         /* of the verifier */
+	struct verifier_options rules; /* of the verifier, log_level included */
 	bool verbose; /* libbpf's messages and the whole verifier log to standard error */
 };
 

@@ -38,6 +38,7 @@ enum form {
 	FORM_BRANCH,
 	FORM_CALL,
 	FORM_RET,
+	FORM_STOP, /* of the thread or all: only in functions named for it */
 	FORM_FENCE,
 	FORM_ACTIVE,
 	FORM_WARP,   /* the mask is the last operand */
@@ -107,6 +108,8 @@ static const struct {
 	{ "bra", FORM_BRANCH },
 	{ "call", FORM_CALL },
 	{ "ret", FORM_RET },
+	{ "exit", FORM_STOP },
+	{ "trap", FORM_STOP },
 	{ "membar", FORM_FENCE },
 	{ "fence", FORM_FENCE },
 	{ "activemask", FORM_ACTIVE },
@@ -582,7 +585,7 @@ static bool visit_insn(struct region *g, const struct ptx_insn *insn)
 	if (!form_of(insn->base, &form))
 		return fail(
 			g, "a spliced instruction that this check does not know:", insn->opcode);
-	if (!insn->n_operands && form != FORM_FENCE && form != FORM_RET)
+	if (!insn->n_operands && form != FORM_FENCE && form != FORM_RET && form != FORM_STOP)
 		return fail(g, "a spliced instruction without operands:", insn->opcode);
 	switch (form) {
 	case FORM_ALU:
@@ -601,6 +604,12 @@ static bool visit_insn(struct region *g, const struct ptx_insn *insn)
 		return visit_call(g, insn);
 	case FORM_RET:
 		if (!g->is_function)
+			return fail(g, "a spliced way out of the kernel:", insn->opcode);
+		g->live = insn->pred;
+		g->block++;
+		return true;
+	case FORM_STOP:
+		if (!g->is_function || strncmp(g->f->name, "__egpu_perturb_", 15))
 			return fail(g, "a spliced way out of the kernel:", insn->opcode);
 		g->live = insn->pred;
 		g->block++;

@@ -296,6 +296,11 @@ static int check_context(struct verifier *v, const struct vreg *ptr, uint32_t re
 	if (field < 0)
 		return refuse(v, EACCES, "ctx", "invalid bpf_context access off=%lld size=%u; no field of struct %s covers it", (long long)at, bytes,
 			ebpf_context_struct(ctx));
+	bool warp = ctx == EBPF_CONTEXT_WARP || ctx == EBPF_CONTEXT_WARP_MEM;
+	if (warp && (field == EBPF_FIELD_THREAD_X || field == EBPF_FIELD_THREAD_Y || field == EBPF_FIELD_THREAD_Z))
+		return refuse(v, EACCES, "ctx",
+			"%s differs between the lanes of a warp, for which this program runs once; write egpu_lane_read(lane, thread.%c)",
+			ebpf_fields[field].name, "xyz"[field - EBPF_FIELD_THREAD_X]);
 	v->out->fields |= 1ull << field;
 	return 0;
 }

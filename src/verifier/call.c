@@ -148,7 +148,7 @@ static int arg_field(struct verifier *v, uint32_t reg, struct vreg *r, int arg)
 	int field = ebpf_lane_field(r->r.bits.value);
 	if (field < 0 || (v->p->context != EBPF_CONTEXT_NONE && !(ebpf_fields[field].contexts >> v->p->context & 1)))
 		return refuse(v, EACCES, "ctx",
-			"R%u=%llu is no field that can be read of another lane here; thread_x, thread_y, thread_z and (at memory points) address can", reg,
+			"R%u=%llu is no field that can be read of another lane; thread.x, thread.y and thread.z can", reg,
 			(unsigned long long)r->r.bits.value);
 	v->out->gathered |= 1ull << field;
 	return 0;
