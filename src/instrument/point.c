@@ -68,6 +68,11 @@ static bool is_param_access(const struct ptx_insn *insn)
 	return false;
 }
 
+static bool is_one_of(const struct ptx_var *var, const struct ptx_var *list, uint32_t n)
+{
+	return n && var >= list && var < list + n;
+}
+
 /* Whether an access to .param space belongs to a call, not to the function's own parameters. */
 static bool is_call_param(const struct ptx_func *f, const struct ptx_insn *insn)
 {
@@ -77,8 +82,8 @@ static bool is_call_param(const struct ptx_func *f, const struct ptx_insn *insn)
 		return false;
 	for (uint32_t i = 0; i < insn->n_operands; i++) {
 		const struct ptx_var *var = insn->operands[i].var;
-		own |= var && ((var >= f->params && var < f->params + f->n_params) ||
-				      (var >= f->results && var < f->results + f->n_results));
+		own |= var && (is_one_of(var, f->params, f->n_params) ||
+				      is_one_of(var, f->results, f->n_results));
 	}
 	return !own;
 }

@@ -7,6 +7,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+#define FIELDS(f) (UINT64_C(1) << EBPF_FIELD_##f)
+
 static const char body[] = "{ .reg .b64 %egpu_r1; mov.b64 %egpu_r1, 1; }";
 
 static void try_kernel(const struct ptx_module *m, const char *kernel)
@@ -18,12 +20,38 @@ static void try_kernel(const struct ptx_module *m, const char *kernel)
 	static const struct ebpf_fragment warp = {
 		.name = "w", .point = EBPF_POINT_EXIT, .warp = true, .fields = 1, .body = body
 	};
-	const struct ebpf_fragment *list[] = { &thread, &warp };
+	static const struct ebpf_fragment points[] = {
+		{ .name = "b",
+			.point = EBPF_POINT_BLOCK,
+			.fields = ~UINT64_C(0) >> (64 - EBPF_FIELD_COUNT),
+			.body = body },
+		{ .name = "r",
+			.point = EBPF_POINT_BRANCH,
+			.fields = FIELDS(TAKEN) | FIELDS(TARGET),
+			.body = body },
+		{ .name = "a",
+			.point = EBPF_POINT_BARRIER,
+			.fields = FIELDS(BARRIER_ID) | FIELDS(BARRIER_THREADS),
+			.body = body },
+		{ .name = "c", .point = EBPF_POINT_CALL, .fields = FIELDS(CALLEE), .body = body },
+		{ .name = "i",
+			.point = EBPF_POINT_INSN,
+			.fields = FIELDS(OPERANDS) | FIELDS(VALUE0) | FIELDS(VALUE3),
+			.body = body },
+		{ .name = "d",
+			.point = EBPF_POINT_LOAD_DONE,
+			.warp = true,
+			.body = body,
+			.fields = FIELDS(ADDRESS) | FIELDS(VALUE0) | FIELDS(CYCLES) |
+				  FIELDS(SECTORS) },
+	};
+	const struct ebpf_fragment *list[] = { &thread, &warp, &points[0], &points[1], &points[2],
+		&points[3], &points[4], &points[5] };
 	const char *unbound[] = { "$s" };
 	struct instrument_request req = { .module = m,
 		.kernel = kernel,
 		.fragments = list,
-		.n_fragments = 2,
+		.n_fragments = sizeof(list) / sizeof(list[0]),
 		.unbound = unbound,
 		.n_unbound = 1 };
 	struct instrument_result result;
