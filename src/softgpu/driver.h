@@ -35,6 +35,7 @@
 #include "softgpu/texture.h"
 
 #define DRV_VERSION 13000
+#define DRV_MAX_DEVICES 16
 
 enum drv_kind {
 	DRV_CONTEXT = 1,
@@ -73,8 +74,10 @@ struct CUctx_st {
 	unsigned int uses; /* cuCtxAttach, or retains of the primary one */
 	unsigned int refs; /* being in the list, each stream, each waiter */
 	bool primary;
-	_Atomic bool closing;        /* being destroyed: queued work is dropped */
-	_Atomic int error;           /* sticky CUresult: the context is unusable */
+	CUdevice device;
+	uint32_t peers;       /* devices whose memory it may use, by bit; nothing depends on it */
+	_Atomic bool closing; /* being destroyed: queued work is dropped */
+	_Atomic int error;    /* sticky CUresult: the context is unusable */
 	struct CUstream_st *streams; /* all that have not been freed */
 	struct CUstream_st *legacy;
 	struct CUmod_st *modules;
@@ -230,13 +233,14 @@ struct CUarray_st {
 	struct CUctx_st *ctx;
 	CUDA_ARRAY3D_DESCRIPTOR desc;
 	struct sg_image image; /* of one level */
-	uint64_t base;	       /* its allocation; 0: a mipmapped array's */
+	uint64_t base;         /* its allocation; 0: a mipmapped array's */
 };
 
 struct CUmemPoolHandle_st {
 	struct drv_object object;
 	struct CUmemPoolHandle_st *next;
 	bool is_default;
+	CUdevice device;
 	size_t max_bytes; /* 0: none */
 	uint64_t used, used_high, threshold;
 	int follow_events, opportunistic, internal_deps;
@@ -338,17 +342,24 @@ struct drv_state {
 	CUresult init_error; /* sticks once a start has failed */
 	bool forked;         /* a child of the process that started it: nothing works here */
 	bool told_runtime;   /* the message about NVIDIA's runtime is out */
+	/* Devices differ in their contexts, pools and shares of memory. Below, all are one: one
+	 * address space and one set of workers, so that each reaches the memory of the others. */
 	int n_devices;
 	struct sg_device *dev;
 	struct sg_config config;
 	char *name;
 	struct table *handles; /* address -> struct drv_object */
 	struct table *allocs;  /* base address -> struct drv_alloc */
-	struct CUctx_st *contexts, *primary;
-	struct CUctx_st *old_primary; /* its struct, kept for the next retain */
-	unsigned int primary_flags;
+	struct CUctx_st *contexts;
+	struct drv_device {
+		struct CUctx_st *primary;
+		struct CUctx_st *old_primary; /* its struct, kept for the next retain */
+		unsigned int primary_flags;
+		struct CUmemPoolHandle_st *default_pool, *current_pool;
+	} devices[DRV_MAX_DEVICES];
+	uint64_t device_bytes; /* memory of each */
 	struct CUlib_st *libraries;
-	struct CUmemPoolHandle_st *pools, *default_pool, *current_pool;
+	struct CUmemPoolHandle_st *pools;
 	uint64_t next_ctx_id, next_buffer_id;
 	pthread_key_t thread_key;
 };
@@ -484,6 +495,9 @@ struct drv_alloc *drv_alloc_add(struct CUctx_st *ctx, uint64_t base, size_t byte
 	enum drv_mem_kind kind, unsigned int flags);
 /* Gives the memory back and drops the record. */
 void drv_alloc_release(struct drv_alloc *a);
+/* Whether the device has room for so many bytes more. */
+bool drv_device_room(CUdevice dev, size_t bytes);
+void drv_device_memory(CUdevice dev, size_t *free_bytes, size_t *total);
 bool drv_is_host(uint64_t addr); /* inside host memory that is known to the driver */
 
 /* -- modules ---------------------------------------------------------------------- */

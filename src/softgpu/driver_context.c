@@ -88,7 +88,7 @@ bool drv_ctx_destroyed(void)
 	return self && self->n && self->stack[self->n - 1].ctx && !alive(&self->stack[self->n - 1]);
 }
 
-static void ctx_set(struct CUctx_st *c, unsigned int flags, bool primary)
+static void ctx_set(struct CUctx_st *c, CUdevice dev, unsigned int flags, bool primary)
 {
 	unsigned int refs =
 		c->refs; /* of waiters that have yet to notice the end of an earlier life */
@@ -98,6 +98,7 @@ static void ctx_set(struct CUctx_st *c, unsigned int flags, bool primary)
 	c->id = ++drv.next_ctx_id;
 	c->flags = flags;
 	c->primary = primary;
+	c->device = dev;
 	c->uses = 1;
 	c->limits[CU_LIMIT_STACK_SIZE] = 1024;
 	c->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
@@ -107,11 +108,12 @@ static void ctx_set(struct CUctx_st *c, unsigned int flags, bool primary)
 	c->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
 }
 
-static CUresult ctx_new(struct CUctx_st *c, unsigned int flags, bool primary, struct CUctx_st **out)
+static CUresult ctx_new(
+	struct CUctx_st *c, CUdevice dev, unsigned int flags, bool primary, struct CUctx_st **out)
 {
 	if (!c && !(c = calloc(1, sizeof(*c))))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	ctx_set(c, flags, primary);
+	ctx_set(c, dev, flags, primary);
 	if (drv_add_handle(&c->object)) {
 		drv_ctx_put(c);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -215,7 +217,7 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *out, unsigned int flags, CUdevice dev
 	if (!drv_device_ok(dev))
 		return drv_leave(CUDA_ERROR_INVALID_DEVICE);
 	struct CUctx_st *ctx;
-	r = ctx_new(NULL, flags, false, &ctx);
+	r = ctx_new(NULL, dev, flags, false, &ctx);
 	if (!r && (r = push(ctx)))
 		ctx_free(ctx);
 	else if (!r)
@@ -303,21 +305,22 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice dev)
 	if (!drv_device_ok(dev))
 		return drv_leave(CUDA_ERROR_INVALID_DEVICE);
 	/* A reset or last release may be ending the old one. */
-	while (drv.primary && drv.primary->closing)
+	struct drv_device *d = &drv.devices[dev];
+	while (d->primary && d->primary->closing)
 		drv_wait();
-	if (drv.primary)
-		drv.primary->uses++;
-	else if (!(r = ctx_new(drv.old_primary, drv.primary_flags, true, &drv.primary)))
-		drv.old_primary = drv.primary;
+	if (d->primary)
+		d->primary->uses++;
+	else if (!(r = ctx_new(d->old_primary, dev, d->primary_flags, true, &d->primary)))
+		d->old_primary = d->primary;
 	if (!r)
-		*out = drv.primary;
+		*out = d->primary;
 	return drv_leave(r);
 }
 
-static void primary_free(void)
+static void primary_free(struct drv_device *d)
 {
-	ctx_free(drv.primary);
-	drv.primary = NULL;
+	ctx_free(d->primary);
+	d->primary = NULL;
 	drv_broadcast();
 }
 
@@ -328,10 +331,11 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 		return r;
 	if (!drv_device_ok(dev))
 		return drv_leave(CUDA_ERROR_INVALID_DEVICE);
-	if (!drv.primary || drv.primary->closing || !drv.primary->uses)
+	struct drv_device *d = &drv.devices[dev];
+	if (!d->primary || d->primary->closing || !d->primary->uses)
 		return drv_leave(CUDA_ERROR_INVALID_CONTEXT);
-	if (!--drv.primary->uses)
-		primary_free();
+	if (!--d->primary->uses)
+		primary_free(d);
 	return drv_leave(CUDA_SUCCESS);
 }
 
@@ -347,9 +351,10 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev)
 		return r;
 	if (!drv_device_ok(dev))
 		return drv_leave(CUDA_ERROR_INVALID_DEVICE);
-	drv.primary_flags = 0;
-	if (drv.primary && !drv.primary->closing)
-		primary_free();
+	struct drv_device *d = &drv.devices[dev];
+	d->primary_flags = 0;
+	if (d->primary && !d->primary->closing)
+		primary_free(d);
 	return drv_leave(CUDA_SUCCESS);
 }
 
@@ -367,15 +372,17 @@ CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 		return drv_leave(CUDA_ERROR_INVALID_DEVICE);
 	if (!flags_ok(flags))
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
-	drv.primary_flags = flags;
-	if (drv.primary)
-		drv.primary->flags = flags;
+	struct drv_device *d = &drv.devices[dev];
+	d->primary_flags = flags;
+	if (d->primary)
+		d->primary->flags = flags;
 	return drv_leave(CUDA_SUCCESS);
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags)
 {
-	if (drv.primary) /* the first version could not change an active context */
+	if (drv_device_ok(dev) &&
+		drv.devices[dev].primary) /* the first version could not change an active context */
 		return CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE;
 	return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
 }
@@ -389,8 +396,9 @@ CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, i
 		return drv_leave(CUDA_ERROR_INVALID_DEVICE);
 	if (!flags || !active)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
-	*flags = drv.primary ? drv.primary->flags : drv.primary_flags;
-	*active = drv.primary && !drv.primary->closing;
+	const struct drv_device *d = &drv.devices[dev];
+	*flags = d->primary ? d->primary->flags : d->primary_flags;
+	*active = d->primary && !d->primary->closing;
 	return drv_leave(CUDA_SUCCESS);
 }
 
@@ -451,7 +459,7 @@ CUresult CUDAAPI cuCtxGetDevice(CUdevice *dev)
 		return r;
 	if (!dev)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
-	*dev = 0;
+	*dev = ctx->device;
 	return drv_leave(CUDA_SUCCESS);
 }
 
@@ -464,9 +472,10 @@ CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *dev, CUcontext handle)
 		return r;
 	if (!dev)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!drv_find(handle, DRV_CONTEXT))
+	const struct CUctx_st *ctx = drv_find(handle, DRV_CONTEXT);
+	if (!ctx)
 		return drv_leave(CUDA_ERROR_INVALID_CONTEXT);
-	*dev = 0;
+	*dev = ctx->device;
 	return drv_leave(CUDA_SUCCESS);
 }
 
@@ -652,25 +661,46 @@ CUresult CUDAAPI cuCtxGetExecAffinity(CUexecAffinityParam *affinity, CUexecAffin
 	return drv_leave(CUDA_SUCCESS);
 }
 
-/* One device: every context reaches all of its memory, and a device is no peer of itself. */
+/* A context reaches all memory as it is; that access was asked for is remembered, no more. A device
+ * is no peer of itself. */
+static CUresult peer_of(CUcontext handle, struct CUctx_st **ctx, uint32_t *bit)
+{
+	CUresult r = drv_enter(ctx);
+	if (r)
+		return r;
+	const struct CUctx_st *peer = drv_find(handle, DRV_CONTEXT);
+	if (!peer)
+		return drv_leave(CUDA_ERROR_INVALID_CONTEXT);
+	*bit = peer->device == (*ctx)->device ? 0 : 1u << peer->device;
+	return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {
 	struct CUctx_st *ctx;
-	CUresult r = drv_enter(&ctx);
+	uint32_t bit;
+	CUresult r = peer_of(peer, &ctx, &bit);
 	if (r)
 		return r;
 	if (flags)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
-	return drv_leave(drv_find(peer, DRV_CONTEXT) ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED
-						     : CUDA_ERROR_INVALID_CONTEXT);
+	if (!bit)
+		return drv_leave(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+	if (ctx->peers & bit)
+		return drv_leave(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+	ctx->peers |= bit;
+	return drv_leave(CUDA_SUCCESS);
 }
 
 CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer)
 {
 	struct CUctx_st *ctx;
-	CUresult r = drv_enter(&ctx);
+	uint32_t bit;
+	CUresult r = peer_of(peer, &ctx, &bit);
 	if (r)
 		return r;
-	return drv_leave(drv_find(peer, DRV_CONTEXT) ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED
-						     : CUDA_ERROR_INVALID_CONTEXT);
+	if (!(ctx->peers & bit))
+		return drv_leave(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+	ctx->peers &= ~bit;
+	return drv_leave(CUDA_SUCCESS);
 }

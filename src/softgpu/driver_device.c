@@ -202,6 +202,7 @@ CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 	if (r)
 		return r;
 	memcpy(uuid->bytes, base, sizeof(base));
+	uuid->bytes[14] = (char)dev;
 	uuid->bytes[15] = (char)drv.config.sm;
 	return drv_leave(CUDA_SUCCESS);
 }
@@ -216,8 +217,7 @@ CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 	CUresult r = enter_device(bytes, dev);
 	if (r)
 		return r;
-	size_t unused;
-	sg_mem_info(drv.dev, &unused, bytes);
+	*bytes = drv.device_bytes;
 	return drv_leave(CUDA_SUCCESS);
 }
 
@@ -226,7 +226,11 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute attr, CUdev
 	CUresult r = enter_device(value, dev);
 	if (r)
 		return r;
-	return drv_leave(drv_attribute(attr, value) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+	if (drv_attribute(attr, value))
+		return drv_leave(CUDA_ERROR_INVALID_VALUE);
+	if (attr == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
+		*value = dev;
+	return drv_leave(CUDA_SUCCESS);
 }
 
 CUresult CUDAAPI cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
@@ -266,7 +270,7 @@ CUresult CUDAAPI cuDeviceGetPCIBusId(char *bus_id, int len, CUdevice dev)
 		return r;
 	if (len < 13)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
-	snprintf(bus_id, (size_t)len, "0000:00:00.0");
+	snprintf(bus_id, (size_t)len, "0000:%02x:00.0", (unsigned int)dev);
 	return drv_leave(CUDA_SUCCESS);
 }
 
@@ -284,9 +288,9 @@ CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *dev, const char *bus_id)
 		if (sscanf(bus_id, "%x:%x.%x", &bus, &device, &function) != 3)
 			return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	}
-	if (domain || bus || device || function)
+	if (domain || bus >= (unsigned int)drv.n_devices || device || function)
 		return drv_leave(CUDA_ERROR_INVALID_DEVICE);
-	*dev = 0;
+	*dev = (CUdevice)bus;
 	return drv_leave(CUDA_SUCCESS);
 }
 
@@ -297,7 +301,7 @@ CUresult CUDAAPI cuDeviceCanAccessPeer(int *can, CUdevice dev, CUdevice peer)
 		return r;
 	if (!drv_device_ok(peer))
 		return drv_leave(CUDA_ERROR_INVALID_DEVICE);
-	*can = 0; /* a device is no peer of itself */
+	*can = dev != peer; /* a device is no peer of itself */
 	return drv_leave(CUDA_SUCCESS);
 }
 
@@ -307,7 +311,15 @@ CUresult CUDAAPI cuDeviceGetP2PAttribute(
 	CUresult r = enter_device(value, src);
 	if (r)
 		return r;
-	return drv_leave(CUDA_ERROR_INVALID_DEVICE); /* there are no two different devices */
+	if (!drv_device_ok(dst) || src == dst)
+		return drv_leave(CUDA_ERROR_INVALID_DEVICE);
+	if (attr < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
+		attr > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED)
+		return drv_leave(CUDA_ERROR_INVALID_VALUE);
+	*value = attr == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ||
+		 attr == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED ||
+		 attr == CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED;
+	return drv_leave(CUDA_SUCCESS);
 }
 
 CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int *value, CUexecAffinityType type, CUdevice dev)

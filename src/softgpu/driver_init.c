@@ -108,15 +108,54 @@ static void after_fork(void)
 		drv.forked = true;
 }
 
-/* CUDA_VISIBLE_DEVICES as NVIDIA's driver reads it, for one device: its list ends at the first
- * entry that names no device. */
-static int count_devices(void)
+/* CUDA_VISIBLE_DEVICES as NVIDIA's driver reads it: the list ends at the first entry that names no
+ * device, and one that names a device twice names none. All devices are alike, so their number is
+ * all that is left of it. */
+static int count_devices(int there)
 {
 	const char *list = getenv("CUDA_VISIBLE_DEVICES");
+	uint32_t seen = 0;
+	int n = 0;
 	if (!list)
-		return 1;
-	size_t n = strcspn(list, ",");
-	return (n == 1 && *list == '0') || (n >= 4 && !strncmp(list, "GPU-", 4));
+		return there;
+	while (*list) {
+		char *end;
+		size_t length = strcspn(list, ",");
+		long d = -1;
+		if (*list >= '0' && *list <= '9') {
+			d = strtol(list, &end, 10);
+			if (end != list + length)
+				d = -1;
+		} else if (length >= 4 && !strncmp(list, "GPU-", 4)) { /* the first that is left */
+			for (d = 0; d < there && seen >> d & 1; d++)
+				;
+		}
+		if (d < 0 || d >= there)
+			break;
+		if (seen >> d & 1)
+			return 0;
+		seen |= 1u << d;
+		n++;
+		list += length;
+		list += *list == ',';
+	}
+	return n;
+}
+
+static CUresult open_pool(CUdevice dev)
+{
+	struct CUmemPoolHandle_st *p = calloc(1, sizeof(*p));
+	if (!p)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*p = (struct CUmemPoolHandle_st){ .object.kind = DRV_POOL,
+		.next = drv.pools,
+		.is_default = true,
+		.device = dev,
+		.follow_events = 1,
+		.opportunistic = 1,
+		.internal_deps = 1 };
+	drv.pools = drv.devices[dev].default_pool = drv.devices[dev].current_pool = p;
+	return drv_add_handle(&p->object) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
 static CUresult start(void)
@@ -126,27 +165,22 @@ static CUresult start(void)
 		fprintf(stderr, "egpu: %s\n", d.text);
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	drv.n_devices = count_devices();
+	drv.n_devices = count_devices(drv.n_devices);
 	if (!drv.n_devices)
 		return CUDA_ERROR_NO_DEVICE;
 	drv.handles = table_new();
 	drv.allocs = table_new();
 	if (!drv.handles || !drv.allocs)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	drv.device_bytes = drv.config.memory_bytes;
+	drv.config.memory_bytes *= (uint64_t)drv.n_devices;
 	CUresult r = sg_device_new(&drv.config, &drv.dev);
 	if (r)
 		return r;
 	drv.config = *sg_device_config(drv.dev);
-	drv.default_pool = calloc(1, sizeof(*drv.default_pool));
-	if (!drv.default_pool)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	*drv.default_pool = (struct CUmemPoolHandle_st){ .object.kind = DRV_POOL,
-		.is_default = true,
-		.follow_events = 1,
-		.opportunistic = 1,
-		.internal_deps = 1 };
-	drv.pools = drv.current_pool = drv.default_pool;
-	return drv_add_handle(&drv.default_pool->object) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+	for (int i = 0; i < drv.n_devices && !r; i++)
+		r = open_pool(i);
+	return r;
 }
 
 CUresult CUDAAPI cuInit(unsigned int flags)

@@ -82,9 +82,43 @@ void drv_alloc_release(struct drv_alloc *a)
 
 /* -- allocating ------------------------------------------------------------------------ */
 
+/* With one device the memory below keeps the count, module variables included. */
+static size_t device_used(CUdevice dev)
+{
+	size_t used = 0, pos = 0;
+	struct drv_alloc *a;
+	while ((a = table_next(drv.allocs, &pos, NULL, NULL)))
+		if (a->ctx->device == dev && a->kind != DRV_MEM_HOST &&
+			a->kind != DRV_MEM_REGISTERED && a->kind != DRV_MEM_MANAGED)
+			used += (a->bytes + 255) & ~(size_t)255;
+	return used;
+}
+
+void drv_device_memory(CUdevice dev, size_t *free_bytes, size_t *total)
+{
+	if (drv.n_devices == 1) {
+		sg_mem_info(drv.dev, free_bytes, total);
+		return;
+	}
+	size_t used = device_used(dev);
+	*total = drv.device_bytes;
+	*free_bytes = used < *total ? *total - used : 0;
+}
+
+bool drv_device_room(CUdevice dev, size_t bytes)
+{
+	size_t free_bytes, total;
+	if (drv.n_devices == 1)
+		return true;
+	drv_device_memory(dev, &free_bytes, &total);
+	return bytes <= free_bytes;
+}
+
 static CUresult alloc_device(struct CUctx_st *ctx, size_t bytes, CUdeviceptr *out)
 {
 	uint64_t addr;
+	if (!drv_device_room(ctx->device, bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult r = sg_mem_alloc(drv.dev, bytes, &addr);
 	if (r)
 		return r;
@@ -295,7 +329,7 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 	if (r)
 		return r;
 	size_t f, t;
-	sg_mem_info(drv.dev, &f, &t);
+	drv_device_memory(ctx->device, &f, &t);
 	if (free_bytes)
 		*free_bytes = f;
 	if (total)
@@ -353,7 +387,7 @@ static CUmemLocation location_of(CUdevice dev)
 
 CUresult CUDAAPI cuMemAdvise(CUdeviceptr addr, size_t bytes, CUmem_advise advice, CUdevice dev)
 {
-	if (dev != CU_DEVICE_CPU && dev)
+	if (dev != CU_DEVICE_CPU && !drv_device_ok(dev))
 		return CUDA_ERROR_INVALID_DEVICE;
 	return cuMemAdvise_v2(addr, bytes, advice, location_of(dev));
 }
@@ -374,7 +408,7 @@ CUresult CUDAAPI cuMemPrefetchAsync_v2(
 
 CUresult CUDAAPI cuMemPrefetchAsync(CUdeviceptr addr, size_t bytes, CUdevice dev, CUstream stream)
 {
-	if (dev != CU_DEVICE_CPU && dev)
+	if (dev != CU_DEVICE_CPU && !drv_device_ok(dev))
 		return CUDA_ERROR_INVALID_DEVICE;
 	return cuMemPrefetchAsync_v2(addr, bytes, location_of(dev), 0, stream);
 }
@@ -467,7 +501,10 @@ static CUresult attribute_value(const struct pointer *p, CUpointer_attribute att
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		*v = a && a->kind == DRV_MEM_POOL ? (uintptr_t)a->pool : 0;
 		break;
-	default: /* the ordinal, and what this memory cannot do: 0 */
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		*v = (uint64_t)(int64_t)(a ? a->ctx : p->ctx)->device;
+		break;
+	default: /* what this memory cannot do: 0 */
 		*v = 0;
 	}
 	return CUDA_SUCCESS;

@@ -20,12 +20,14 @@ static CUresult alloc_from(
 	uint64_t addr;
 	if (pool->max_bytes && (bytes > pool->max_bytes || pool->used > pool->max_bytes - bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult r = sg_mem_alloc(drv.dev, bytes, &addr);
+	CUresult r = drv_device_room(pool->device, bytes) ? sg_mem_alloc(drv.dev, bytes, &addr)
+							  : CUDA_ERROR_OUT_OF_MEMORY;
 	if (r == CUDA_ERROR_OUT_OF_MEMORY) {
 		/* What queued frees hold becomes free when they have run. */
 		if ((r = drv_ctx_drain(ctx)))
 			return r;
-		r = sg_mem_alloc(drv.dev, bytes, &addr);
+		r = drv_device_room(pool->device, bytes) ? sg_mem_alloc(drv.dev, bytes, &addr)
+							 : CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (r)
 		return r;
@@ -49,7 +51,8 @@ static CUresult alloc_async(CUdeviceptr *addr, size_t bytes, CUmemoryPool handle
 	CUresult r = drv_enter(&ctx);
 	if (r)
 		return r;
-	struct CUmemPoolHandle_st *pool = handle ? drv_find(handle, DRV_POOL) : drv.current_pool;
+	struct CUmemPoolHandle_st *pool =
+		handle ? drv_find(handle, DRV_POOL) : drv.devices[ctx->device].current_pool;
 	if (!addr || !bytes || !pool)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	if ((r = drv_stream_of(ctx, stream, &s)))
@@ -123,7 +126,7 @@ static CUresult give_pool(CUmemoryPool *out, CUdevice dev, bool standard)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	if (!drv_device_ok(dev))
 		return drv_leave(CUDA_ERROR_INVALID_DEVICE);
-	*out = standard ? drv.default_pool : drv.current_pool;
+	*out = standard ? drv.devices[dev].default_pool : drv.devices[dev].current_pool;
 	return drv_leave(CUDA_SUCCESS);
 }
 
@@ -145,7 +148,9 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool handle)
 		return r;
 	if (!drv_device_ok(dev))
 		return drv_leave(CUDA_ERROR_INVALID_DEVICE);
-	drv.current_pool = pool;
+	if (pool->device != dev)
+		return drv_leave(CUDA_ERROR_INVALID_VALUE);
+	drv.devices[dev].current_pool = pool;
 	return drv_leave(CUDA_SUCCESS);
 }
 
@@ -164,6 +169,7 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
 	if (!p)
 		return drv_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	*p = (struct CUmemPoolHandle_st){ .object.kind = DRV_POOL,
+		.device = props->location.id,
 		.max_bytes = props->maxSize,
 		.follow_events = 1,
 		.opportunistic = 1,
@@ -199,9 +205,10 @@ CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool handle)
 		return r;
 	if (pool->is_default)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
-	if (drv.current_pool == pool)
-		drv.current_pool = drv.default_pool;
-	hand_over(pool, drv.default_pool);
+	struct drv_device *d = &drv.devices[pool->device];
+	if (d->current_pool == pool)
+		d->current_pool = d->default_pool;
+	hand_over(pool, d->default_pool);
 	for (struct CUmemPoolHandle_st **at = &drv.pools; *at; at = &(*at)->next)
 		if (*at == pool) {
 			*at = pool->next;

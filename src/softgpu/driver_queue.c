@@ -118,7 +118,7 @@ CUresult CUDAAPI cuStreamGetDevice(CUstream stream, CUdevice *dev)
 	CUresult r = enter_stream(stream, &s);
 	if (r)
 		return r;
-	*dev = 0;
+	*dev = s->ctx->device;
 	return drv_leave(CUDA_SUCCESS);
 }
 

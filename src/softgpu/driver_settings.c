@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define USAGE                                                                                      \
-	"expected sm_75..sm_90, sms=N, workers=N, memory=N[K|M|G], check and seed=N, separated by commas"
+	"expected sm_75..sm_90, sms=N, workers=N, memory=N[K|M|G], devices=N, check and seed=N, separated by commas"
 
 static bool number(const char *s, uint64_t min, uint64_t max, bool size, uint64_t *out)
 {
@@ -63,6 +63,8 @@ static bool setting(const char *word, struct sg_config *c)
 		return c->n_workers = v, true;
 	if (!strncmp(word, "memory=", 7) && number(word + 7, 1 << 20, 1ull << 40, true, &v))
 		return c->memory_bytes = v, true;
+	if (!strncmp(word, "devices=", 8) && number(word + 8, 1, DRV_MAX_DEVICES, false, &v))
+		return drv.n_devices = (int)v, true;
 	if (!strcmp(word, "check"))
 		return c->check = true, true;
 	if (!strncmp(word, "seed=", 5) && number(word + 5, 0, UINT32_MAX, false, &v))
@@ -82,6 +84,7 @@ static uint64_t default_memory(void)
 int drv_settings(const char *text, struct sg_config *config, struct diag *d)
 {
 	*config = (struct sg_config){ .sm = 90, .n_sms = 8, .memory_bytes = default_memory() };
+	drv.n_devices = 1;
 	if (!text)
 		return 0;
 	while (*text) {

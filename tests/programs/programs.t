@@ -33,4 +33,10 @@ for p in cooperative perthread symbols texture wmma graphs heap recursion stream
 done
 [ $missing = 0 ] || skip "no nvcc on this machine" "$missing programs that only nvcc compiles"
 
+
+# Several devices share the work of the one that knows about them.
+for n in 2 4; do
+	EGPU_SOFTGPU=devices=$n LD_LIBRARY_PATH=$EGPU_BUILD/src/softgpu timeout 60 "$programs/multidevice" >"$tmp/out" 2>"$tmp/err"
+	is "$(cat "$tmp/out")" 'multidevice: 16000 checked, 0 wrong' "multidevice on $n devices"
+done
 finish

@@ -136,7 +136,7 @@ static void boxes(void)
 	is_int(cuMemcpy2D(&b), CUDA_ERROR_INVALID_VALUE, "a pitch below the width");
 	b.srcPitch = pitch;
 	b.srcMemoryType = CU_MEMORYTYPE_ARRAY;
-	is_int(cuMemcpy2D(&b), CUDA_ERROR_NOT_SUPPORTED, "arrays are not there");
+	is_int(cuMemcpy2D(&b), CUDA_ERROR_INVALID_HANDLE, "an array that is none");
 	b.srcMemoryType = (CUmemorytype)9;
 	is_int(cuMemcpy2D(&b), CUDA_ERROR_INVALID_VALUE, "nor a ninth kind of memory");
 	b.srcMemoryType = CU_MEMORYTYPE_DEVICE;
