@@ -41,7 +41,7 @@ static const struct {
 	{ "ftz", 0, SG_FTZ },
 	{ "sat", 0, SG_SAT },
 	{ "approx", 0, SG_APPROX },
-	{ "full", 0, SG_APPROX },
+	{ "full", 0, 0 },
 	{ "NaN", 0, SG_NAN },
 	{ "xorsign", 0, SG_XORSIGN },
 	{ "abs", 0, SG_XORSIGN },
@@ -71,7 +71,8 @@ static sg_handler handler(struct sg_insn *in)
 {
 	switch (in->type) {
 	case T_F32:
-		in->flags &= ~(uint32_t)SG_APPROX;
+		if (in->op != SG_F_DIV)
+			in->flags &= ~(uint32_t)SG_APPROX;
 		return sg_float32;
 	case T_F64:
 		/* Only rcp and rsqrt have a coarse form. */

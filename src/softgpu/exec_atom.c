@@ -11,22 +11,36 @@
 
 #define ORDER __ATOMIC_SEQ_CST
 
-static uint64_t add_float(const struct sg_insn *in, uint64_t old, uint64_t v)
+static uint32_t flush32(uint32_t v)
+{
+	return v & 0x7f800000 ? v : v & 0x80000000;
+}
+
+static uint64_t add_float(const struct sg_insn *in, uint64_t old, uint64_t v, bool flushes)
 {
 	float f, g;
 	double d, e;
 	uint32_t a = (uint32_t)old, b = (uint32_t)v;
 	switch (in->type) {
 	case T_F32:
+		/* Global memory flushes subnormal values, shared memory does not (PTX ISA, atom).
+		 */
+		if (flushes) {
+			a = flush32(a);
+			b = flush32(b);
+		}
 		memcpy(&f, &a, 4);
 		memcpy(&g, &b, 4);
 		f += g;
 		memcpy(&a, &f, 4);
-		return f != f ? 0x7fffffff : a;
+		return f != f ? 0x7fffffff : flushes ? flush32(a) : a;
 	case T_F64:
 		memcpy(&d, &old, 8);
 		memcpy(&e, &v, 8);
-		d += e;
+		/* A NaN comes out of global memory as it is, the added one first. */
+		if (flushes && (d != d || e != e))
+			return e != e ? v : old;
+		d = d != d ? d + d : d + e;
 		memcpy(&old, &d, 8);
 		return old;
 	default:
@@ -41,6 +55,7 @@ static uint16_t half_add(uint16_t a, uint16_t b, bool bf, uint8_t op)
 	double r = op == SG_A_ADD   ? sg_round_odd_fma(x, 1, y)
 		   : x != x         ? y
 		   : y != y         ? x
+		   : x == y         ? (signbit(x) == (op == SG_A_MIN) ? x : y)
 		   : op == SG_A_MIN ? (x < y ? x : y)
 				    : (x > y ? x : y);
 	return (uint16_t)sg_pack_double(r, bf ? 8 : 5, bf ? 7 : 10, SG_RN);
@@ -72,12 +87,12 @@ static bool less(uint8_t type, uint64_t a, uint64_t b)
 }
 
 /* What memory holds after an operation. */
-static uint64_t apply(const struct sg_insn *in, uint64_t old, uint64_t b, uint64_t c)
+static uint64_t apply(const struct sg_insn *in, uint64_t old, uint64_t b, uint64_t c, bool global)
 {
 	switch (in->op) {
 	case SG_A_ADD:
 		if (in->type == T_F32 || in->type == T_F64)
-			return add_float(in, old, b);
+			return add_float(in, old, b, global);
 		if (in->type >= T_F16 && in->type <= T_BF16X2)
 			return add_half(in, old, b);
 		return old + b;
@@ -107,11 +122,12 @@ static uint64_t apply(const struct sg_insn *in, uint64_t old, uint64_t b, uint64
 }
 
 #define MODIFY(T)                                                                                  \
-	static uint64_t modify_##T(const struct sg_insn *in, T *p, uint64_t b, uint64_t c)         \
+	static uint64_t modify_##T(                                                                \
+		const struct sg_insn *in, T *p, uint64_t b, uint64_t c, bool global)               \
 	{                                                                                          \
 		T old = __atomic_load_n(p, __ATOMIC_RELAXED), want;                                \
 		do                                                                                 \
-			want = (T)apply(in, old, (T)b, (T)c);                                      \
+			want = (T)apply(in, old, (T)b, (T)c, global);                              \
 		while (!__atomic_compare_exchange_n(p, &old, want, false, ORDER, ORDER));          \
 		return old;                                                                        \
 	}
@@ -119,7 +135,7 @@ MODIFY(uint16_t)
 MODIFY(uint32_t)
 MODIFY(uint64_t)
 
-uint64_t sg_atom_apply(const struct sg_insn *in, void *p, uint64_t b, uint64_t c)
+uint64_t sg_atom_apply(const struct sg_insn *in, void *p, uint64_t b, uint64_t c, bool global)
 {
 	bool integer = !(in->type >= T_F16 && in->type <= T_F64);
 	if (in->bytes == 4 && in->op == SG_A_ADD && integer)
@@ -127,8 +143,9 @@ uint64_t sg_atom_apply(const struct sg_insn *in, void *p, uint64_t b, uint64_t c
 	if (in->bytes == 8 && in->op == SG_A_ADD && integer)
 		return __atomic_fetch_add((uint64_t *)p, b, ORDER);
 	if (in->bytes == 2)
-		return modify_uint16_t(in, p, b, c);
-	return in->bytes == 4 ? modify_uint32_t(in, p, b, c) : modify_uint64_t(in, p, b, c);
+		return modify_uint16_t(in, p, b, c, global);
+	return in->bytes == 4 ? modify_uint32_t(in, p, b, c, global)
+			      : modify_uint64_t(in, p, b, c, global);
 }
 
 static uint64_t get(struct sg_warp *w, uint32_t op, uint8_t width, int i)
@@ -147,7 +164,8 @@ static void put(struct sg_warp *w, uint32_t op, uint8_t width, int i, uint64_t v
 }
 
 /* Without a fence, or an order of its own, an atomic operation orders nothing else. */
-static void check_atomic(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, void *p, uint32_t bytes)
+static void check_atomic(
+	struct sg_warp *w, const struct sg_insn *in, uint32_t lane, void *p, uint32_t bytes)
 {
 	sg_check_access(w, in, lane, p, bytes, SG_READ | SG_WRITE | SG_STRONG, 0);
 	if (in->sub)
@@ -217,17 +235,18 @@ SG_HANDLER(sg_atom)
 			return;
 		if (w->check)
 			check_atomic(w, in, (uint32_t)i, p, (uint32_t)in->bytes * in->n);
+		bool global = (uintptr_t)p - w->mem->base < w->mem->span;
 		if (in->n == 1) {
 			uint64_t c = in->op == SG_A_CAS ? get(w, in->c, in->width, i) : 0;
-			uint64_t old = sg_atom_apply(in, p, get(w, in->b, in->width, i), c);
+			uint64_t old = sg_atom_apply(in, p, get(w, in->b, in->width, i), c, global);
 			if (result)
 				put(w, in->d, in->width, i, old);
 			continue;
 		}
 		const uint32_t *operands = in->list + (result ? in->n : 0);
 		for (uint32_t k = 0; k < in->n; k++) {
-			uint64_t old = sg_atom_apply(
-				in, p + k * in->bytes, get(w, operands[k], in->width, i), 0);
+			uint64_t old = sg_atom_apply(in, p + k * in->bytes,
+				get(w, operands[k], in->width, i), 0, global);
 			if (result)
 				put(w, in->list[k], in->width, i, old);
 		}
@@ -301,10 +320,12 @@ void sg_mbarrier_complete(uint64_t *p, uint64_t bytes)
 		;
 }
 
-static void check_mbarrier(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, void *p, bool passed)
+static void check_mbarrier(
+	struct sg_warp *w, const struct sg_insn *in, uint32_t lane, void *p, bool passed)
 {
 	bool test = in->op == MB_TEST || in->op == MB_TEST_PARITY;
-	sg_check_access(w, in, lane, p, 8, in->op == MB_INIT ? SG_WRITE : SG_READ | SG_WRITE | SG_STRONG, 0);
+	sg_check_access(w, in, lane, p, 8,
+		in->op == MB_INIT ? SG_WRITE : SG_READ | SG_WRITE | SG_STRONG, 0);
 	if (test && passed)
 		sg_check_sync(w, lane, p, SG_ACQUIRES | SG_ALWAYS);
 	else if (!test && in->op != MB_INIT)
@@ -330,7 +351,8 @@ SG_HANDLER(sg_mbarrier)
 		while (want != old &&
 			!__atomic_compare_exchange_n(p, &old, want, false, ORDER, ORDER));
 		if (w->check)
-			check_mbarrier(w, in, (uint32_t)i, p, (old ^ b << (in->op == MB_TEST ? 0 : 63)) >> 63);
+			check_mbarrier(w, in, (uint32_t)i, p,
+				(old ^ b << (in->op == MB_TEST ? 0 : 63)) >> 63);
 		if (in->op == MB_TEST)
 			done |= (uint32_t)((old ^ b) >> 63) << i;
 		else if (in->op == MB_TEST_PARITY)

@@ -15,8 +15,8 @@ static uint64_t in_block(uint64_t addr, uint32_t rank)
 	return (addr & (~0xffffffffull | low)) | (uint64_t)(rank + 1) << SG_RANK_SHIFT;
 }
 
-static void check(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, const void *d, const void *s,
-	uint32_t access)
+static void check(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, const void *d,
+	const void *s, uint32_t access)
 {
 	sg_check_access(w, in, lane, s, 16, SG_READ, 0);
 	sg_check_access(w, in, lane, d, 16, access, (uintptr_t)s);
@@ -33,7 +33,7 @@ static bool reduce(
 	for (uint32_t at = 0; s && at < 16; at += in->bytes) {
 		uint64_t v = 0;
 		memcpy(&v, s + at, in->bytes);
-		sg_atom_apply(in, d + at, v, 0);
+		sg_atom_apply(in, d + at, v, 0, b->dst.space == SP_GLOBAL);
 	}
 	return s;
 }

@@ -203,9 +203,11 @@ static uint64_t float_to_float(const struct sg_insn *in, double v)
 		v = round_to_int(v, in->rnd);
 	if (in->flags & SG_SAT)
 		v = v != v || v <= 0 ? 0 : v > 1 ? 1 : v;
-	if (in->flags & SG_RELU && v < 0)
+	if (in->flags & SG_RELU && v <= 0)
 		v = 0;
 	uint64_t r = write_float(in, in->type, v);
+	if (in->flags & SG_SATFINITE && in->type == T_TF32)
+		return (r & 0x7fffffff) == 0x7f800000 ? (r & 0x80000000) | 0x7f7fe000 : r;
 	if (in->flags & SG_SATFINITE && isinf(v) == 0 && v == v) {
 		int m = in->type == T_F16    ? 10
 			: in->type == T_BF16 ? 7
@@ -218,14 +220,44 @@ static uint64_t float_to_float(const struct sg_insn *in, double v)
 	return r;
 }
 
+/* What a NaN becomes where it is not the canonical one: seen on an H200 (PTX leaves it open). */
+static bool keep_nan(const struct sg_insn *in, uint64_t raw, uint64_t *out)
+{
+	uint64_t sign = in->type2 == T_F64 ? raw >> 63 : raw >> 15 & 1;
+	if (in->flags & (SG_SAT | SG_RELU))
+		return false;
+	if (in->type2 == T_F64)
+		*out = in->type == T_F64    ? raw | 1ull << 51
+		       : in->type == T_F16  ? sign << 15 | 0x7e00 | (raw >> 42 & 0x3ff)
+		       : in->type == T_BF16 ? sign << 15 | 0x7fc0 | (raw >> 45 & 0x7f)
+					    : sign << 31 | 0x7fc00000 | (raw >> 29 & 0x7fffff);
+	else if (in->type2 == T_F16 && in->type == T_F64)
+		*out = sign << 63 | 0x7ff8ull << 48 | (raw & 0x3ff) << 42;
+	else if (in->type2 == T_BF16 && in->type == T_F32)
+		*out = raw << 16;
+	else if (in->type2 == T_F32 && in->type == T_F64 && in->flags & SG_FTZ)
+		*out = 0x7fffffffe0000000ull;
+	else if (in->type == T_TF32 && in->rnd == SG_RNA)
+		*out = ((uint32_t)raw + 0x1000) & 0xffffe000;
+	else
+		return false;
+	/* Rounding may have made it an infinity. */
+	if (in->flags & SG_SATFINITE && (*out & 0x7fffffff) == 0x7f800000)
+		*out = (*out & 0x80000000) | 0x7f7fe000;
+	return true;
+}
+
 static uint64_t convert(const struct sg_insn *in, uint64_t raw)
 {
+	uint64_t kept;
 	uint8_t dst = in->type, src = in->type2;
 	if (!is_float(src)) {
 		uint64_t v = extend(raw, int_bits(src), is_signed(src));
 		return is_float(dst) ? int_to_float(in, v) : int_to_int(in, v);
 	}
 	double v = read_float(src, raw, in->flags & SG_FTZ);
+	if (is_float(dst) && v != v && keep_nan(in, raw, &kept))
+		return kept;
 	if (is_float(dst))
 		return float_to_float(in, v);
 	return float_to_int(round_to_int(v, in->rnd), dst, src);
@@ -277,7 +309,7 @@ static uint32_t to_fp8(const struct sg_insn *in, double v)
 	uint32_t most = e4m3 ? 0x7e : 0x7b, bits;
 	if (v != v)
 		return 0x7f;
-	if (in->flags & SG_RELU && v < 0)
+	if (in->flags & SG_RELU && v <= 0)
 		v = 0;
 	/* Four bits of exponent around 7 are five bits around 15 of a value 2^8 times smaller, and
 	 * leave one exponent more to numbers than infinities would. */
@@ -371,10 +403,7 @@ static SG_HANDLER(f32_f64)
 {
 	float *d = sg_op(w, in->d);
 	const double *a = sg_op(w, in->a);
-	const uint32_t canonical = 0x7fffffff;
-	float nan;
-	memcpy(&nan, &canonical, 4);
-	SG_LANES(mask, d[i] = a[i] != a[i] ? nan : (float)a[i];);
+	SG_LANES(mask, d[i] = (float)a[i];);
 }
 
 FAST(s32_f32, int32_t, float,

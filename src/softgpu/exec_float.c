@@ -29,9 +29,16 @@ FLOAT2(add_f32, float, canon(a + b))
 FLOAT2(sub_f32, float, canon(a - b))
 FLOAT2(mul_f32, float, canon(a *b))
 FLOAT2(div_f32, float, canon(a / b))
-FLOAT2(add_f64, double, a + b)
-FLOAT2(sub_f64, double, a - b)
-FLOAT2(mul_f64, double, a *b)
+
+/* The NaN that comes out when there are several: the last one, made quiet. */
+static inline double nan_of(double a, double b, double r)
+{
+	double quiet = b != b ? b + b : a + a;
+	return a != a || b != b ? quiet : r;
+}
+FLOAT2(add_f64, double, nan_of(a, b, a + b))
+FLOAT2(sub_f64, double, nan_of(a, b, a - b))
+FLOAT2(mul_f64, double, nan_of(a, b, a *b))
 FLOAT2(div_f64, double, a / b)
 
 #define FLOAT3(attr, name, T, EXPR)                                                                \
@@ -43,7 +50,7 @@ FLOAT2(div_f64, double, a / b)
 		SG_LANES(mask, T a = pa[i]; T b = pb[i]; T c = pc[i]; d[i] = EXPR;);               \
 	}
 FLOAT3(, fma_f32_plain, float, canon(fmaf(a, b, c)))
-FLOAT3(, fma_f64_plain, double, fma(a, b, c))
+FLOAT3(, fma_f64_plain, double, c != c && b == b ? c + c : nan_of(a, b, fma(a, b, c)))
 
 #ifdef __x86_64__
 /* The same loops with the instruction in line. */
@@ -62,7 +69,8 @@ FMA_TARGET static SG_HANDLER(fma_f32_avx2)
 	memcpy(&nan_, &bits, 4);
 	SG_LANES(mask, d[i] = CANON3(__builtin_fmaf(pa[i], pb[i], pc[i])););
 }
-FLOAT3(FMA_TARGET, fma_f64_avx2, double, __builtin_fma(a, b, c))
+FLOAT3(FMA_TARGET, fma_f64_avx2, double,
+	c != c && b == b ? c + c : nan_of(a, b, __builtin_fma(a, b, c)))
 
 static bool has_fma(void)
 {
@@ -100,10 +108,19 @@ static inline float flush(float v)
 
 FLOAT2(add_ftz, float, canon(flush(flush(a) + flush(b))))
 FLOAT2(sub_ftz, float, canon(flush(flush(a) - flush(b))))
-FLOAT2(mul_ftz, float, canon(flush(flush(a) * flush(b))))
-FLOAT3(, fma_ftz_plain, float, canon(flush(fmaf(flush(a), flush(b), flush(c)))))
+/* Exact results below the normal range are flushed even where they would round up to it. */
+FLOAT2(mul_ftz, float, ({
+	float x_ = flush(a), y_ = flush(b), r_ = flush(x_ * y_);
+	canon(fabs((double)x_ * y_) < 0x1p-126 ? copysignf(0, r_) : r_);
+}))
+#define FMA_FTZ(fused)                                                                             \
+	({                                                                                         \
+		float x_ = flush(a), y_ = flush(b), z_ = flush(c), r_ = flush(fused(x_, y_, z_));  \
+		canon(fabs((double)x_ *y_ + z_) < 0x1p-126 ? copysignf(0, r_) : r_);               \
+	})
+FLOAT3(, fma_ftz_plain, float, FMA_FTZ(fmaf))
 #ifdef __x86_64__
-FLOAT3(FMA_TARGET, fma_ftz_avx2, float, canon(flush(__builtin_fmaf(flush(a), flush(b), flush(c)))))
+FLOAT3(FMA_TARGET, fma_ftz_avx2, float, FMA_FTZ(__builtin_fmaf))
 #else
 #define fma_ftz_avx2 fma_ftz_plain
 #endif
@@ -136,14 +153,36 @@ FLOAT2(max_ftz, float, canon(pick(flush(a), flush(b), true)))
 		const T *pa = sg_op(w, in->a);                                                     \
 		SG_LANES(mask, T a = pa[i]; d[i] = EXPR;);                                         \
 	}
-BITS1(abs_f32, uint32_t, a & 0x7fffffff)
-BITS1(neg_f32, uint32_t, a ^ 0x80000000)
-BITS1(abs_f64, uint64_t, a & ~(1ull << 63))
-BITS1(neg_f64, uint64_t, a ^ 1ull << 63)
-BITS1(abs_h, uint32_t, a & 0x7fff)
-BITS1(neg_h, uint32_t, a ^ 0x8000)
-BITS1(abs_h2, uint32_t, a & 0x7fff7fff)
-BITS1(neg_h2, uint32_t, a ^ 0x80008000)
+/* v, but NaNs canonical; those of f64 are only made quiet, with their sign. */
+static inline uint32_t number32(uint32_t a, uint32_t v)
+{
+	return (a & 0x7fffffff) > 0x7f800000 ? 0x7fffffff : v;
+}
+
+static inline uint64_t number64(uint64_t a, uint64_t v)
+{
+	return (a & ~(1ull << 63)) > 0x7ffull << 52 ? a | 1ull << 51 : v;
+}
+
+static inline uint32_t number16(uint32_t a, uint32_t v, uint32_t inf)
+{
+	return (a & 0x7fff) > inf ? 0x7fff : v;
+}
+
+#define NUMBER_X2(inf, v)                                                                          \
+	(number16(a >> 16, (v) >> 16, inf) << 16 | number16(a & 0xffff, (v)&0xffff, inf))
+BITS1(abs_f32, uint32_t, number32(a, a & 0x7fffffff))
+BITS1(neg_f32, uint32_t, number32(a, a ^ 0x80000000))
+BITS1(abs_f64, uint64_t, number64(a, a & ~(1ull << 63)))
+BITS1(neg_f64, uint64_t, number64(a, a ^ 1ull << 63))
+BITS1(abs_h, uint32_t, number16(a, a & 0x7fff, 0x7c00))
+BITS1(neg_h, uint32_t, number16(a, a ^ 0x8000, 0x7c00))
+BITS1(abs_b, uint32_t, number16(a, a & 0x7fff, 0x7f80))
+BITS1(neg_b, uint32_t, number16(a, a ^ 0x8000, 0x7f80))
+BITS1(abs_h2, uint32_t, NUMBER_X2(0x7c00, a & 0x7fff7fff))
+BITS1(neg_h2, uint32_t, NUMBER_X2(0x7c00, a ^ 0x80008000))
+BITS1(abs_b2, uint32_t, NUMBER_X2(0x7f80, a & 0x7fff7fff))
+BITS1(neg_b2, uint32_t, NUMBER_X2(0x7f80, a ^ 0x80008000))
 BITS1(sqrt_f32, float, canon(sqrtf(a)))
 BITS1(rcp_f32, float, canon(1.0f / a))
 BITS1(sqrt_f64, double, sqrt(a))
@@ -182,7 +221,6 @@ const struct sg_row sg_float_rows[] = {
 	R_RN("mul", "f64", mul_f64, "888"),
 	R("div.rn.f32", div_f32, "444"),
 	R("div.full.f32", div_f32, "444"),
-	R("div.approx.f32", div_f32, "444"),
 	R("div.rn.f64", div_f64, "888"),
 	R("fma.rn.f32", fma_f32, "4444"),
 	R("mad.rn.f32", fma_f32, "4444"),
@@ -195,12 +233,12 @@ const struct sg_row sg_float_rows[] = {
 	R("neg.f64", neg_f64, "88"),
 	R("abs.f16", abs_h, "22"),
 	R("neg.f16", neg_h, "22"),
-	R("abs.bf16", abs_h, "22"),
-	R("neg.bf16", neg_h, "22"),
+	R("abs.bf16", abs_b, "22"),
+	R("neg.bf16", neg_b, "22"),
 	R("abs.f16x2", abs_h2, "44"),
 	R("neg.f16x2", neg_h2, "44"),
-	R("abs.bf16x2", abs_h2, "44"),
-	R("neg.bf16x2", neg_h2, "44"),
+	R("abs.bf16x2", abs_b2, "44"),
+	R("neg.bf16x2", neg_b2, "44"),
 	R("sqrt.rn.f32", sqrt_f32, "44"),
 	R("sqrt.approx.f32", sqrt_f32, "44"),
 	R("sqrt.rn.f64", sqrt_f64, "88"),
@@ -343,9 +381,10 @@ static double half_op(const struct sg_insn *in, double a, double b, double c)
 	case SG_F_FMA:
 		return sg_round_odd_fma(a, b, c);
 	case SG_F_MIN:
-		return half_min_max(in, a, b, false);
 	case SG_F_MAX:
-		return half_min_max(in, a, b, true);
+		if (in->flags & SG_XORSIGN)
+			a = fabs(a), b = fabs(b);
+		return half_min_max(in, a, b, in->op == SG_F_MAX);
 	case SG_F_EX2:
 		return exp2(a);
 	case SG_F_TANH:
@@ -372,11 +411,11 @@ static uint16_t half_lane(const struct sg_insn *in, uint16_t ha, uint16_t hb, ui
 	double r = half_op(
 		in, half_flush(in, get(ha)), half_flush(in, get(hb)), half_flush(in, get(hc)));
 	if (in->flags & SG_SAT)
-		r = r != r || r < 0 ? 0 : r > 1 ? 1 : r;
-	if (in->flags & SG_RELU && r < 0)
+		r = r != r || r <= 0 ? 0 : r > 1 ? 1 : r;
+	if (in->flags & SG_RELU && r <= 0)
 		r = 0;
 	uint16_t bits = (uint16_t)sg_pack_double(half_flush(in, r), bf ? 8 : 5, bf ? 7 : 10, SG_RN);
-	if (in->flags & SG_XORSIGN)
+	if (in->flags & SG_XORSIGN && r == r)
 		bits = (uint16_t)((bits & 0x7fff) | ((ha ^ hb) & 0x8000));
 	return bits;
 }

@@ -224,11 +224,15 @@ OP1(bfind_sh_s64, u32, u64, shift_amount(find64(magnitude64(a)), 63))
 /* Bits [pos, pos+len) of a word of `bits`; bits past the top are copies of the sign (s) or 0. */
 static u64 extract(u64 v, u32 pos, u32 len, u32 bits, bool is_signed)
 {
-	pos &= 255;
-	len &= 255;
+	/* Eight bits of each are used, but the 64-bit forms take all of them. */
+	if (bits == 32) {
+		pos &= 255;
+		len &= 255;
+	}
 	if (!len)
 		return 0;
-	u32 last = pos + len - 1 < bits - 1 ? pos + len - 1 : bits - 1;
+	u64 end = (u64)pos + len - 1;
+	u32 last = end < bits - 1 ? (u32)end : bits - 1;
 	bool sign = is_signed && v >> last & 1;
 	u64 field = pos < bits ? v >> pos : 0;
 	u32 got = pos < bits ? last - pos + 1 : 0;
@@ -239,8 +243,10 @@ static u64 extract(u64 v, u32 pos, u32 len, u32 bits, bool is_signed)
 
 static u64 insert(u64 a, u64 b, u32 pos, u32 len, u32 bits)
 {
-	pos &= 255;
-	len &= 255;
+	if (bits == 32) {
+		pos &= 255;
+		len &= 255;
+	}
 	if (pos >= bits || !len)
 		return b;
 	if (len > bits - pos)

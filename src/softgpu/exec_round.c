@@ -49,7 +49,9 @@ static int host_mode(uint8_t rnd)
 	static T name(uint32_t flags, T a, T b, bool is_max)                                       \
 	{                                                                                          \
 		if (a != a || b != b)                                                              \
-			return flags & SG_NAN || (a != a && b != b) ? (T)NAN : a != a ? b : a;     \
+			return flags & SG_NAN || (a != a && b != b) ? (b != b ? b + b : a + a)     \
+			       : a != a                             ? b                            \
+								    : a;                                                       \
 		if (a == 0 && b == 0)                                                              \
 			return is_max == !!signbit(a) ? b : a;                                     \
 		return is_max ? (a > b ? a : b) : (a < b ? a : b);                                 \
@@ -70,6 +72,9 @@ static float op32(const struct sg_insn *in, float a, float b, float c)
 	case SG_F_FMA:
 		return fmaf(a, b, c);
 	case SG_F_DIV:
+		/* .approx multiplies by a reciprocal that is zero here (PTX ISA, div). */
+		if (in->flags & SG_APPROX && fabsf(b) > 0x1p126f && !isinf(b))
+			b = copysignf(INFINITY, b);
 		return a / b;
 	case SG_F_RCP:
 		return 1.0f / a;
@@ -93,6 +98,9 @@ static float op32(const struct sg_insn *in, float a, float b, float c)
 		return -a;
 	case SG_F_MIN:
 	case SG_F_MAX:
+		/* .xorsign.abs compares magnitudes. */
+		if (in->flags & SG_XORSIGN)
+			a = fabsf(a), b = fabsf(b);
 		return min_max32(in->flags, a, b, in->op == SG_F_MAX);
 	case SG_F_MIN3:
 	case SG_F_MAX3: {
@@ -143,13 +151,23 @@ static double coarse(double v)
 	return v;
 }
 
+/* Whether the exact result is too small for a normal float, though it may round to one. */
+static bool tiny(const struct sg_insn *in, float a, float b, float c)
+{
+	double exact = in->op == SG_F_MUL   ? (double)a * b
+		       : in->op == SG_F_DIV ? (double)a / b
+		       : in->op == SG_F_FMA ? (double)a * b + c
+					    : 1;
+	return fabs(exact) < 0x1p-126;
+}
+
 static float finish32(const struct sg_insn *in, float r, float a, float b)
 {
 	if (in->flags & SG_FTZ)
 		r = flush(r);
 	if (in->flags & SG_SAT)
 		r = r != r || r <= 0 ? 0.0f : r > 1 ? 1.0f : r;
-	if (in->flags & SG_XORSIGN)
+	if (in->flags & SG_XORSIGN && r == r)
 		r = float32((bits32(r) & 0x7fffffff) | ((bits32(a) ^ bits32(b)) & 0x80000000));
 	return r != r ? float32(0x7fffffff) : r;
 }
@@ -171,6 +189,8 @@ SG_HANDLER(sg_float32)
 			z = flush(z);
 		}
 		r = op32(in, x, y, z);
+		if (in->flags & SG_FTZ && fabsf(r) == 0x1p-126f && tiny(in, x, y, z))
+			r = copysignf(0, r);
 		d[i] = finish32(in, r, a[i], b[i]);
 	}
 	if (mode != FE_TONEAREST)
@@ -190,6 +210,8 @@ SG_HANDLER(sg_float64)
 		if (in->flags & SG_APPROX)
 			x = coarse(x);
 		r = op64(in, x, y, z);
+		if (in->op <= SG_F_FMA && (x != x || y != y || z != z))
+			r = y != y ? y + y : in->op == SG_F_FMA && z != z ? z + z : x + x;
 		d[i] = in->flags & SG_APPROX ? coarse(r) : r;
 	}
 	if (mode != FE_TONEAREST)
@@ -209,7 +231,7 @@ static bool test_class(double v, bool subnormal, uint8_t what)
 	case 3:
 		return isnan(v);
 	case 4:
-		return isfinite(v) && v != 0 && !subnormal;
+		return isfinite(v) && !subnormal; /* zeros are normal (PTX ISA, testp) */
 	default:
 		return subnormal;
 	}

@@ -609,6 +609,6 @@ SG_HANDLER(sg_sured)
 			sg_atom_apply(in, p,
 				t->bytes == 8 ? ((const uint64_t *)reg)[i]
 					      : ((const uint32_t *)reg)[i],
-				0);
+				0, true);
 	}
 }

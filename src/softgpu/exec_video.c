@@ -91,7 +91,12 @@ static uint32_t second(const struct sg_insn *in, uint32_t v, uint32_t c, uint32_
 	default:
 		if (!dsel)
 			return v;
-		keep = dsel < 5 ? 0xffu << (dsel - 1) * 8 : 0xffffu << (dsel - 5) * 16;
+		/* A byte is moved to its place; the upper half is taken where it stands, as an H200
+		 * does. */
+		if (dsel > 4)
+			return dsel == 5 ? (c & 0xffff0000) | (v & 0xffff)
+					 : (c & 0xffff) | (v & 0xffff0000);
+		keep = 0xffu << (dsel - 1) * 8;
 		return (c & ~keep) | (v << __builtin_ctz(keep) & keep);
 	}
 }
@@ -103,9 +108,11 @@ static uint32_t scalar(const struct sg_insn *in, uint32_t va, uint32_t vb, uint3
 		b = select_part(vb, in->imm >> 4 & 15, in->sub == T_S32), v;
 	if (in->op == SG_V_MAD) {
 		/* 65 bits would be needed only for products of whole words. */
-		__int128 wide = (__int128)a * b +
-				(in->type == T_S32 ? (int64_t)(int32_t)c : (int64_t)c) +
-				(in->has & SG_V_PO ? 1 : 0);
+		__int128 wide =
+			(__int128)a * b +
+			(in->type == T_S32 || in->rnd || in->has & SG_V_SAT ? (int64_t)(int32_t)c
+									    : (int64_t)c) +
+			(in->has & SG_V_PO ? 1 : 0);
 		wide >>= in->rnd;
 		v = wide > INT64_MAX ? INT64_MAX : wide < INT64_MIN ? INT64_MIN : (int64_t)wide;
 		if (!(in->has & SG_V_SAT))
@@ -113,7 +120,10 @@ static uint32_t scalar(const struct sg_insn *in, uint32_t va, uint32_t vb, uint3
 		return (uint32_t)clamp_to(v, 32, in->type == T_S32);
 	}
 	v = operate(in, a, b);
-	if (in->has & SG_V_SAT)
+	/* On an H200 an unsigned word is not clamped at its upper end: it wraps. */
+	if (in->has & SG_V_SAT && in->type == T_U32 && !dsel)
+		v = v < 0 ? 0 : (uint32_t)v;
+	else if (in->has & SG_V_SAT)
 		v = clamp_to(v, !dsel ? 32 : dsel < 5 ? 8 : 16, in->type == T_S32);
 	return second(in, (uint32_t)v, c, dsel);
 }

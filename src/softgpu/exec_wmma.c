@@ -22,10 +22,11 @@ static uint8_t *element_at(struct sg_warp *w, const struct sg_insn *in, const ui
 	const uint32_t *stride = in->has & 1 ? sg_op(w, in->c) : NULL;
 	uint64_t ld = stride ? stride[lane] : in->sub ? rows : cols;
 	uint64_t at = in->sub ? c * ld + r : r * ld + c;
-	uint8_t *p = sg_resolve_or_fault(
-		w, in, lane, in->space, addr[lane] + at * in->bytes, in->bytes);
+	uint8_t *p =
+		sg_resolve_or_fault(w, in, lane, in->space, addr[lane] + at * in->bytes, in->bytes);
 	if (p && w->check)
-		sg_check_access(w, in, lane, p, in->bytes, in->fn == sg_wmma_store ? SG_WRITE : SG_READ, e);
+		sg_check_access(
+			w, in, lane, p, in->bytes, in->fn == sg_wmma_store ? SG_WRITE : SG_READ, e);
 	return p;
 }
 

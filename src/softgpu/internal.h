@@ -615,7 +615,7 @@ SG_HANDLER(sg_fence);
 SG_HANDLER(sg_mbarrier);
 SG_HANDLER(sg_ctarank);
 /* One operation of in->op, type and bytes on memory; the old value. */
-uint64_t sg_atom_apply(const struct sg_insn *in, void *p, uint64_t b, uint64_t c);
+uint64_t sg_atom_apply(const struct sg_insn *in, void *p, uint64_t b, uint64_t c, bool global);
 /* Bytes of a transaction have arrived. */
 void sg_mbarrier_complete(uint64_t *p, uint64_t bytes);
 /* exec_bulk.c */

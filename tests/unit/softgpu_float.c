@@ -50,7 +50,7 @@ static const struct insn_case floats[] = {
 	{ "min.f32 %f0, %f1, %f2", { 0, 0x80000000 }, 0x80000000 },
 	{ "max.f32 %f0, %f1, %f2", { 0, 0x80000000 }, 0 },
 	{ "max.NaN.f32 %f0, %f1, %f2", { 0x7fc00000, ONE }, NAN32 },
-	{ "min.xorsign.abs.f32 %f0, %f1, %f2", { 0x3f800000, 0xc0000000 }, 0xc0000000 },
+	{ "min.xorsign.abs.f32 %f0, %f1, %f2", { 0x3f800000, 0xc0000000 }, 0xbf800000 },
 	{ "copysign.f32 %f0, %f1, %f2", { 0xbf800000, 0x40000000 }, 0xc0000000 },
 	{ "add.f64 %d0, %d1, %d2", { D1, D1 }, 0x4000000000000000 },
 	{ "add.rp.f64 %d0, %d1, %d2", { D1, 1 }, 0x3ff0000000000001 },
