@@ -429,26 +429,26 @@
 	CALL(cuDeviceGetTexture1DLinearMaxWidth, , 11010, , SOFT, (size_t *elements, CUarray_format format, unsigned channels, CUdevice dev), (elements, format, channels, dev))
 
 #define CUDA_CALLS_VIRTUAL(CALL) \
-	CALL(cuMemAddressReserve, , 10020, , STUB, (CUdeviceptr *addr, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags), (addr, bytes, alignment, hint, flags)) \
-	CALL(cuMemAddressFree, , 10020, , STUB, (CUdeviceptr addr, size_t bytes), (addr, bytes)) \
-	CALL(cuMemCreate, , 10020, , STUB, (CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags), (handle, bytes, prop, flags)) \
-	CALL(cuMemRelease, , 10020, , STUB, (CUmemGenericAllocationHandle handle), (handle)) \
-	CALL(cuMemMap, , 10020, , STUB, (CUdeviceptr addr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags), (addr, bytes, offset, handle, flags)) \
-	CALL(cuMemUnmap, , 10020, , STUB, (CUdeviceptr addr, size_t bytes), (addr, bytes)) \
-	CALL(cuMemSetAccess, , 10020, , STUB, (CUdeviceptr addr, size_t bytes, const CUmemAccessDesc *descs, size_t n), (addr, bytes, descs, n)) \
-	CALL(cuMemGetAccess, , 10020, , STUB, (unsigned long long *flags, const CUmemLocation *location, CUdeviceptr addr), (flags, location, addr)) \
-	CALL(cuMemGetAllocationGranularity, , 10020, , STUB, (size_t *bytes, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option), (bytes, prop, option)) \
-	CALL(cuMemGetAllocationPropertiesFromHandle, , 10020, , STUB, (CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle), (prop, handle)) \
-	CALL(cuMemRetainAllocationHandle, , 11000, , STUB, (CUmemGenericAllocationHandle *handle, void *addr), (handle, addr)) \
-	CALL(cuMemExportToShareableHandle, , 10020, , STUB, (void *shared, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, unsigned long long flags), (shared, handle, type, flags)) \
-	CALL(cuMemImportFromShareableHandle, , 10020, , STUB, (CUmemGenericAllocationHandle *handle, void *shared, CUmemAllocationHandleType type), (handle, shared, type)) \
-	CALL(cuMemRangeGetAttribute, , 8000, , STUB, (void *data, size_t size, CUmem_range_attribute attr, CUdeviceptr addr, size_t bytes), (data, size, attr, addr, bytes)) \
-	CALL(cuMemRangeGetAttributes, , 8000, , STUB, (void **data, size_t *sizes, CUmem_range_attribute *attrs, size_t n, CUdeviceptr addr, size_t bytes), (data, sizes, attrs, n, addr, bytes)) \
+	CALL(cuMemAddressReserve, , 10020, , SOFT, (CUdeviceptr *addr, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags), (addr, bytes, alignment, hint, flags)) \
+	CALL(cuMemAddressFree, , 10020, , SOFT, (CUdeviceptr addr, size_t bytes), (addr, bytes)) \
+	CALL(cuMemCreate, , 10020, , SOFT, (CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags), (handle, bytes, prop, flags)) \
+	CALL(cuMemRelease, , 10020, , SOFT, (CUmemGenericAllocationHandle handle), (handle)) \
+	CALL(cuMemMap, , 10020, , SOFT, (CUdeviceptr addr, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags), (addr, bytes, offset, handle, flags)) \
+	CALL(cuMemUnmap, , 10020, , SOFT, (CUdeviceptr addr, size_t bytes), (addr, bytes)) \
+	CALL(cuMemSetAccess, , 10020, , SOFT, (CUdeviceptr addr, size_t bytes, const CUmemAccessDesc *descs, size_t n), (addr, bytes, descs, n)) \
+	CALL(cuMemGetAccess, , 10020, , SOFT, (unsigned long long *flags, const CUmemLocation *location, CUdeviceptr addr), (flags, location, addr)) \
+	CALL(cuMemGetAllocationGranularity, , 10020, , SOFT, (size_t *bytes, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option), (bytes, prop, option)) \
+	CALL(cuMemGetAllocationPropertiesFromHandle, , 10020, , SOFT, (CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle), (prop, handle)) \
+	CALL(cuMemRetainAllocationHandle, , 11000, , SOFT, (CUmemGenericAllocationHandle *handle, void *addr), (handle, addr)) \
+	CALL(cuMemExportToShareableHandle, , 10020, , SOFT, (void *shared, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, unsigned long long flags), (shared, handle, type, flags)) \
+	CALL(cuMemImportFromShareableHandle, , 10020, , SOFT, (CUmemGenericAllocationHandle *handle, void *shared, CUmemAllocationHandleType type), (handle, shared, type)) \
+	CALL(cuMemRangeGetAttribute, , 8000, , SOFT, (void *data, size_t size, CUmem_range_attribute attr, CUdeviceptr addr, size_t bytes), (data, size, attr, addr, bytes)) \
+	CALL(cuMemRangeGetAttributes, , 8000, , SOFT, (void **data, size_t *sizes, CUmem_range_attribute *attrs, size_t n, CUdeviceptr addr, size_t bytes), (data, sizes, attrs, n, addr, bytes)) \
 	CALL(cuIpcGetEventHandle, , 4010, , STUB, (CUipcEventHandle *handle, CUevent event), (handle, event)) \
 	CALL(cuIpcOpenEventHandle, , 4010, , STUB, (CUevent *event, CUipcEventHandle handle), (event, handle)) \
-	CALL(cuIpcGetMemHandle, , 4010, , STUB, (CUipcMemHandle *handle, CUdeviceptr addr), (handle, addr)) \
-	CALL(cuIpcOpenMemHandle, _v2, 11000, , STUB, (CUdeviceptr *addr, CUipcMemHandle handle, unsigned int flags), (addr, handle, flags)) \
-	CALL(cuIpcCloseMemHandle, , 4010, , STUB, (CUdeviceptr addr), (addr))
+	CALL(cuIpcGetMemHandle, , 4010, , SOFT, (CUipcMemHandle *handle, CUdeviceptr addr), (handle, addr)) \
+	CALL(cuIpcOpenMemHandle, _v2, 11000, , SOFT, (CUdeviceptr *addr, CUipcMemHandle handle, unsigned int flags), (addr, handle, flags)) \
+	CALL(cuIpcCloseMemHandle, , 4010, , SOFT, (CUdeviceptr addr), (addr))
 /* clang-format on */
 
 #endif

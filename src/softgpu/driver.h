@@ -498,6 +498,8 @@ void drv_alloc_release(struct drv_alloc *a);
 /* Whether the device has room for so many bytes more. */
 bool drv_device_room(CUdevice dev, size_t bytes);
 void drv_device_memory(CUdevice dev, size_t *free_bytes, size_t *total);
+/* An allocation that other processes may have opened goes. */
+void drv_shared_forget(uint64_t base);
 bool drv_is_host(uint64_t addr); /* inside host memory that is known to the driver */
 
 /* -- modules ---------------------------------------------------------------------- */

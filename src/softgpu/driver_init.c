@@ -1,6 +1,7 @@
 /* driver_init.c - cuInit, version, look-ups, and how a call enters and leaves. */
 #include "softgpu/driver.h"
 
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -284,13 +285,25 @@ CUresult CUDAAPI cuGetExportTable(const void **table, const CUuuid *id)
 	bool told = drv.told_runtime;
 	drv.told_runtime = true;
 	pthread_mutex_unlock(&drv.lock);
-	if (!told)
+	Dl_info caller;
+	bool shared = dladdr(__builtin_return_address(0), &caller) && caller.dli_fname &&
+		      strstr(caller.dli_fname, "libcudart.so");
+	if (!told && shared)
+		fprintf(stderr,
+			"egpu softgpu: this program has loaded NVIDIA's CUDA runtime, which works "
+			"only "
+			"with NVIDIA's own driver: %s\n"
+			"egpu softgpu: `egpu run --softgpu` puts ours in its place; without it, "
+			"set "
+			"LD_LIBRARY_PATH to the directory of softgpu's libcuda.so.1. A program "
+			"with an "
+			"RPATH (not RUNPATH) must be linked without it.\n",
+			caller.dli_fname);
+	else if (!told)
 		fputs("egpu softgpu: this program contains NVIDIA's CUDA runtime, which works only "
-		      "with NVIDIA's "
-		      "own driver.\n"
+		      "with NVIDIA's own driver.\n"
 		      "egpu softgpu: rebuild it with `nvcc -cudart shared` (CMake: "
-		      "CUDA_RUNTIME_LIBRARY Shared), "
-		      "or run it on a machine with an NVIDIA GPU.\n",
+		      "CUDA_RUNTIME_LIBRARY Shared), or run it on a machine with an NVIDIA GPU.\n",
 			stderr);
 	return CUDA_ERROR_NOT_SUPPORTED;
 }

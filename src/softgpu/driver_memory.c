@@ -66,6 +66,7 @@ void drv_alloc_release(struct drv_alloc *a)
 	case DRV_MEM_DEVICE:
 	case DRV_MEM_GRAPH:
 	case DRV_MEM_ARRAY:
+		drv_shared_forget(a->base);
 		sg_mem_free(drv.dev, a->base);
 		break;
 	case DRV_MEM_HOST:
