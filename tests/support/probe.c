@@ -1,5 +1,7 @@
 #include "probe.h"
 
+#include "bpf/insns.h"
+
 #include <bpf/libbpf.h>
 #include <elf.h>
 #include <fcntl.h>
@@ -130,6 +132,12 @@ static bool relocate(struct reader *r, struct bpf_insn *insns, uint32_t at, cons
 		in->imm = (int32_t)text_at + to - (int32_t)at - 1;
 		return true;
 	}
+	if (section && !strcmp(section, ".text") && ebpf_is_imm64(in)) { /* a function that a helper calls */
+		int32_t to = GELF_ST_TYPE(sym.st_info) == STT_SECTION ? in->imm / 8 : (int32_t)(sym.st_value / 8);
+		in->src_reg = BPF_PSEUDO_FUNC;
+		in->imm = (int32_t)text_at + to - (int32_t)at - 1;
+		return true;
+	}
 	const struct ebpf_map *m = probe_map(r->out, section && !strcmp(section, ".maps") ? symbol
 						     : section                            ? section
 											  : "?");
@@ -183,6 +191,55 @@ static bool find_function(struct reader *r, const char *name, GElf_Sym *out)
 	return false;
 }
 
+/* Where an instruction leads in another function: a call, or a mention for a helper; -1. */
+static int64_t leads_to(const struct bpf_insn *insns, uint32_t at)
+{
+	const struct bpf_insn *in = &insns[at];
+	bool call = in->code == (BPF_JMP | BPF_CALL) && in->src_reg == BPF_PSEUDO_CALL;
+	return call || (ebpf_is_imm64(in) && in->src_reg == BPF_PSEUDO_FUNC) ? (int64_t)at + 1 + in->imm : -1;
+}
+
+/* Drops the functions of .text that the program does not use, as libbpf does; the new length. starts[i]: a function starts there. */
+static uint32_t drop_unused(struct arena *arena, struct bpf_insn *insns, uint32_t n, uint32_t n_main, bool *starts)
+{
+	uint32_t *moved = arena_array(arena, n + 1, sizeof(*moved)), to = 0;
+	bool *used = arena_array(arena, n + 1, sizeof(*used));
+	memset(used, 1, n_main);
+	for (bool changed = true; changed;) {
+		changed = false;
+		for (uint32_t i = 0; i < n; i++) {
+			int64_t t = used[i] ? leads_to(insns, i) : -1;
+			if (t < n_main || t >= n || used[t])
+				continue;
+			changed = true;
+			do
+				used[t++] = true;
+			while (t < n && !starts[t]);
+		}
+	}
+	for (uint32_t i = 0; i < n; i++)
+		moved[i] = used[i] ? to++ : UINT32_MAX;
+	for (uint32_t i = 0; i < n; i++) {
+		int64_t t = used[i] ? leads_to(insns, i) : -1;
+		if (t >= 0 && t < n)
+			insns[i].imm = (int32_t)(moved[t] - moved[i] - 1);
+	}
+	for (uint32_t i = 0; i < n; i++)
+		if (used[i])
+			insns[moved[i]] = insns[i];
+	return to;
+}
+
+static void find_starts(struct reader *r, bool *starts, uint32_t n, uint32_t n_main)
+{
+	GElf_Sym sym;
+	size_t count = r->symbols->d_size / sizeof(Elf64_Sym);
+	for (size_t k = 0; k < count; k++)
+		if (gelf_getsym(r->symbols, (int)k, &sym) && GELF_ST_TYPE(sym.st_info) == STT_FUNC && r->text && sym.st_shndx == r->text &&
+			n_main + sym.st_value / 8 < n)
+			starts[n_main + sym.st_value / 8] = true;
+}
+
 static bool read_program(struct reader *r, struct bpf_program *prog)
 {
 	GElf_Sym sym;
@@ -201,6 +258,9 @@ static bool read_program(struct reader *r, struct bpf_program *prog)
 	if (!relocate_range(r, sym.st_shndx, insns, 0, sym.st_value / 8, n, n) ||
 		(n_text && !relocate_range(r, r->text, insns, n, 0, n_text, n)))
 		return false;
+	bool *starts = arena_array(r->arena, n + n_text + 1, sizeof(*starts));
+	find_starts(r, starts, n + n_text, n);
+	n = drop_unused(r->arena, insns, n + n_text, n, starts);
 	__typeof__(r->out->progs[0]) *p = &r->out->progs[r->out->n_progs++];
 	const char *pattern;
 	if (ebpf_section_parse(bpf_program__section_name(prog), &p->point, &p->warp, &pattern))
@@ -208,7 +268,7 @@ static bool read_program(struct reader *r, struct bpf_program *prog)
 	p->program = (struct ebpf_program){
 		.name = arena_strdup(r->arena, name),
 		.insns = insns,
-		.n_insns = n + n_text,
+		.n_insns = n,
 		.context = ebpf_point_context(p->point, p->warp),
 		.maps = r->out->maps,
 		.n_maps = r->out->n_maps,
