@@ -9,32 +9,51 @@
 #include "cli/report.h"
 #include "tools/tool.h"
 
-enum { LISTED_KERNELS = 20, NEAREST = 5 };
+enum { LISTED_KERNELS = 20, NEAREST = 5, NAME_WIDTH = 100 };
 
 static const char *plural(uint64_t n)
 {
 	return n == 1 ? "" : "s";
 }
 
+static bool is_unprobed(const struct snap_kernel *k)
+{
+	return k->state == SESSION_KERNEL_REFUSED || k->state == SESSION_KERNEL_PENDING;
+}
+
+static void list_one(const struct snapshot *snap, const struct snap_kernel *k, struct buf *text)
+{
+	buf_printf(text, "  %s: %s: %s\n", snap_state_name(k->state),
+		name_short(snap->arena, k->name, NAME_WIDTH),
+		*k->reason ? k->reason : "no reason given");
+}
+
+/* Kernels that ran come first: a library may bring thousands that this command never launches. */
 static void list_unprobed(const struct snapshot *snap, struct buf *text)
 {
-	uint32_t listed = 0, more = 0, unselected = 0;
+	uint32_t listed = 0, idle = 0, more = 0, unselected = 0;
 	for (uint32_t i = 0; i < snap->n_kernels; i++) {
 		const struct snap_kernel *k = &snap->kernels[i];
-		if (k->state == SESSION_KERNEL_SEEN)
-			unselected++;
-		if (k->state != SESSION_KERNEL_REFUSED && k->state != SESSION_KERNEL_PENDING)
+		unselected += k->state == SESSION_KERNEL_SEEN;
+		idle += is_unprobed(k) && !k->launches;
+		if (!is_unprobed(k) || !k->launches)
 			continue;
-		if (listed == LISTED_KERNELS) {
+		if (listed++ < LISTED_KERNELS)
+			list_one(snap, k, text);
+		else
 			more++;
-			continue;
-		}
-		listed++;
-		buf_printf(text, "  %s: %s: %s\n", snap_state_name(k->state), k->demangled,
-			*k->reason ? k->reason : "no reason given");
 	}
 	if (more)
-		buf_printf(text, "  and %u more (all in --json)\n", more);
+		buf_printf(text, "  and %u more that ran unprobed (all in --json)\n", more);
+	if (listed + idle <= LISTED_KERNELS) {
+		for (uint32_t i = 0; i < snap->n_kernels; i++)
+			if (is_unprobed(&snap->kernels[i]) && !snap->kernels[i].launches)
+				list_one(snap, &snap->kernels[i], text);
+	} else if (idle) {
+		buf_printf(text,
+			"  %u kernel%s that cannot be probed %s never launched (all in --json)\n",
+			idle, plural(idle), idle == 1 ? "was" : "were");
+	}
 	if (unselected)
 		buf_printf(text, "  %u kernel%s not selected by any pattern\n", unselected,
 			plural(unselected));
@@ -46,7 +65,7 @@ static void list_differing(const struct snapshot *snap, struct buf *text)
 		if (snap->kernels[i].last_bit_may_differ &&
 			snap->kernels[i].state == SESSION_KERNEL_INSTRUMENTED)
 			buf_printf(text, "  last bit of floating-point results may differ: %s\n",
-				snap->kernels[i].demangled);
+				name_short(snap->arena, snap->kernels[i].name, NAME_WIDTH));
 }
 
 static bool is_off(const struct session *s)
