@@ -5,11 +5,12 @@
 __global__ void expand(const int *rows, const int *edges, int *level, int n, int now, int *changed)
 {
 	int v = blockIdx.x * blockDim.x + threadIdx.x;
-	if (v >= n || level[v] != now)
+	/* Others set levels meanwhile: reads of them are atomic too. */
+	if (v >= n || atomicAdd(&level[v], 0) != now)
 		return;
 	for (int e = rows[v]; e < rows[v + 1]; e++)
 		if (atomicCAS(&level[edges[e]], -1, now + 1) == -1)
-			*changed = 1;
+			atomicExch(changed, 1);
 }
 
 int main()

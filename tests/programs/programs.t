@@ -1,6 +1,6 @@
 #!/bin/sh
 # Complete CUDA programs on softgpu through our runtime library. Each verifies its own results; under memtrace, which
-# instruments every memory access, it prints the same.
+# instruments every memory access, it prints the same, and softgpu's checker finds no race in it.
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/../cli/lib.sh"
 : "${EGPU_BUILD:=$EGPU_SOURCE/build}"
@@ -17,6 +17,10 @@ try() { # try NAME
 	timeout 60 "$egpu" run --softgpu -o "$tmp/report" memtrace -- "$programs/$1" >"$tmp/out" 2>"$tmp/err" </dev/null || status=$?
 	[ $status = 0 ] && cmp -s "$tmp/plain" "$tmp/out" && grep -q '^coverage:' "$tmp/report"
 	ok $? "$1 prints the same with every memory access instrumented"
+	status=0
+	EGPU_SOFTGPU=check LD_LIBRARY_PATH=$EGPU_BUILD/src/softgpu timeout 60 "$programs/$1" >"$tmp/out" 2>"$tmp/err" </dev/null || status=$?
+	[ $status = 0 ] && cmp -s "$tmp/plain" "$tmp/out" && [ ! -s "$tmp/err" ]
+	ok $? "$1 has nothing that the checker complains of"
 }
 
 for p in "$EGPU_SOURCE"/tests/programs/*.cu; do
