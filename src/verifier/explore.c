@@ -142,7 +142,8 @@ int step(struct verifier *v)
 static int count(struct verifier *v)
 {
 	v->path_insns++;
-	v->cur.length++;
+	if (!v->flow[v->cur.insn].loops || !frame_now(v)->iteration) /* a helper's call is one instruction */
+		v->cur.length++;
 	if (++v->out->processed_insns > v->opts.max_states_insns)
 		return refuse(v, E2BIG, "loop", "BPF program is too large. Processed %u insn; a loop may not end, or has too many passes",
 			v->out->processed_insns);

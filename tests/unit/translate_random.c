@@ -432,7 +432,8 @@ static uint32_t batch(uint32_t n, uint32_t *refused, uint32_t *atomic)
 			.memory = on_cpu.memory,
 			.ops = &ops,
 			.self = on_cpu.value,
-			.max_insns = 1000000 };
+			.max_insns = results[k].max_run_insns, /* as promised */
+			.check = true };
 		struct interp_result r = { 0 };
 		uint64_t r0 = ~0ull;
 		if (interp_run(&run, &r))
