@@ -236,13 +236,17 @@ static CUresult error_of(const struct planted *p)
 						       : CUDA_SUCCESS;
 }
 
-int main(void)
+/* Everything on a fresh device, in order or shuffled. */
+static void all(uint32_t seed)
 {
-	struct sg_config c = {
-		.sm = 90, .n_sms = 4, .n_workers = 2, .memory_bytes = 64u << 20, .check = true
-	};
+	struct sg_config c = { .sm = 90,
+		.n_sms = 4,
+		.n_workers = 2,
+		.memory_bytes = 64u << 20,
+		.check = true,
+		.shuffle_seed = seed };
 	if (sg_device_new(&c, &device) != CUDA_SUCCESS)
-		return 1;
+		return;
 	buffer = alloc(BUFFER);
 	for (size_t i = 0; i < sizeof(planted) / sizeof(planted[0]); i++) {
 		const struct planted *p = &planted[i];
@@ -269,5 +273,11 @@ int main(void)
 	}
 	cluster();
 	sg_device_free(device);
+}
+
+int main(void)
+{
+	all(0);
+	all(77);
 	return tap_done();
 }
