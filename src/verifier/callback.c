@@ -120,9 +120,16 @@ static void note_body(struct verifier *v, uint32_t level, uint64_t length)
 	uint64_t *seen = &v->loop_seen[f->callsite];
 	if (length - f->entered > *seen)
 		*seen = length - f->entered;
-	for (struct saved *s = v->parent; s && s != &v->root; s = s->parent)
-		if (s->state->n_frames > level && s->body[level] < length)
+	/* States of this very call; those before it know nothing of its return. */
+	for (struct saved *s = v->parent; s && s != &v->root; s = s->parent) {
+		if (s->state->n_frames <= level)
+			return;
+		const struct packed_frame *then = snapshot_frame(s->state, level);
+		if (!then->callback || then->callsite != f->callsite || then->entered != f->entered)
+			return;
+		if (s->body[level] < length)
 			s->body[level] = length;
+	}
 }
 
 /* This path ends at s: the functions it is in return as they did from there. */

@@ -25,6 +25,17 @@ static void test_loops(void)
 	is_int(case_result.max_run_insns, 8 + 8 + 10 * (7 + 8 + 5 * 2), "are multiplied");
 }
 
+/* Branches in the functions make states that later calls meet. */
+static void test_two_loops(void)
+{
+#define BRANCHY(k) LD(BPF_DW, 4, 2, 0), ALU(BPF_ADD, 4, 1), JMPI(BPF_JSET, 1, 1, 1), ALUI(BPF_ADD, 4, k), JMPI(BPF_JSET, 1, 2, 1), ALUI(BPF_ADD, 4, k), \
+	JMPI(BPF_JSET, 1, 4, 1), ALUI(BPF_ADD, 4, k), ST(BPF_DW, 2, 0, 4), MOVI(0, 0), EXIT()
+	accepted("one loop after another, with branches", STI(BPF_DW, 10, -8, 0), MOVI(1, 10), FUNC(2, 13), MOV(3, 10), ALUI(BPF_ADD, 3, -8), MOVI(4, 0), LOOP(),
+		MOVI(1, 20), FUNC(2, 17), MOV(3, 10), ALUI(BPF_ADD, 3, -8), MOVI(4, 0), LOOP(), EXIT(), BRANCHY(1), BRANCHY(2));
+	ok(case_result.max_run_insns >= 14 + 16 + 30 * 11 && case_result.max_run_insns < 14 + 16 + 30 * 11 + 30, "is as long as both (%llu)",
+		(unsigned long long)case_result.max_run_insns);
+}
+
 static void test_elements(void)
 {
 	accepted("every element of an array", MAP(1, ARR), FUNC(2, 5), MOVI(3, 0), MOVI(4, 0), EACH(), EXIT(), LD(BPF_W, 0, 2, 0), LD(BPF_DW, 0, 3, 40), MOVI(0, 0), EXIT());
@@ -85,6 +96,7 @@ static void test_uniform(void)
 int main(void)
 {
 	test_loops();
+	test_two_loops();
 	test_elements();
 	test_refusals();
 	test_uniform();
