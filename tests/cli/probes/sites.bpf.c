@@ -15,24 +15,28 @@ struct {
 __u64 entries, exits, warp_entries, warp_exits, sink;
 
 #define COMMON(c)                                                                                  \
-	((c)->site + (c)->lane + (c)->warp + (c)->sm + (c)->thread.x + (c)->thread.y +             \
-		(c)->thread.z + (c)->block_dim.x + (c)->block_dim.y + (c)->block_dim.z +           \
-		(c)->block.x + (c)->block.y + (c)->block.z + (c)->grid_dim.x + (c)->grid_dim.y +   \
-		(c)->grid_dim.z + (c)->cluster.x + (c)->cluster_dim.x + (c)->cluster_rank.x +      \
-		(c)->active_mask + (c)->launch + (c)->kernel)
+	((c)->site + (c)->lane + (c)->warp + (c)->sm + (c)->block_dim.x + (c)->block_dim.y +       \
+		(c)->block_dim.z + (c)->block.x + (c)->block.y + (c)->block.z + (c)->grid_dim.x +  \
+		(c)->grid_dim.y + (c)->grid_dim.z + (c)->cluster.x + (c)->cluster_dim.x +          \
+		(c)->cluster_rank.x + (c)->active_mask + (c)->launch + (c)->kernel)
+/* A warp has no thread of its own: its programs ask a lane. */
+#define THREAD(c) ((c)->thread.x + (c)->thread.y + (c)->thread.z)
+#define LANE_THREAD(c)                                                                             \
+	(egpu_lane_read((c)->lane, thread.x) + egpu_lane_read((c)->lane, thread.y) +               \
+		egpu_lane_read((c)->lane, thread.z))
 
-#define LANES(name, point, type, counter)                                                          \
+#define LANES(name, point, type, counter, thread_of)                                               \
 	SEC(point) int name(type *c)                                                               \
 	{                                                                                          \
 		counter;                                                                           \
-		sink += COMMON(c);                                                                 \
+		sink += COMMON(c) + thread_of(c);                                                  \
 		return 0;                                                                          \
 	}
 
-LANES(on_entry, "gpu/entry", struct egpu_entry, entries++)
-LANES(on_exit, "gpu/exit", struct egpu_exit, exits++)
-LANES(on_warp_entry, "gpu.warp/entry", struct egpu_warp, warp_entries += c->lanes)
-LANES(on_warp_exit, "gpu.warp/exit", struct egpu_warp, warp_exits += c->lanes)
+LANES(on_entry, "gpu/entry", struct egpu_entry, entries++, THREAD)
+LANES(on_exit, "gpu/exit", struct egpu_exit, exits++, THREAD)
+LANES(on_warp_entry, "gpu.warp/entry", struct egpu_warp, warp_entries += c->lanes, LANE_THREAD)
+LANES(on_warp_exit, "gpu.warp/exit", struct egpu_warp, warp_exits += c->lanes, LANE_THREAD)
 
 #define SITE(name, point, type, change)                                                            \
 	SEC(point) int name(type *c)                                                               \
@@ -50,11 +54,11 @@ LANES(on_warp_exit, "gpu.warp/exit", struct egpu_warp, warp_exits += c->lanes)
 #define LANE                                                                                       \
 	r->executions++;                                                                           \
 	r->bytes += c->bytes;                                                                      \
-	sink += c->value[0] + c->value[1] + c->value[2] + c->value[3] + c->value_bytes
+	sink += THREAD(c) + c->value[0] + c->value[1] + c->value[2] + c->value[3] + c->value_bytes
 #define WARP                                                                                       \
 	r->warp_requests++;                                                                        \
 	r->warp_lanes += c->lanes;                                                                 \
-	sink += c->mask + c->distinct_bytes + c->sectors
+	sink += LANE_THREAD(c) + c->mask + c->distinct_bytes + c->sectors
 
 SITE(on_load, "gpu/load", struct egpu_mem, LANE)
 SITE(on_store, "gpu/store", struct egpu_mem, LANE)
