@@ -41,6 +41,18 @@ static struct tr_name temp(struct tr *t, const struct width *w)
 	return w->bits == 64 ? tr_t64(t) : tr_t32(t);
 }
 
+/* q = -a. In 32 bits not as neg, mul by -1 or a subtraction from 0: ptxas 13.0 (-O1 and above, sm_90) loses such a one
+ * under a branch when a is known to be 0x7fffffff, and the old value goes on (seen on an H200). */
+static void negate(struct tr *t, const struct width *w, struct tr_name q, struct tr_name a)
+{
+	if (w->bits == 64) {
+		tr_emit(t, "neg.s64 %s, %s;", q.s, a.s);
+		return;
+	}
+	tr_emit(t, "not.b32 %s, %s;", q.s, a.s);
+	tr_emit(t, "add.s32 %s, %s, 1;", q.s, q.s);
+}
+
 /* q = a / b or a % b for a divisor that is a constant. */
 static void divide_constant(struct tr *t, const struct width *w, bool is_signed, bool rem,
 	struct tr_name q, struct tr_name a, int64_t b)
@@ -51,7 +63,7 @@ static void divide_constant(struct tr *t, const struct width *w, bool is_signed,
 		else if (rem)
 			tr_emit(t, "mov.b%u %s, 0;", w->bits, q.s);
 		else
-			tr_emit(t, "neg.%s %s, %s;", w->s, q.s, a.s);
+			negate(t, w, q, a);
 		return;
 	}
 	struct tr_name k = w->bits == 64 ? tr_imm(b) : tr_imm32((int32_t)b);
@@ -75,7 +87,7 @@ static void divide(struct tr *t, const struct width *w, bool is_signed, bool rem
 		safe.s);
 	if (is_signed && !rem) { /* a % 1 is 0 already */
 		struct tr_name n = temp(t, w);
-		tr_emit(t, "neg.%s %s, %s;", w->s, n.s, a.s);
+		negate(t, w, n, a);
 		tr_emit(t, "selp.b%u %s, %s, %s, %s;", w->bits, r.s, n.s, r.s, minus.s);
 	}
 	tr_emit(t, "selp.b%u %s, %s, %s, %s;", w->bits, q.s, rem ? a.s : "0", r.s, zero.s);
@@ -221,7 +233,7 @@ static int lower_alu(struct tr *t, struct tr_inst *inst, uint32_t i)
 		return tr_unsupported(t, inst->at[i].pc, "unknown operation");
 	if (wide) {
 		if (op == BPF_NEG)
-			tr_emit(t, "neg.s64 %s, %s;", dst.s, dst.s);
+			negate(t, &width64, dst, dst);
 		else
 			tr_emit(t, "%s %s, %s, %s;", name, dst.s, dst.s,
 				is_shift(op) ? shift_count(t, inst, in, 63).s : src64(inst, in).s);
@@ -229,7 +241,7 @@ static int lower_alu(struct tr *t, struct tr_inst *inst, uint32_t i)
 	}
 	struct tr_name a = low32(t, dst);
 	if (op == BPF_NEG)
-		tr_emit(t, "neg.s32 %s, %s;", a.s, a.s);
+		negate(t, &width32, a, a);
 	else
 		tr_emit(t, "%s %s, %s, %s;", name, a.s, a.s,
 			is_shift(op) ? shift_count(t, inst, in, 31).s : src32(t, inst, in).s);

@@ -357,8 +357,19 @@ static void test_refusals(void)
 	REFUSED("nest too deeply", CALLF(-1), EXIT);
 }
 
+/* ptxas 13.0 drops such a negation when it knows the operand to be 0x7fffffff (negate in lower.c). */
+static void test_negation(void)
+{
+	struct made m = MAKE(MEM, LD(W, 2, 1, 4), ALU32I(MOV, 3, 0x7fffffff), JMPI(JEQ, 2, 3, 1),
+		ALU32I(NEG, 3, 0), VALUE(5, 0, 0), ST(W, 5, 0, 3), ALU64I(MOV, 0, 0), EXIT);
+	is_int(m.err ? -1 : (int)count(&m, "neg.s32"), 0, "32 bits are not negated by neg");
+	is_int(count(&m, "not.b32"), 1, "but by complement");
+	arena_free(m.arena);
+}
+
 int main(void)
 {
+	test_negation();
 	test_idiom();
 	test_stack();
 	test_inputs();
