@@ -4,7 +4,7 @@
  * written, no run longer than promised, every fact handed to the translator true. It then runs once more with all memory
  * at other addresses: results must be the same, or an address has leaked into them.
  *
- *	unit_verifier_soundness [SEED [ACCEPTED]]     defaults: 1, 20000
+ *	unit_verifier_soundness [SEED [ACCEPTED]]     defaults: 1, 100000 (20000 in a sanitizer build)
  */
 #include "bpf/insns.h"
 #include "cpu/state.h"
@@ -657,7 +657,8 @@ static bool try_program(struct ebpf_program *p, const struct verifier_result *v,
 int main(int argc, char **argv)
 {
 	uint64_t start = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
-	unsigned want = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 0) : 20000, accepted = 0, tried = 0, failed = 0;
+	unsigned want = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 0) : getenv("EGPU_SANITIZED") ? 20000 : 100000,
+		 accepted = 0, tried = 0, failed = 0;
 	unsigned subprograms = 0, loops = 0;
 	struct {
 		const char *tag;
