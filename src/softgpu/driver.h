@@ -3,8 +3,9 @@
  * The shared library libcuda.so.1: driver_init.c (start, look-ups), driver_device.c,
  * driver_context.c, driver_memory.c, driver_pool.c, driver_copy.c, driver_stream.c (the engine),
  * driver_queue.c (calls that enqueue), driver_event.c, driver_module.c, driver_function.c,
- * driver_library.c, driver_link.c, driver_launch.c, driver_graph.c (nodes and edges), driver_exec.c
- * (instantiated graphs), driver_capture.c, driver_error.c, driver_stub.c.
+ * driver_library.c, driver_link.c, driver_launch.c, driver_graph.c (nodes and edges), driver_node.c
+ * (calls by kind of node), driver_work.c (what a node does), driver_user.c (user objects),
+ * driver_exec.c (instantiated graphs), driver_capture.c, driver_error.c, driver_stub.c.
  *
  * One lock (drv.lock) guards every object here. It is never held while a kernel runs, a copy moves
  * bytes, PTX is compiled or the application's code is called. Waiting is on drv.progress, which is
@@ -446,6 +447,10 @@ int drv_work_copy(const struct drv_work *from, struct drv_work *to);
 /* What the destructors of user objects that are no longer held must be called with: call with the
  * lock, which is away while the application's functions run. */
 void drv_user_objects_run(void);
+void drv_user_put(struct CUuserObject_st *o, unsigned int count); /* gives references back */
+/* Enters with a node; type -1: any. Also fails when out is NULL. */
+CUresult drv_enter_node(
+	CUgraphNode handle, int type, const void *out, struct CUgraphNode_st **node);
 /* Nodes so that each comes after those it depends on; NULL: they form a circle, or no memory. */
 struct CUgraphNode_st **drv_graph_order(struct CUgraph_st *g);
 /* The parameters of a node from what the program gives. */
