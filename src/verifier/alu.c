@@ -132,6 +132,15 @@ static int pointer_alu(struct verifier *v, const struct bpf_insn *i, struct vreg
 	return pointer_math(v, op, i->dst_reg, src, dst);
 }
 
+/* Of a 64-bit dividend of which nothing is known no more is concluded than Linux 6.18 does, whose verdicts ours agree with: nothing.
+ * What has 32 bits, or any bound, is what programs take an index from. */
+static void divide(bool modulo, bool is_signed, bool wide, struct range *dst, const struct range *src)
+{
+	struct range all = range_unknown();
+	if (!wide || !range_equal(dst, &all))
+		range_divide(modulo, is_signed, wide, dst, src);
+}
+
 static int scalar_alu(struct verifier *v, const struct bpf_insn *i, struct vreg *dst, const struct vreg *src)
 {
 	uint8_t op = BPF_OP(i->code);
@@ -139,11 +148,12 @@ static int scalar_alu(struct verifier *v, const struct bpf_insn *i, struct vreg 
 	bool wide = BPF_CLASS(i->code) == BPF_ALU64;
 	if (op == BPF_END)
 		range_endian(&out.r, i->imm, wide || BPF_SRC(i->code) == BPF_TO_BE);
+	else if (op == BPF_DIV || op == BPF_MOD)
+		divide(op == BPF_MOD, i->off, wide, &out.r, &src->r);
 	else
 		range_alu(op, wide, &out.r, &src->r);
 	out.id = 0;
-	/* An unknown result rests on nothing. */
-	out.node = op == BPF_DIV || op == BPF_MOD ? 0 : node_join(v, dst->node, src->node);
+	out.node = node_join(v, dst->node, src->node);
 	*dst = out;
 	return v->err ? -v->err : 0;
 }

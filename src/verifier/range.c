@@ -295,6 +295,16 @@ static void settle(struct range *r)
 		*r = range_unknown();
 }
 
+/* After an operation of 32 bits the upper half is 0. */
+static void settle_width(bool wide, struct range *r)
+{
+	if (!wide) {
+		r->bits = tnum_low(r->bits);
+		r->b64 = (struct bounds){ 0, (int64_t)LOW, 0, LOW };
+	}
+	settle(r);
+}
+
 void range_zext(struct range *r, uint32_t bytes)
 {
 	if (bytes == 8)
@@ -432,60 +442,200 @@ static void bounds_bitwise(uint8_t op, int w, struct bounds *d, const struct bou
 	*d = r;
 }
 
-static void bounds_shl(int w, struct bounds *d, unsigned n)
+/* Shift counts: those that the executors take, which mask them to the width. */
+struct counts {
+	unsigned min, max;
+};
+
+static struct counts shift_counts(int w, const struct range *s)
+{
+	unsigned mask = (unsigned)w - 1;
+	if (range_is_const(s))
+		return (struct counts){ (unsigned)s->bits.value & mask, (unsigned)s->bits.value & mask };
+	const struct bounds *b = w == W64 ? &s->b64 : &s->b32;
+	if (b->umax <= mask)
+		return (struct counts){ (unsigned)b->umin, (unsigned)b->umax };
+	/* Bits survive the mask, bounds do not. */
+	unsigned low = (unsigned)s->bits.value & mask, can = (unsigned)(s->bits.value | s->bits.mask) & mask;
+	return (struct counts){ low, can };
+}
+
+static void bounds_shl(int w, struct bounds *d, struct counts n)
 {
 	struct bounds r = unbounded(w);
-	if (d->umax <= ones(w) >> n) {
-		r.umin = d->umin << n;
-		r.umax = d->umax << n;
+	if (d->umax <= ones(w) >> n.max) {
+		r.umin = d->umin << n.min;
+		r.umax = d->umax << n.max;
+	}
+	if (d->smin >= smallest(w) >> n.max && d->smax <= largest(w) >> n.max) {
+		r.smin = (int64_t)((uint64_t)d->smin << (d->smin < 0 ? n.max : n.min));
+		r.smax = (int64_t)((uint64_t)d->smax << (d->smax < 0 ? n.min : n.max));
 	}
 	*d = r;
 }
 
-static void bounds_shr(int w, struct bounds *d, unsigned n)
+static void bounds_shr(int w, struct bounds *d, struct counts n)
 {
 	struct bounds r = unbounded(w);
-	r.umin = d->umin >> n;
-	r.umax = d->umax >> n;
+	r.umin = d->umin >> n.max;
+	r.umax = d->umax >> n.min;
 	*d = r;
 }
 
-static void bounds_sar(int w, struct bounds *d, unsigned n)
+static void bounds_sar(int w, struct bounds *d, struct counts n)
 {
 	struct bounds r = unbounded(w);
-	r.smin = d->smin >> n;
-	r.smax = d->smax >> n;
+	r.smin = d->smin >> (d->smin < 0 ? n.min : n.max);
+	r.smax = d->smax >> (d->smax < 0 ? n.max : n.min);
 	*d = r;
+}
+
+/* Number of low bits that are known to be 0; at most 64. */
+static unsigned low_zeros(struct tnum t)
+{
+	uint64_t can = t.value | t.mask;
+	return can ? (unsigned)__builtin_ctzll(can) : 64;
+}
+
+static uint64_t low_bits(unsigned n)
+{
+	return n >= 64 ? UINT64_MAX : (1ull << n) - 1;
+}
+
+static struct tnum tnum_shift(uint8_t op, int w, struct tnum t, struct counts n)
+{
+	if (n.min == n.max)
+		return op == BPF_LSH ? tnum_shl(t, n.min) : op == BPF_RSH ? tnum_shr(t, n.min) : tnum_sar(w, t, n.min);
+	unsigned zeros = op == BPF_LSH ? low_zeros(t) + n.min : 0;
+	return (struct tnum){ 0, ~low_bits(zeros < (unsigned)w ? zeros : (unsigned)w) };
 }
 
 static void alu_shift(uint8_t op, int w, struct range *d, const struct range *s)
 {
-	if (!range_is_const(s) || s->bits.value >= (uint64_t)w) {
-		*d = range_unknown();
-		return;
-	}
-	unsigned n = (unsigned)s->bits.value;
+	struct counts n = shift_counts(w, s);
 	struct bounds low = d->b32;
 	struct bounds *b = w == W64 ? &d->b64 : &d->b32;
-	struct tnum t = w == W64 ? d->bits : tnum_low(d->bits);
-	if (op == BPF_LSH) {
+	if (op == BPF_LSH)
 		bounds_shl(w, b, n);
-		t = tnum_shl(t, n);
-	} else if (op == BPF_RSH) {
+	else if (op == BPF_RSH)
 		bounds_shr(w, b, n);
-		t = tnum_shr(t, n);
-	} else {
+	else
 		bounds_sar(w, b, n);
-		t = tnum_sar(w, t, n);
-	}
+	struct tnum t = tnum_shift(op, w, w == W64 ? d->bits : tnum_low(d->bits), n);
 	d->bits = w == W64 ? t : tnum_low(t);
 	if (w == W64) {
 		d->b32 = unbounded(W32);
-		if (op == BPF_LSH && n == 32) { /* first half of the idiom that extends a sign */
+		if (op == BPF_LSH && n.min == 32 && n.max == 32) { /* first half of the idiom that extends a sign */
 			d->b64.smin = low.smin * (1ll << 32);
 			d->b64.smax = low.smax * (1ll << 32);
 		}
 	}
+}
+
+/* Quotients and remainders. A divisor of 0 gives the quotient 0 and leaves the dividend as remainder; the smallest number divided by
+ * -1 is itself. */
+
+static void bounds_udiv(int w, struct bounds *d, const struct bounds *s)
+{
+	struct bounds r = unbounded(w);
+	r.umin = s->umin ? d->umin / s->umax : 0;
+	r.umax = s->umax ? d->umax / max_u(s->umin, 1) : 0;
+	*d = r;
+}
+
+static void bounds_umod(int w, struct bounds *d, const struct bounds *s)
+{
+	if (!s->umax || d->umax < s->umin) /* stays what it is */
+		return;
+	struct bounds r = unbounded(w);
+	r.umin = 0;
+	r.umax = s->umin ? min_u(d->umax, s->umax - 1) : d->umax;
+	*d = r;
+}
+
+static void hull(struct bounds *r, int64_t v)
+{
+	r->smin = min_s(r->smin, v);
+	r->smax = max_s(r->smax, v);
+}
+
+/* Divisors of one sign, from..to: quotients are monotonous in either operand, so the corners say all. */
+static void hull_sdiv(struct bounds *r, const struct bounds *d, int64_t from, int64_t to)
+{
+	if (from > to)
+		return;
+	hull(r, d->smin / from);
+	hull(r, d->smin / to);
+	hull(r, d->smax / from);
+	hull(r, d->smax / to);
+}
+
+static void bounds_sdiv(int w, struct bounds *d, const struct bounds *s)
+{
+	struct bounds r = unbounded(w);
+	bool overflows = d->smin == smallest(w) && s->smin <= -1 && s->smax >= -1;
+	if (!overflows) {
+		r.smin = INT64_MAX;
+		r.smax = INT64_MIN;
+		if (s->smin <= 0 && s->smax >= 0)
+			hull(&r, 0);
+		hull_sdiv(&r, d, max_s(s->smin, 1), s->smax);
+		hull_sdiv(&r, d, s->smin, min_s(s->smax, -1));
+	}
+	*d = r;
+}
+
+/* What is left has the dividend's sign, and is smaller than the divisor and no larger than the dividend. */
+static void bounds_smod(int w, struct bounds *d, const struct bounds *s)
+{
+	bool zero = s->smin <= 0 && s->smax >= 0;
+	uint64_t least = s->smin > 0 ? (uint64_t)s->smin : s->smax < 0 ? 0 - (uint64_t)s->smax : 0;
+	uint64_t most = max_u(s->smin < 0 ? 0 - (uint64_t)s->smin : (uint64_t)s->smin, s->smax < 0 ? 0 - (uint64_t)s->smax : (uint64_t)s->smax);
+	uint64_t largest_d = max_u(d->smin < 0 ? 0 - (uint64_t)d->smin : 0, d->smax > 0 ? (uint64_t)d->smax : 0);
+	if (!most || largest_d < least) /* stays what it is */
+		return;
+	struct bounds r = unbounded(w);
+	int64_t end = zero || most > INT64_MAX ? INT64_MAX : (int64_t)most - 1;
+	r.smin = d->smin < 0 ? max_s(d->smin, -end) : 0;
+	r.smax = d->smax > 0 ? min_s(d->smax, end) : 0;
+	if (zero) /* -end above would cut off the smallest number, which a divisor of 0 leaves */
+		r.smin = min_s(d->smin, 0);
+	*d = r;
+}
+
+static uint64_t divided(bool modulo, bool is_signed, int w, uint64_t a, uint64_t b)
+{
+	a &= ones(w);
+	b &= ones(w);
+	if (!b)
+		return modulo ? a : 0;
+	if (!is_signed)
+		return modulo ? a % b : a / b;
+	if (sext(w, b) == -1)
+		return modulo ? 0 : 0 - a;
+	return (uint64_t)(modulo ? sext(w, a) % sext(w, b) : sext(w, a) / sext(w, b));
+}
+
+static void divide(bool modulo, bool is_signed, int w, struct range *d, const struct range *s)
+{
+	struct tnum t = w == W64 ? d->bits : tnum_low(d->bits), u = w == W64 ? s->bits : tnum_low(s->bits);
+	struct bounds *b = w == W64 ? &d->b64 : &d->b32;
+	const struct bounds *by = w == W64 ? &s->b64 : &s->b32;
+	if (!t.mask && !u.mask) {
+		*d = range_const(divided(modulo, is_signed, w, t.value, u.value) & ones(w));
+		return;
+	}
+	/* a % b is a less a multiple of b: the bits below the lowest that b can have are those of a. */
+	uint64_t kept = modulo ? low_bits(low_zeros(u)) : 0;
+	if (is_signed)
+		(modulo ? bounds_smod : bounds_sdiv)(w, b, by);
+	else
+		(modulo ? bounds_umod : bounds_udiv)(w, b, by);
+	d->bits = (struct tnum){ t.value & kept, t.mask | ~kept };
+	if (w == W64)
+		d->b32 = unbounded(W32);
+	else
+		d->bits = tnum_low(d->bits);
 }
 
 /* On both widths: the low half of a 64-bit result is the 32-bit result. */
@@ -522,10 +672,8 @@ static void alu_linear(uint8_t op, struct range *d, const struct range *s)
 /* Numbers that are known: most of what compilers compute. False: the operation gives no knowledge. */
 static bool alu_known(uint8_t op, bool wide, uint64_t a, uint64_t b, uint64_t *out)
 {
-	unsigned width = wide ? 64 : 32;
-	bool shift = op == BPF_LSH || op == BPF_RSH || op == BPF_ARSH;
-	if (shift && b >= width)
-		return false;
+	if (op == BPF_LSH || op == BPF_RSH || op == BPF_ARSH)
+		b &= wide ? 63 : 31;
 	if (!wide)
 		a = (uint32_t)a;
 	switch (op) {
@@ -600,11 +748,14 @@ void range_alu(uint8_t op, bool wide, struct range *d, const struct range *src)
 	default:
 		*d = range_unknown();
 	}
-	if (!wide) {
-		d->bits = tnum_low(d->bits);
-		d->b64 = (struct bounds){ 0, (int64_t)LOW, 0, LOW };
-	}
-	settle(d);
+	settle_width(wide, d);
+}
+
+void range_divide(bool modulo, bool is_signed, bool wide, struct range *d, const struct range *src)
+{
+	struct range s = *src;
+	divide(modulo, is_signed, wide ? W64 : W32, d, &s);
+	settle_width(wide, d);
 }
 
 bool range_equal(const struct range *a, const struct range *b)

@@ -41,9 +41,11 @@ void range_zext(struct range *r, uint32_t bytes);
 void range_sext(struct range *r, uint32_t bytes);
 /* The low 16, 32 or 64 bits, their bytes in reverse order if `swap`, widened with zeros. */
 void range_endian(struct range *r, int width, bool swap);
-/* dst = dst op src; op is a BPF_ALU code (BPF_ADD, ...); without wide, on 32 bits with the upper half cleared. Division, modulo
- * and shifts by unknown or too large counts give no knowledge, as in Linux 6.18. */
+/* dst = dst op src; op is a BPF_ALU code (BPF_ADD, ...) but DIV and MOD; without wide, on 32 bits with the upper half cleared.
+ * Shift counts are masked to the width, as executors do. */
 void range_alu(uint8_t op, bool wide, struct range *dst, const struct range *src);
+/* dst = dst / src, or what is left: by 0 the quotient is 0 and the dividend is left. */
+void range_divide(bool modulo, bool is_signed, bool wide, struct range *dst, const struct range *src);
 /* Narrows a and b to what holds when `a op b` is `taken` (op: BPF_JEQ, ...). False: it cannot be. */
 bool range_branch(uint8_t op, bool wide, bool taken, struct range *a, struct range *b);
 /* Lets each bound and bit learn from the others. False: the set is empty. */

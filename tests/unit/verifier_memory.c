@@ -82,6 +82,18 @@ static void test_values(void)
 		"an index too large by some", LD(BPF_W, 2, 1, 0), GLOBAL(1, DATA, 0), ALUI(BPF_AND, 2, 60), ALU(BPF_ADD, 1, 2), LD(BPF_DW, 0, 1, 0), EXIT());
 	refused("align", 5, "misaligned value access off 0+0 size 8; a GPU reads and writes at multiples of the size only", "an index of bytes",
 		LD(BPF_W, 2, 1, 0), GLOBAL(1, DATA, 0), ALUI(BPF_AND, 2, 31), ALU(BPF_ADD, 1, 2), LD(BPF_DW, 0, 1, 0), EXIT());
+	accepted("an index that is a remainder", LD(BPF_W, 2, 1, 0), GLOBAL(1, DATA, 0), ALUI(BPF_MOD, 2, 3), ALUI(BPF_MUL, 2, 24), ALU(BPF_ADD, 1, 2),
+		LD(BPF_DW, 0, 1, 8), EXIT());
+	accepted("of 32 bits", LD(BPF_DW, 2, 1, 128), GLOBAL(1, DATA, 0), ALU32I(BPF_MOD, 2, 8), ALUI(BPF_LSH, 2, 3), ALU(BPF_ADD, 1, 2),
+		LD(BPF_DW, 0, 1, 0), EXIT());
+	accepted("an index that is a quotient", LD(BPF_W, 2, 1, 0), GLOBAL(1, DATA, 0), ALU32I(BPF_DIV, 2, 0x20000000), ALUI(BPF_LSH, 2, 3), ALU(BPF_ADD, 1, 2),
+		LD(BPF_DW, 0, 1, 0), EXIT());
+	refused("oob", 6, "R1 max value is outside of the allowed memory range: off=64 size=8 of 64 bytes of a value of data; check the index against the size",
+		"a remainder that is too large", LD(BPF_W, 2, 1, 0), GLOBAL(1, DATA, 0), ALUI(BPF_MOD, 2, 9), ALUI(BPF_LSH, 2, 3), ALU(BPF_ADD, 1, 2),
+		LD(BPF_DW, 0, 1, 0), EXIT());
+	refused("oob", 6, "R1 min value is negative, either use unsigned index or do a if (index >=0) check.", "a signed remainder may be negative",
+		LD(BPF_W, 2, 1, 0), GLOBAL(1, DATA, 0), I(BPF_ALU64 | BPF_MOV | BPF_X, 2, 2, 32, 0), I(BPF_ALU64 | BPF_MOD | BPF_K, 2, 0, 1, 9), ALU(BPF_ADD, 1, 2),
+		LD(BPF_B, 0, 1, 0), EXIT());
 	accepted("an index of words", LD(BPF_W, 2, 1, 0), GLOBAL(1, DATA, 0), ALUI(BPF_AND, 2, 7), ALUI(BPF_LSH, 2, 3), ALU(BPF_ADD, 1, 2),
 		ATOMIC(BPF_DW, BPF_ADD, 1, 0, 2), MOVI(0, 0), EXIT());
 	refused("map", 2, "write into map forbidden, value_size=16 off=0 size=4; it is read-only", "a store to constants", GLOBAL(1, RO, 0), STI(BPF_W, 1, 0, 1), EXIT());

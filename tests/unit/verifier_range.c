@@ -74,6 +74,29 @@ static uint64_t compute(uint8_t op, bool wide, uint64_t a, uint64_t b)
 	return wide ? r : (uint32_t)r;
 }
 
+/* The remainder, or the quotient: RFC 9669, 4.1. */
+static uint64_t divided(bool modulo, bool is_signed, bool wide, uint64_t a, uint64_t b)
+{
+	if (!wide && is_signed) {
+		a = (uint64_t)(int64_t)(int32_t)a;
+		b = (uint64_t)(int64_t)(int32_t)b;
+	} else if (!wide) {
+		a = (uint32_t)a;
+		b = (uint32_t)b;
+	}
+	uint64_t q, r;
+	if (!b)
+		q = 0, r = a;
+	else if (!is_signed)
+		q = a / b, r = a % b;
+	else if (b == UINT64_MAX)
+		q = -a, r = 0;
+	else
+		q = (uint64_t)((int64_t)a / (int64_t)b), r = (uint64_t)((int64_t)a % (int64_t)b);
+	q = modulo ? r : q;
+	return wide ? q : (uint32_t)q;
+}
+
 static bool holds(uint8_t op, bool wide, uint64_t a, uint64_t b)
 {
 	if (!wide) {
@@ -131,8 +154,13 @@ static int walk(void)
 		}
 		uint8_t op;
 		bool taken;
-		switch (n >> 8 & 3) {
+		switch (n >> 8 & 7) {
+		case 4:
+			range_divide(n >> 16 & 1, n >> 17 & 1, wide, &r[a], &other);
+			x[a] = divided(n >> 16 & 1, n >> 17 & 1, wide, x[a], y);
+			break;
 		case 0:
+		case 5:
 			op = alu[(n >> 16) % sizeof(alu)];
 			if (op == BPF_LSH || op == BPF_RSH || op == BPF_ARSH) {
 				y &= wide ? 63 : 31;
@@ -186,6 +214,84 @@ static void test_sound(void)
 	is_int(bad, 0, "no random walk leaves its ranges (first failure: %d)", first);
 }
 
+/* Every operation on every pair of short intervals near the places where numbers turn over, against every pair of values: none is
+ * lost. Of divisions by one known number the ends are the true ones as well. */
+
+enum { SPAN = 4 };
+static const uint64_t places[] = { 0, 0x80000000, 0x100000000, 0x8000000000000000, 0x18, 1ull << 40 };
+enum { PLACES = sizeof(places) / sizeof(places[0]) };
+
+static struct range interval(bool is_signed, uint64_t from, uint64_t to)
+{
+	struct range r = range_unknown(), low = range_const(from), high = range_const(to);
+	range_branch(is_signed ? BPF_JSGE : BPF_JGE, true, true, &r, &low);
+	range_branch(is_signed ? BPF_JSLE : BPF_JLE, true, true, &r, &high);
+	return r;
+}
+
+struct operation {
+	uint8_t op; /* BPF_DIV, BPF_MOD: with is_signed */
+	bool is_signed, wide;
+};
+
+static uint64_t concrete(struct operation o, uint64_t a, uint64_t b)
+{
+	return o.op == BPF_DIV || o.op == BPF_MOD ? divided(o.op == BPF_MOD, o.is_signed, o.wide, a, b) : compute(o.op, o.wide, a, b);
+}
+
+static void abstract(struct operation o, struct range *a, const struct range *b)
+{
+	if (o.op == BPF_DIV || o.op == BPF_MOD)
+		range_divide(o.op == BPF_MOD, o.is_signed, o.wide, a, b);
+	else
+		range_alu(o.op, o.wide, a, b);
+}
+
+static unsigned lost, loose, pairs;
+
+static void check_intervals(struct operation o, bool order, uint64_t a0, uint64_t a1, uint64_t b0, uint64_t b1)
+{
+	struct range a = interval(order, a0, a1), b = interval(order, b0, b1), r = a;
+	int64_t least = INT64_MAX, most = INT64_MIN;
+	abstract(o, &r, &b);
+	pairs++;
+	for (uint64_t x = a0; x != a1 + 1; x++)
+		for (uint64_t y = b0; y != b1 + 1; y++) {
+			uint64_t c = concrete(o, x, y);
+			int64_t s = (int64_t)c;
+			least = s < least ? s : least;
+			most = s > most ? s : most;
+			lost += !range_has(&r, c);
+		}
+	bool known = b0 == b1 && o.op == BPF_DIV && o.is_signed && o.wide;
+	bool turns = !order || (int64_t)a0 == INT64_MIN; /* divided by -1 */
+	loose += known && !turns && (r.b64.smin != least || r.b64.smax != most);
+}
+
+static void test_exhaustive(void)
+{
+	static const uint8_t ops[] = { BPF_ADD, BPF_SUB, BPF_MUL, BPF_AND, BPF_OR, BPF_XOR, BPF_LSH, BPF_RSH, BPF_ARSH, BPF_DIV, BPF_MOD };
+	for (uint32_t k = 0; k < sizeof(ops) * 8; k++) {
+		struct operation o = { ops[k / 8], k & 1, k >> 1 & 1 };
+		bool order = k >> 2 & 1;
+		if (o.op != BPF_DIV && o.op != BPF_MOD && o.is_signed)
+			continue;
+		for (uint32_t p = 0; p < PLACES * PLACES; p++)
+			for (uint32_t at = 0; at < 4 * SPAN * SPAN; at++) {
+				uint64_t a0 = places[p % PLACES] - SPAN + at % (2 * SPAN), b0 = places[p / PLACES] - SPAN + at / (2 * SPAN);
+				for (uint32_t n = 0; n < SPAN * SPAN; n++) {
+					uint64_t a1 = a0 + n % SPAN, b1 = b0 + n / SPAN;
+					/* Intervals that turn over in this order are none. */
+					bool turned = order ? (int64_t)a0 > (int64_t)a1 || (int64_t)b0 > (int64_t)b1 : a0 > a1 || b0 > b1;
+					if (!turned)
+						check_intervals(o, order, a0, a1, b0, b1);
+				}
+			}
+	}
+	is_int(lost, 0, "no value of %u pairs of intervals is lost by an operation", pairs);
+	is_int(loose, 0, "signed quotients by a known divisor have their true ends");
+}
+
 static struct range less_than(uint64_t n)
 {
 	struct range r = range_unknown(), k = range_const(n);
@@ -231,9 +337,86 @@ static void test_precise(void)
 	ok(range_within(&wide, &narrow) && !range_within(&narrow, &wide), "one range within another");
 }
 
+static struct range divide_by(bool modulo, bool is_signed, bool wide, struct range r, uint64_t by)
+{
+	struct range k = range_const(by);
+	range_divide(modulo, is_signed, wide, &r, &k);
+	return r;
+}
+
+static void test_division(void)
+{
+	struct range x = range_unknown(), r = divide_by(true, false, true, x, 3), k = range_const(8);
+	ok(r.b64.umax == 2, "x %% 3 < 3");
+	r = divide_by(true, false, false, x, 48);
+	ok(r.b64.umax == 47, "on 32 bits");
+	range_alu(BPF_MUL, true, &r, &k);
+	ok(r.b64.umax == 376 && tnum_aligned(r.bits, 0, 8), "times 8: an index");
+	r = divide_by(true, true, true, x, 3);
+	ok(r.b64.smin == -2 && r.b64.smax == 2, "a signed remainder has either sign");
+	r = divide_by(true, true, true, less_than(100), 3);
+	ok(r.b64.umax == 2, "but that of the dividend");
+	r = divide_by(true, true, false, x, (uint64_t)-7);
+	ok(r.b32.smin == -6 && r.b32.smax == 6 && r.b64.umin == 0 && r.b64.umax == UINT32_MAX, "the divisor's sign counts for nothing; 32 bits are widened by zeros");
+	r = divide_by(false, false, true, less_than(100), 7);
+	ok(r.b64.umin == 0 && r.b64.umax == 14, "x / 7, x < 100");
+	r = divide_by(false, false, false, x, 1 << 20);
+	ok(r.b64.umax == 4095, "w / 2^20");
+	r = divide_by(false, true, true, less_than(100), (uint64_t)-7);
+	ok(r.b64.smin == -14 && r.b64.smax == 0, "x / -7, x < 100");
+	r = divide_by(true, false, true, less_than(100), 0);
+	ok(r.b64.umax == 99, "by 0 the dividend is left");
+	r = divide_by(false, false, true, less_than(100), 0);
+	ok(range_is_value(&r, 0), "and the quotient is 0");
+	r = divide_by(true, false, true, less_than(2), 3);
+	ok(r.b64.umax == 1, "a divisor too large changes nothing");
+	k = range_const(8);
+	r = less_than(4096);
+	range_alu(BPF_MUL, true, &r, &k);
+	r = divide_by(true, false, true, r, 48);
+	ok(r.b64.umax <= 47 && tnum_aligned(r.bits, 0, 8), "a multiple of 8 modulo 48 is one");
+	struct range by = interval(false, 3, 5);
+	r = less_than(100);
+	range_divide(true, false, true, &r, &by);
+	ok(r.b64.umax == 4, "x %% 3..5 < 5");
+	by = less_than(6);
+	r = less_than(100);
+	range_divide(true, false, true, &r, &by);
+	ok(r.b64.umax == 99, "x %% 0..5: 0 leaves the dividend");
+	by = interval(true, (uint64_t)-3, 4);
+	r = interval(true, (uint64_t)-20, 10);
+	range_divide(false, true, true, &r, &by);
+	ok(r.b64.smin == -20 && r.b64.smax == 20, "-20..10 / -3..4");
+}
+
+static void test_shifts(void)
+{
+	struct range r = less_than(256), n = range_unknown();
+	range_alu(BPF_RSH, true, &r, &n);
+	ok(r.b64.umax == 255, "a byte shifted right by anything is a byte");
+	n = less_than(3);
+	r = less_than(16);
+	range_alu(BPF_LSH, true, &r, &n);
+	ok(r.b64.umax == 60, "x << 0..2, x < 16");
+	r = less_than(16);
+	n = interval(false, 3, 4);
+	range_alu(BPF_LSH, false, &r, &n);
+	ok(r.b64.umax == 240 && tnum_aligned(r.bits, 0, 8), "x << 3..4 is a multiple of 8");
+	r = interval(true, (uint64_t)-64, 64);
+	range_alu(BPF_ARSH, true, &r, &n);
+	ok(r.b64.smin == -8 && r.b64.smax == 8, "-64..64 s>> 3..4");
+	r = range_const(1);
+	n = range_const(65);
+	range_alu(BPF_LSH, true, &r, &n);
+	ok(range_is_value(&r, 2), "counts are masked");
+}
+
 int main(void)
 {
 	test_sound();
+	test_exhaustive();
+	test_division();
+	test_shifts();
 	test_precise();
 	return tap_done();
 }
