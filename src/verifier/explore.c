@@ -145,8 +145,9 @@ static int count(struct verifier *v)
 	if (!v->flow[v->cur.insn].loops || !frame_now(v)->iteration) /* a helper's call is one instruction */
 		v->cur.length++;
 	if (++v->out->processed_insns > v->opts.max_states_insns)
-		return refuse(v, E2BIG, "loop", "BPF program is too large. Processed %u insn; a loop may not end, or has too many passes",
-			v->out->processed_insns);
+		return refuse(v, E2BIG, "loop", "BPF program is too large. Processed %u insn, the limit is %u: a loop has too many passes, or branches leave too many "
+			"different values behind",
+			v->out->processed_insns, v->opts.max_states_insns);
 	return 0;
 }
 

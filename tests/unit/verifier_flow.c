@@ -48,6 +48,10 @@ static void test_joins(void)
 		ALU(BPF_ADD, 1, 3), MOVI(0, 0), LD(BPF_B, 0, 1, 0), EXIT());
 }
 
+#define LIMIT_TEXT(processed, limit)                                                               \
+	"BPF program is too large. Processed " processed " insn, the limit is " limit              \
+	": a loop has too many passes, or branches leave too many different values behind"
+
 static void test_loops(void)
 {
 	accepted("a counted loop", MOVI(0, 0), ALUI(BPF_ADD, 0, 1), JMPI(BPF_JLT, 0, 1000, -2), EXIT());
@@ -62,12 +66,35 @@ static void test_loops(void)
 		JMPI(BPF_JLT, 0, 100000, -2), EXIT());
 	case_options.max_run_insns = 1ull << 40;
 	case_options.max_states_insns = 10000;
-	refused("loop", 2, "BPF program is too large. Processed 10001 insn; a loop may not end, or has too many passes", "a loop too long to walk", MOVI(0, 0), ALUI(BPF_ADD, 0, 3),
+	refused("loop", 2, LIMIT_TEXT("10001", "10000"), "a loop too long to walk", MOVI(0, 0), ALUI(BPF_ADD, 0, 3),
 		JMPI(BPF_JNE, 0, 100, -2), EXIT());
 	case_options = (struct verifier_options){ .max_run_insns = 20 };
 	accepted("as long as allowed", CALL(get_prandom_u32), CALL(get_prandom_u32), MOVI(0, 0), EXIT());
 	refused("length", 4, "a run can take more than 20 instructions; shorten the loops", "one more", CALL(get_prandom_u32), CALL(get_prandom_u32), MOVI(0, 0), MOVI(0, 0),
 		EXIT());
+	case_options = (struct verifier_options){ 0 };
+}
+
+/* The limit that nobody raised: a loop of one way, and 2^60 ways of which each leaves its own number in r0. */
+static void test_limit(void)
+{
+	struct bpf_insn ways[4 * 60 + 3];
+	size_t n = 0;
+	case_options.max_run_insns = 1ull << 40;
+	refused("loop", 2, LIMIT_TEXT("1000001", "1000000"), "a loop of a million instructions", MOVI(0, 0), ALUI(BPF_ADD, 0, 3), JMPI(BPF_JNE, 0, 100, -2), EXIT());
+	ways[n++] = MOVI(0, 0);
+	for (int i = 0; i < 60; i++) {
+		ways[n++] = LD(BPF_DW, 2, 1, 0);
+		ways[n++] = ALUI(BPF_LSH, 0, 1);
+		ways[n++] = JMPI(BPF_JEQ, 2, i, 1);
+		ways[n++] = ALUI(BPF_OR, 0, 1);
+	}
+	ways[n++] = JMPI(BPF_JEQ, 0, 12345, -1 - 4); /* the number is needed */
+	ways[n++] = EXIT();
+	is_int(case_check(EBPF_CONTEXT_NONE, 64, ways, n), -E2BIG, "too many ways are refused");
+	ok(!strcmp(case_reason, LIMIT_TEXT("1000001", "1000000")), "with the same sentence");
+	printf("# %s\n", case_reason);
+	is_int(case_result.processed_insns, 1000001, "and not one instruction later");
 	case_options = (struct verifier_options){ 0 };
 }
 
@@ -154,6 +181,7 @@ int main(void)
 	test_branches();
 	test_joins();
 	test_loops();
+	test_limit();
 	test_shape();
 	test_calls();
 	test_helpers();
