@@ -10,6 +10,7 @@
 #include <string.h>
 
 #ifdef __x86_64__
+#include <cpuid.h>
 #include <immintrin.h>
 
 #define AVX __attribute__((target("avx2,f16c,fma")))
@@ -134,8 +135,10 @@ AVX static SG_HANDLER(floats_half2)
 
 static bool has_avx(void)
 {
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") &&
-	       __builtin_cpu_supports("fma");
+	unsigned int a, b, c = 0, d;
+	/* clang 14's builtin does not know f16c by name. */
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid(1, &a, &b, &c, &d) &&
+	       c & bit_F16C;
 }
 
 sg_handler sg_half_fast(uint8_t op, bool pair)
