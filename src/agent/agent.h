@@ -7,6 +7,7 @@
  *   variant.c  cubin -> loaded, bound variant       launch.c   the swap at a launch
  *   stream.c   who has work on the device           context.c  per-context state, clock
  *   devmap.c   maps: device <-> session             ptxas.c    the compiler of last resort
+ *   cache.c    compiled variants on disk
  *
  * Rules: a failure of ours falls through to the program's own call; nothing is printed; no lock
  * that a driver call may need is held by us while others call the driver, except the launch gate as
@@ -268,12 +269,23 @@ void kernel_state(struct kernel *k, enum session_kernel_state state, const char 
 /* Gives a kernel its row in the session. */
 void kernel_row(struct kernel *k);
 
-/* Compiles PTX with the driver for the current context. */
+/* Compiles PTX with the driver for the current context, or takes it from the cache on disk: then
+ * *cached (may be NULL) is true. */
 int compile_ptx(const char *ptx, size_t bytes, const struct ptx_module *m, uint32_t cc,
-	uint32_t max_regs, char **cubin, size_t *cubin_bytes, struct diag *d);
+	uint32_t max_regs, char **cubin, size_t *cubin_bytes, bool *cached, struct diag *d);
 /* ptxas from PATH or the usual place. target "sm_90a". */
 int ptxas_compile(const char *ptx, size_t bytes, const char *target, uint32_t max_regs,
 	char **cubin, size_t *cubin_bytes, struct diag *d);
+
+/* -- cache.c: under agent.build -- */
+struct cache_key {
+	const char *ptx;
+	size_t ptx_bytes;
+	uint32_t cc, max_regs;
+};
+/* 0 with a NUL behind *cubin, which the caller frees; -ENOENT. */
+int cache_get(const struct cache_key *k, char **cubin, size_t *cubin_bytes);
+void cache_put(const struct cache_key *k, const char *cubin, size_t cubin_bytes);
 
 /* Makes variants for all matching kernels of a module in a context: compiled, and queued for
  * loading. */
@@ -360,6 +372,8 @@ struct agent {
 	struct {
 		atomic_int started, stop, word, parked, settled, copied, done;
 	} sync;
+	uint64_t cache_written; /* since make_room(); under build */
+	bool cache_pruned;
 	int log_fd;
 };
 extern struct agent agent;

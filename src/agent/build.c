@@ -267,7 +267,7 @@ static CUresult link_one(const char *ptx, size_t bytes, uint32_t max_regs, char 
 	return r;
 }
 
-int compile_ptx(const char *ptx, size_t bytes, const struct ptx_module *m, uint32_t cc,
+static int compile(const char *ptx, size_t bytes, const struct ptx_module *m, uint32_t cc,
 	uint32_t max_regs, char **cubin, size_t *cubin_bytes, struct diag *d)
 {
 	char log[4096] = "";
@@ -290,6 +290,21 @@ int compile_ptx(const char *ptx, size_t bytes, const struct ptx_module *m, uint3
 		return 0;
 	return diag_set(d, -err, "PTX %u.%u is newer than the driver's compiler (%s) and %s",
 		m->version_major, m->version_minor, error_name(r), other.text);
+}
+
+int compile_ptx(const char *ptx, size_t bytes, const struct ptx_module *m, uint32_t cc,
+	uint32_t max_regs, char **cubin, size_t *cubin_bytes, bool *cached, struct diag *d)
+{
+	struct cache_key key = { ptx, bytes, cc, max_regs };
+	bool hit = !cache_get(&key, cubin, cubin_bytes);
+	if (cached)
+		*cached = hit;
+	if (hit)
+		return 0;
+	int err = compile(ptx, bytes, m, cc, max_regs, cubin, cubin_bytes, d);
+	if (!err)
+		cache_put(&key, *cubin, *cubin_bytes);
+	return err;
 }
 
 /* -- builds -------------------------------------------------------------------- */
@@ -373,8 +388,15 @@ static int instrument(struct kernel *k, struct build *b, struct diag *d)
 	struct session_kernel *row = atomic_load(&k->shared);
 	if (row)
 		row->last_bit_may_differ = b->result.last_bit_may_differ;
-	return compile_ptx(b->result.ptx, b->result.ptx_bytes, m, b->cc, b->max_regs, &b->cubin,
-		&b->cubin_bytes, d);
+	bool cached;
+	uint64_t start = now_ns();
+	err = compile_ptx(b->result.ptx, b->result.ptx_bytes, m, b->cc, b->max_regs, &b->cubin,
+		&b->cubin_bytes, &cached, d);
+	if (!err && row) {
+		row->compile_ns = now_ns() - start;
+		row->compile_cached = cached;
+	}
+	return err;
 }
 
 static struct build *build_new(struct kernel *k, uint32_t cc, const char *const *unbound,

@@ -147,7 +147,7 @@ static int64_t measure_clock(struct context *c)
 	uint64_t tightest = UINT64_MAX, spread;
 	int n = snprintf(ptx, sizeof(ptx), clock_ptx, c->cc >= 75 ? "6.3" : "6.0",
 		c->cc >= 75 ? "sm_75" : "sm_52");
-	if (compile_ptx(ptx, (size_t)n, NULL, c->cc, 0, &cubin, &bytes, NULL))
+	if (compile_ptx(ptx, (size_t)n, NULL, c->cc, 0, &cubin, &bytes, NULL, NULL))
 		return 0;
 	if (REAL(cuModuleLoadData)(&module, cubin) == CUDA_SUCCESS &&
 		REAL(cuModuleGetFunction)(&fn, module, "egpu_clock") == CUDA_SUCCESS &&
@@ -189,7 +189,7 @@ void context_reserve_local(struct context *c, uint32_t bytes)
 	uint32_t want = (bytes + 1023) / 1024 * 1024;
 	int n = snprintf(ptx, sizeof(ptx), local_ptx, c->cc >= 75 ? "6.3" : "6.0",
 		c->cc >= 75 ? "sm_75" : "sm_52", want);
-	if (compile_ptx(ptx, (size_t)n, NULL, c->cc, 0, &cubin, &size, NULL))
+	if (compile_ptx(ptx, (size_t)n, NULL, c->cc, 0, &cubin, &size, NULL, NULL))
 		return;
 	if (REAL(cuModuleLoadData)(&module, cubin) == CUDA_SUCCESS &&
 		REAL(cuModuleGetFunction)(&fn, module, "egpu_local") == CUDA_SUCCESS &&

@@ -68,6 +68,20 @@ static void list_differing(const struct snapshot *snap, struct buf *text)
 				name_short(snap->arena, snap->kernels[i].name, NAME_WIDTH));
 }
 
+/* With -v: what each variant cost to make. */
+static void list_compiled(const struct snapshot *snap, struct buf *text)
+{
+	for (uint32_t i = 0; i < snap->n_kernels; i++) {
+		const struct snap_kernel *k = &snap->kernels[i];
+		if (k->compile_ns)
+			buf_printf(text, "  %s in %.1f ms: %s, registers %u -> %u\n",
+				k->compile_cached ? "cached" : "compiled",
+				(double)k->compile_ns / 1e6,
+				name_short(snap->arena, k->name, NAME_WIDTH), k->regs_before,
+				k->regs_after);
+	}
+}
+
 static bool is_off(const struct session *s)
 {
 	return __atomic_load_n(&session_data((struct session *)s)->off, __ATOMIC_RELAXED);
@@ -95,6 +109,8 @@ static void coverage_text(const struct run_report *r, struct buf *text)
 		dump_insertions_refused(r->dump), plural(dump_insertions_refused(r->dump)));
 	list_unprobed(snap, text);
 	list_differing(snap, text);
+	if (r->per_cpu)
+		list_compiled(snap, text);
 	if (snap->kernels_lost || snap->sites_lost)
 		buf_printf(text,
 			"  not recorded: kernels (%u tries) and sites (%u): the session's tables "
@@ -185,6 +201,8 @@ static void json_kernel(const struct snap_kernel *k, struct json *j)
 	json_put_u64(j, "local_bytes_before", k->local_before);
 	json_put_u64(j, "local_bytes_after", k->local_after);
 	json_put_bool(j, "last_bit_may_differ", k->last_bit_may_differ);
+	json_put_u64(j, "compile_ns", k->compile_ns);
+	json_put_bool(j, "compile_cached", k->compile_cached);
 	json_put_u64(j, "sites", k->n_sites);
 	json_put_u64(j, "pid", k->pid);
 	json_object_end(j);

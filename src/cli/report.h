@@ -16,7 +16,7 @@ struct run_report {
 	const char *probe;       /* as the user wrote it */
 	char **command;
 	int exit_status;
-	bool per_cpu;
+	bool per_cpu; /* -v: every slot of per-CPU maps, and how each variant was made */
 };
 
 /* Both forms of the whole report. -errno with d when the tool could not make its part. */

@@ -75,6 +75,8 @@ static void take_kernel(struct snapshot *snap, const struct session *s, uint32_t
 	k->regs_after = from->regs_after;
 	k->local_before = from->local_before;
 	k->local_after = from->local_after;
+	k->compile_ns = from->compile_ns;
+	k->compile_cached = from->compile_cached;
 	k->last_bit_may_differ = from->last_bit_may_differ;
 	k->links = __atomic_load_n(&from->links, __ATOMIC_RELAXED);
 	if (!*k->name)

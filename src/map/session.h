@@ -95,6 +95,9 @@ struct session_kernel { /* writer: the agent that claimed it */
 	uint64_t launches;		  /* atomic: seen */
 	uint64_t launches_instrumented;	  /* atomic: by the variant */
 	uint64_t links;			  /* bit per link that is attached to it */
+	uint64_t compile_ns;		  /* of its variant; 0: none yet */
+	uint32_t compile_cached;	  /* 1: it was taken from the cache on disk */
+	uint32_t pad;
 };
 
 struct session_site { /* writer: the agent that claimed its kernel */

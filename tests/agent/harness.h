@@ -171,6 +171,7 @@ static inline void run_child(struct run *r, const char *role)
 	setenv("EGPU_SOFTGPU_QUIET", "1", 1);
 	for (int i = 0; i < 16 && r->env[i]; i++)
 		putenv((char *)(uintptr_t)r->env[i]);
+	setenv("EGPU_CACHE", "off", 0);
 	setenv("LD_PRELOAD", AGENT_LIB, 1);
 	execl("/proc/self/exe", "target", role, (char *)NULL);
 	_exit(126);

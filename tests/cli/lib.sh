@@ -11,7 +11,8 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 mkdir "$tmp/shm"
 EGPU_DIR=$tmp/shm
-export EGPU_DIR
+EGPU_CACHE=$tmp/cache
+export EGPU_DIR EGPU_CACHE
 test_count=0
 test_failed=0
 

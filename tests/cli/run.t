@@ -16,6 +16,10 @@ is "$(json "$tmp/json" 'my $m = $j->{maps}; scalar @{$m->{array}{entries}}, $m->
 	"4 768 6 768 768 -5" "the same in JSON"
 run "$egpu" run $on -v "$probes/typed.bpf.c" -- "$samples/vecadd" 600
 says "-v: per-CPU maps slot by slot" '^    cpu [0-9]+: [0-9]+$'
+says "-v: the second run compiles nothing" '^  cached in [0-9.]+ ms: vecadd, registers'
+EGPU_CACHE=off run "$egpu" run $on -v --json="$tmp/json" "$probes/typed.bpf.c" -- "$samples/vecadd" 600
+says "-v: EGPU_CACHE=off compiles" '^  compiled in [0-9.]+ ms: vecadd, registers'
+is "$(json "$tmp/json" '$j->{kernels}[0]{compile_cached} ? 1 : 0, $j->{kernels}[0]{compile_ns} > 0 ? 1 : 0')" "0 1" "the same in JSON"
 run "$egpu" run $on --json="$tmp/json" --set limit=3 --set text=bye --set color=RED --set negative=-17 --set total=18446744073709550000 \
 	"$probes/typed.bpf.c" -- "$samples/vecadd" 600
 is $status 0 "--set: status 0"

@@ -1,0 +1,378 @@
+/* cache.c - compiled variants on disk, so that the second attach compiles nothing.
+ *
+ * One file an entry, named by a hash of what was compiled. The hash only finds the file: the entry
+ * holds the compiler's whole input, which is compared byte for byte, so no two inputs can be taken
+ * for one another. A checksum guards against what a crash or a full disk leaves.
+ *
+ *	struct entry | key text | PTX | cubin
+ *
+ * The directory is $EGPU_CACHE, else $XDG_CACHE_HOME/egpu, else $HOME/.cache/egpu. It is used only
+ * when it is ours alone (owner, mode 0700); every file in it is opened relative to it, without
+ * following links, and must be ours, a plain file and of the size its head tells. Whatever is wrong
+ * means that we compile. Entries appear by rename, so a reader sees all of one or none; the least
+ * recently used go when the sum of sizes passes the limit. Runs under agent.build.
+ */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+
+enum {
+	KEY_BYTES = PATH_MAX + 256,
+	NAME_BYTES = 64,
+	DEFAULT_MB = 256,
+	STALE_SECONDS = 3600, /* a writer that has not finished by then is dead */
+	PRUNE_TO = 4,         /* a quarter of the limit is made free at once */
+};
+
+static const uint64_t MAX_ENTRY = 256u << 20;
+#define ENTRY_MAGIC 0x3150434a55504765u /* "eGPUJCP1" */
+
+struct entry {
+	uint64_t magic, key_bytes, ptx_bytes, cubin_bytes;
+	uint64_t sum; /* of all of the above and all that follows */
+};
+
+/* -- where --------------------------------------------------------------------- */
+
+static bool is_off(const char *value)
+{
+	return !*value || !strcmp(value, "off") || !strcmp(value, "0");
+}
+
+/* Makes the last part of a path; what is above it must be there. */
+static void make_dir(const char *path)
+{
+	if (mkdir(path, 0700) && errno != EEXIST)
+		agent_log("no cache directory %s: %s", path, strerror(errno));
+}
+
+static bool dir_path(char path[PATH_MAX])
+{
+	const char *own = getenv("EGPU_CACHE"), *xdg = getenv("XDG_CACHE_HOME"),
+		   *home = getenv("HOME");
+	if (own) {
+		if (is_off(own) || own[0] != '/' || strlen(own) >= PATH_MAX)
+			return false;
+		strcpy(path, own);
+		make_dir(path);
+		return true;
+	}
+	bool by_xdg = xdg && xdg[0] == '/';
+	if (!by_xdg && (!home || home[0] != '/'))
+		return false;
+	int n = by_xdg ? snprintf(path, PATH_MAX, "%s", xdg)
+		       : snprintf(path, PATH_MAX, "%s/.cache", home);
+	if (n >= PATH_MAX - 8)
+		return false;
+	make_dir(path);
+	strcpy(path + n, "/egpu");
+	make_dir(path);
+	return true;
+}
+
+/* The directory, or -1. Opened anew each time: a descriptor kept in a target would not survive a
+ * program that closes all it does not know. */
+static int dir_open(void)
+{
+	char path[PATH_MAX];
+	struct stat st;
+	int fd = dir_path(path) ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+	if (fd < 0)
+		return -1;
+	if (!fstat(fd, &st) && st.st_uid == geteuid() && !(st.st_mode & 077))
+		return fd;
+	agent_log("cache %s is not used: it must belong to this user, with mode 0700", path);
+	close(fd);
+	return -1;
+}
+
+/* -- what ---------------------------------------------------------------------- */
+
+/* What decides the compiler's output beside the PTX. The driver is known by its file: its version
+ * number alone does not tell two builds apart. */
+static size_t key_text(const struct cache_key *k, char text[KEY_BYTES])
+{
+	static atomic_int none;
+	char file[PATH_MAX] = "";
+	struct stat st = { 0 };
+	Dl_info where;
+	void *at = real_calls()->cuDriverGetVersion ? *(void **)&real_calls()->cuDriverGetVersion
+						   : (void *)&none;
+	int version = 0;
+	if (real_calls()->cuDriverGetVersion)
+		REAL(cuDriverGetVersion)(&version);
+	if (!dladdr(at, &where) || !where.dli_fname || !realpath(where.dli_fname, file) ||
+		stat(file, &st))
+		return 0;
+	int n = snprintf(text, KEY_BYTES, "%s cuda %d driver %s %lld %lld.%09ld sm_%u maxreg %u",
+		EGPU_VERSION, version, file, (long long)st.st_size, (long long)st.st_mtim.tv_sec,
+		st.st_mtim.tv_nsec, k->cc, k->max_regs);
+	return n > 0 && n < KEY_BYTES ? (size_t)n : 0;
+}
+
+/* Eight bytes a step: entries are up to megabytes and a hit must cost less than a millisecond. */
+static uint64_t sum_bytes(const void *data, size_t n, uint64_t sum)
+{
+	const char *p = data;
+	for (; n >= 8; n -= 8, p += 8) {
+		uint64_t w;
+		memcpy(&w, p, 8);
+		sum = (sum ^ w) * 0x9e3779b97f4a7c15u;
+		sum ^= sum >> 29;
+	}
+	return hash_bytes(p, n, sum);
+}
+
+static void entry_name(const struct cache_key *k, const char *text, size_t text_bytes, char *name)
+{
+	uint64_t h = sum_bytes(k->ptx, k->ptx_bytes, sum_bytes(text, text_bytes, k->ptx_bytes));
+	snprintf(name, NAME_BYTES, "%016llx.jit", (unsigned long long)h);
+}
+
+static uint64_t entry_sum(const struct entry *e, const void *text, const void *ptx, const void *cubin)
+{
+	uint64_t sum = sum_bytes(e, offsetof(struct entry, sum), 0);
+	sum = sum_bytes(text, e->key_bytes, sum);
+	sum = sum_bytes(ptx, e->ptx_bytes, sum);
+	return sum_bytes(cubin, e->cubin_bytes, sum);
+}
+
+/* -- reading -------------------------------------------------------------------- */
+
+static bool read_all(int fd, void *to, size_t n)
+{
+	char *p = to;
+	while (n) {
+		ssize_t got = read(fd, p, n);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return false;
+		p += got;
+		n -= (size_t)got;
+	}
+	return true;
+}
+
+static bool is_ours(const struct stat *st)
+{
+	return S_ISREG(st->st_mode) && st->st_uid == geteuid() && !(st->st_mode & 022);
+}
+
+/* The cubin with a NUL behind it, or NULL. */
+static char *read_entry(
+	int fd, const struct cache_key *k, const char *text, size_t text_bytes, size_t *cubin_bytes)
+{
+	struct entry e;
+	struct stat st;
+	if (fstat(fd, &st) || !is_ours(&st) || !read_all(fd, &e, sizeof(e)))
+		return NULL;
+	if (e.magic != ENTRY_MAGIC || e.key_bytes != text_bytes || e.ptx_bytes != k->ptx_bytes ||
+		!e.cubin_bytes || e.cubin_bytes > MAX_ENTRY ||
+		(uint64_t)st.st_size != sizeof(e) + e.key_bytes + e.ptx_bytes + e.cubin_bytes)
+		return NULL;
+	size_t input = text_bytes + k->ptx_bytes;
+	char *body = malloc(input), *cubin = malloc(e.cubin_bytes + 1);
+	bool good = body && cubin && read_all(fd, body, input) &&
+		    read_all(fd, cubin, e.cubin_bytes) && !memcmp(body, text, text_bytes) &&
+		    !memcmp(body + text_bytes, k->ptx, k->ptx_bytes) &&
+		    entry_sum(&e, body, body + text_bytes, cubin) == e.sum;
+	free(body);
+	if (!good) {
+		free(cubin);
+		return NULL;
+	}
+	cubin[e.cubin_bytes] = 0;
+	*cubin_bytes = e.cubin_bytes;
+	return cubin;
+}
+
+int cache_get(const struct cache_key *k, char **cubin, size_t *cubin_bytes)
+{
+	char text[KEY_BYTES], name[NAME_BYTES];
+	size_t text_bytes = key_text(k, text);
+	int dir = text_bytes ? dir_open() : -1;
+	if (dir < 0)
+		return -ENOENT;
+	entry_name(k, text, text_bytes, name);
+	/* Without O_NONBLOCK a FIFO in its place would hold the target up. */
+	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	*cubin = fd < 0 ? NULL : read_entry(fd, k, text, text_bytes, cubin_bytes);
+	if (*cubin)
+		futimens(fd, NULL); /* used now */
+	if (fd >= 0)
+		close(fd);
+	close(dir);
+	return *cubin ? 0 : -ENOENT;
+}
+
+/* -- room ------------------------------------------------------------------------ */
+
+static uint64_t limit_bytes(void)
+{
+	const char *mb = getenv("EGPU_CACHE_MB");
+	char *end;
+	unsigned long n = mb && *mb ? strtoul(mb, &end, 10) : DEFAULT_MB;
+	if (mb && *mb && (*end || n > 1 << 20))
+		n = DEFAULT_MB;
+	return (uint64_t)n << 20;
+}
+
+struct old {
+	struct timespec used;
+	uint64_t bytes;
+	char name[NAME_BYTES];
+};
+
+static int by_age(const void *a, const void *b)
+{
+	const struct old *x = a, *y = b;
+	if (x->used.tv_sec != y->used.tv_sec)
+		return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
+	return (x->used.tv_nsec > y->used.tv_nsec) - (x->used.tv_nsec < y->used.tv_nsec);
+}
+
+static bool is_entry(const char *name)
+{
+	size_t n = strlen(name);
+	return n > 4 && n < NAME_BYTES && !strcmp(name + n - 4, ".jit");
+}
+
+static bool is_temporary(const char *name)
+{
+	return !strncmp(name, "new-", 4) && strlen(name) < NAME_BYTES;
+}
+
+/* Entries of the directory, and their sum; what dead writers left is removed. */
+static struct old *list_entries(int dir, size_t *n, uint64_t *sum)
+{
+	struct old *all = NULL;
+	size_t cap = 0;
+	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *list = fd < 0 ? NULL : fdopendir(fd);
+	*n = 0;
+	*sum = 0;
+	if (!list && fd >= 0)
+		close(fd);
+	for (struct dirent *d; list && (d = readdir(list));) {
+		struct stat st;
+		bool temporary = is_temporary(d->d_name);
+		if ((!temporary && !is_entry(d->d_name)) ||
+			fstatat(dir, d->d_name, &st, AT_SYMLINK_NOFOLLOW))
+			continue;
+		if (temporary) {
+			if (st.st_mtim.tv_sec + STALE_SECONDS < time(NULL))
+				unlinkat(dir, d->d_name, 0);
+			continue;
+		}
+		if (*n == cap) {
+			struct old *more = realloc(all, (cap = cap ? cap * 2 : 64) * sizeof(*all));
+			if (!more)
+				break;
+			all = more;
+		}
+		all[*n] = (struct old){ .used = st.st_mtim, .bytes = (uint64_t)st.st_size };
+		strcpy(all[*n].name, d->d_name);
+		*sum += all[(*n)++].bytes;
+	}
+	if (list)
+		closedir(list);
+	return all;
+}
+
+/* Another process may do the same at the same time: then more goes than had to. */
+static void make_room(int dir, uint64_t limit)
+{
+	size_t n;
+	uint64_t sum;
+	struct old *all = list_entries(dir, &n, &sum);
+	if (sum > limit) {
+		qsort(all, n, sizeof(*all), by_age);
+		for (size_t i = 0; i < n && sum > limit - limit / PRUNE_TO; i++) {
+			unlinkat(dir, all[i].name, 0);
+			sum -= all[i].bytes;
+		}
+	}
+	free(all);
+}
+
+/* -- writing --------------------------------------------------------------------- */
+
+static bool write_all(int fd, const void *from, size_t n)
+{
+	const char *p = from;
+	while (n) {
+		ssize_t put = write(fd, p, n);
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put <= 0)
+			return false;
+		p += put;
+		n -= (size_t)put;
+	}
+	return true;
+}
+
+static bool write_entry(int dir, const char *name, const struct entry *e, const char *text,
+	const char *ptx, const char *cubin)
+{
+	static atomic_uint serial;
+	char temporary[NAME_BYTES];
+	snprintf(temporary, sizeof(temporary), "new-%d-%d-%u", (int)getpid(), thread_id(),
+		atomic_fetch_add(&serial, 1));
+	int fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return false;
+	bool good = write_all(fd, e, sizeof(*e)) && write_all(fd, text, e->key_bytes) &&
+		    write_all(fd, ptx, e->ptx_bytes) && write_all(fd, cubin, e->cubin_bytes);
+	if (close(fd) || !good || renameat(dir, temporary, dir, name)) {
+		unlinkat(dir, temporary, 0);
+		return false;
+	}
+	return true;
+}
+
+/* A file beyond the target's limit would be a signal to the target. */
+static bool is_allowed(uint64_t bytes)
+{
+	struct rlimit r;
+	return !getrlimit(RLIMIT_FSIZE, &r) && (r.rlim_cur == RLIM_INFINITY || bytes <= r.rlim_cur);
+}
+
+void cache_put(const struct cache_key *k, const char *cubin, size_t cubin_bytes)
+{
+	char text[KEY_BYTES], name[NAME_BYTES];
+	size_t text_bytes = key_text(k, text);
+	uint64_t limit = limit_bytes(), total = sizeof(struct entry) + text_bytes + k->ptx_bytes +
+						cubin_bytes;
+	int dir = text_bytes && total <= limit && total <= MAX_ENTRY && is_allowed(total) ? dir_open() : -1;
+	if (dir < 0)
+		return;
+	struct entry e = { .magic = ENTRY_MAGIC,
+		.key_bytes = text_bytes,
+		.ptx_bytes = k->ptx_bytes,
+		.cubin_bytes = cubin_bytes };
+	e.sum = entry_sum(&e, text, k->ptx, cubin);
+	entry_name(k, text, text_bytes, name);
+	if (write_entry(dir, name, &e, text, k->ptx, cubin)) {
+		/* Listing costs as much as a few entries: not after each. */
+		agent.cache_written += total;
+		if (!agent.cache_pruned || agent.cache_written > limit / 16) {
+			agent.cache_pruned = true;
+			agent.cache_written = 0;
+			make_room(dir, limit);
+		}
+	}
+	close(dir);
+}
