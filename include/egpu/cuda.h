@@ -1226,6 +1226,24 @@ typedef struct CUDA_MEM_FREE_NODE_PARAMS_st {
 	CUdeviceptr dptr;
 } CUDA_MEM_FREE_NODE_PARAMS;
 
+#define CU_GRAPH_COND_ASSIGN_DEFAULT 0x1
+
+typedef cuuint64_t CUgraphConditionalHandle;
+
+typedef enum CUgraphConditionalNodeType_enum {
+	CU_GRAPH_COND_TYPE_IF = 0,
+	CU_GRAPH_COND_TYPE_WHILE = 1,
+	CU_GRAPH_COND_TYPE_SWITCH = 2
+} CUgraphConditionalNodeType;
+
+typedef struct CUDA_CONDITIONAL_NODE_PARAMS {
+	CUgraphConditionalHandle handle;
+	CUgraphConditionalNodeType type;
+	unsigned int size;
+	CUgraph *phGraph_out; /* result */
+	CUcontext ctx;
+} CUDA_CONDITIONAL_NODE_PARAMS;
+
 typedef struct CUgraphNodeParams_st {
 	CUgraphNodeType type;
 	int reserved0[3];
@@ -1240,6 +1258,7 @@ typedef struct CUgraphNodeParams_st {
 		CUDA_EVENT_RECORD_NODE_PARAMS eventRecord;
 		CUDA_MEM_ALLOC_NODE_PARAMS_v2 alloc;
 		CUDA_MEM_FREE_NODE_PARAMS free;
+		CUDA_CONDITIONAL_NODE_PARAMS conditional;
 	};
 	long long reserved2;
 } CUgraphNodeParams;
@@ -1736,6 +1755,8 @@ CUresult CUDAAPI cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphN
 	CUgraphNodeParams *params);
 CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps,
 	const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *params);
+CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph,
+	CUcontext ctx, unsigned int value, unsigned int flags);
 CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params);
 CUresult CUDAAPI cuGraphAddDependencies(
 	CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n);

@@ -359,6 +359,7 @@
 	CALL(cuGraphAddEventRecordNode, , 11010, , SOFT, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUevent event), (node, graph, deps, n, event)) \
 	CALL(cuGraphAddEventWaitNode, , 11010, , SOFT, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUevent event), (node, graph, deps, n, event)) \
 	CALL(cuGraphAddMemAllocNode, , 11040, , SOFT, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUDA_MEM_ALLOC_NODE_PARAMS *params), (node, graph, deps, n, params)) \
+	CALL(cuGraphConditionalHandleCreate, , 12030, , SOFT, (CUgraphConditionalHandle *handle, CUgraph graph, CUcontext ctx, unsigned int value, unsigned int flags), (handle, graph, ctx, value, flags)) \
 	CALL(cuGraphAddMemFreeNode, , 11040, , SOFT, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, CUdeviceptr addr), (node, graph, deps, n, addr)) \
 	CALL(cuGraphMemcpyNodeGetParams, , 10000, , SOFT, (CUgraphNode node, CUDA_MEMCPY3D *params), (node, params)) \
 	CALL(cuGraphMemcpyNodeSetParams, , 10000, , SOFT, (CUgraphNode node, const CUDA_MEMCPY3D *params), (node, params)) \

@@ -339,7 +339,8 @@ static uint8_t builtin_of(const char *name)
 		const char *name;
 		uint8_t builtin;
 	} known[] = { { "vprintf", SG_VPRINTF }, { "__assertfail", SG_ASSERTFAIL },
-		{ "malloc", SG_MALLOC }, { "free", SG_FREE } };
+		{ "malloc", SG_MALLOC }, { "free", SG_FREE },
+		{ "cudaGraphSetConditional", SG_SET_CONDITION } };
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (!strcmp(known[i].name, name))
 			return known[i].builtin;

@@ -5,7 +5,8 @@
  * driver_queue.c (calls that enqueue), driver_event.c, driver_module.c, driver_function.c,
  * driver_library.c, driver_link.c, driver_launch.c, driver_graph.c (nodes and edges), driver_node.c
  * (calls by kind of node), driver_work.c (what a node does), driver_user.c (user objects),
- * driver_exec.c (instantiated graphs), driver_capture.c, driver_error.c, driver_stub.c.
+ * driver_cond.c (conditional nodes), driver_exec.c (instantiated graphs), driver_capture.c,
+ * driver_error.c, driver_stub.c.
  *
  * One lock (drv.lock) guards every object here. It is never held while a kernel runs, a copy moves
  * bytes, PTX is compiled or the application's code is called. Waiting is on drv.progress, which is
@@ -257,10 +258,29 @@ struct drv_shape {
 	CUstream stream;
 };
 
-/* Memory of an allocation node, shared by the graph, its clones and executables. */
+/* Device memory of a graph (an allocation node's, or the word of a condition), shared by the graph,
+ * its clones and executables. */
 struct drv_graph_mem {
 	unsigned int refs;
 	uint64_t addr;
+};
+
+/* A condition: its handle is the address of the word that kernels set. */
+struct drv_condition {
+	struct drv_graph_mem *mem; /* counted */
+	uint32_t value;            /* at each start of the graph, if assign */
+	bool assign;
+};
+
+/* A conditional node. In a graph it owns the bodies; in an executable it owns executables of them,
+ * and bodies has their graphs. */
+struct drv_cond {
+	unsigned int refs; /* the node, and launches that have not come to their end */
+	CUgraphConditionalNodeType type;
+	unsigned int n;
+	struct drv_graph_mem *value; /* counted */
+	CUgraph *bodies;
+	struct CUgraphExec_st **execs; /* NULL: of a graph */
 };
 
 /* What a node does. Owns what it points to: packed, child, mem, callbacks' data excepted. */
@@ -290,6 +310,7 @@ struct drv_work {
 			uint64_t addr, bytes;
 			struct drv_graph_mem *mem; /* MEM_ALLOC */
 		} mem;
+		struct drv_cond *cond;
 	};
 };
 
@@ -325,7 +346,10 @@ struct CUgraph_st {
 	struct drv_object object;
 	struct CUgraphNode_st *nodes, **tail;
 	size_t n_nodes;
-	bool owned;            /* by a child-graph node: the program may not destroy it */
+	bool owned;            /* by a node: the program may not destroy it */
+	struct CUgraph_st *outer; /* a body: the graph that has the conditional node */
+	struct drv_condition *conditions; /* handles made for it */
+	size_t n_conditions;
 	unsigned int captures; /* that add to it */
 	struct drv_graph_user {
 		struct CUuserObject_st *object;
@@ -463,6 +487,29 @@ CUresult drv_capture_add(
 	struct CUstream_st *s, struct drv_work *work, struct CUgraphNode_st **node);
 /* cuMemAllocAsync in a captured stream. */
 CUresult drv_capture_alloc(struct CUstream_st *s, size_t bytes, CUdeviceptr *addr);
+CUresult drv_graph_mem_new(struct CUctx_st *ctx, size_t bytes, struct drv_graph_mem **out);
+void drv_graph_mem_put(struct drv_graph_mem *m);
+
+/* Conditional nodes (driver_cond.c). */
+CUresult drv_cond_work(
+	struct CUgraph_st *g, const CUDA_CONDITIONAL_NODE_PARAMS *p, struct drv_work *out);
+struct drv_cond *drv_cond_copy(const struct drv_cond *from); /* with clones of the bodies */
+void drv_cond_put(struct drv_cond *c);
+bool drv_has_cond(const struct CUgraph_st *g);
+int drv_conditions_copy(const struct CUgraph_st *from, struct CUgraph_st *to);
+void drv_conditions_free(struct CUgraph_st *g);
+/* What instantiating checks: every condition belongs to a node, bodies have the allowed nodes. */
+CUgraphInstantiateResult drv_cond_check(const struct CUgraph_st *g);
+/* In a lane of an executable: decides when the stream comes to it. */
+CUresult drv_cond_run(struct CUstream_st *s, struct drv_cond *c);
+/* Gives conditions their first values: at the operation's turn. */
+CUresult drv_conditions_assign(struct CUstream_st *s, const struct CUgraph_st *g);
+/* An executable of a graph that it takes over, on failure too. It has no handle. */
+CUresult drv_exec_new(struct CUgraph_st *g, struct CUgraphExec_st **out);
+void drv_exec_free(struct CUgraphExec_st *e);
+/* Submits all nodes at once; end, when done, says that they are through. */
+CUresult drv_exec_start(struct CUgraphExec_st *e, struct CUctx_st *ctx, struct drv_mark **end);
+
 /* Memory for an allocation node, found now and kept while a graph has the node. */
 CUresult drv_work_alloc(struct CUctx_st *ctx, size_t bytes, struct drv_work *out);
 /* For calls that cannot be captured: an error while the stream is capturing, which ends the

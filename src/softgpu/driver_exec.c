@@ -5,7 +5,8 @@
  * what may run side by side is in different lanes. A launch puts two operations into the program's
  * stream, one that marks its turn and one that waits for the graph's end; in the lanes, roots wait
  * for the turn and for the launch before, other nodes for the marks of their predecessors in other
- * lanes.
+ * lanes. Bodies of conditional nodes are executables too, started by the thread of the node's
+ * lane (driver_cond.c).
  */
 #include "softgpu/driver.h"
 
@@ -39,7 +40,7 @@ static void lane_put(struct CUstream_st **s)
 
 /* -- instantiating ------------------------------------------------------------------------ */
 
-static void exec_free(struct CUgraphExec_st *e)
+void drv_exec_free(struct CUgraphExec_st *e)
 {
 	for (uint32_t i = 0; i < MAX_LANES; i++)
 		lane_put(&e->lanes[i]);
@@ -77,6 +78,50 @@ static void give_lanes(struct CUgraphExec_st *e)
 		e->n_lanes = 1;
 }
 
+/* Bodies become executables, which have their graphs. */
+static CUresult make_bodies(struct CUgraph_st *g)
+{
+	for (struct CUgraphNode_st *node = g->nodes; node; node = node->next) {
+		struct drv_cond *c = node->work.cond;
+		if (node->work.type != CU_GRAPH_NODE_TYPE_CONDITIONAL)
+			continue;
+		c->execs = calloc(c->n, sizeof(*c->execs));
+		if (!c->execs)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		for (unsigned int i = 0; i < c->n; i++) {
+			struct CUgraph_st *body = c->bodies[i];
+			c->bodies[i] = NULL;
+			CUresult r = drv_exec_new(body, &c->execs[i]);
+			if (r)
+				return r;
+			c->bodies[i] = body;
+		}
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult drv_exec_new(struct CUgraph_st *g, struct CUgraphExec_st **out)
+{
+	struct CUgraphExec_st *e = calloc(1, sizeof(*e));
+	if (!e) {
+		drv_graph_free(g);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	e->object.kind = DRV_EXEC;
+	e->graph = g;
+	g->owned = true;
+	e->n = g->n_nodes;
+	e->order = drv_graph_order(g);
+	CUresult r = e->order ? make_bodies(g) : CUDA_ERROR_INVALID_VALUE;
+	if (r) {
+		drv_exec_free(e);
+		return r;
+	}
+	give_lanes(e);
+	*out = e;
+	return CUDA_SUCCESS;
+}
+
 static CUresult instantiate(struct CUgraph_st *g, uint64_t flags, struct CUgraphExec_st **out)
 {
 	const uint64_t known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
@@ -86,26 +131,16 @@ static CUresult instantiate(struct CUgraph_st *g, uint64_t flags, struct CUgraph
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (flags & ~known || g->captures)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct CUgraphExec_st *e = calloc(1, sizeof(*e));
-	if (!e)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	e->object.kind = DRV_EXEC;
-	e->flags = flags;
-	e->graph = drv_graph_clone(g);
-	CUresult r = e->graph ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-	if (!r) {
-		e->graph->owned = true;
-		e->n = e->graph->n_nodes;
-		e->order = drv_graph_order(e->graph);
-		r = e->order ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-	}
-	if (!r && drv_add_handle(&e->object))
-		r = CUDA_ERROR_OUT_OF_MEMORY;
-	if (r) {
-		exec_free(e);
+	struct CUgraphExec_st *e;
+	struct CUgraph_st *copy = drv_graph_clone(g);
+	CUresult r = copy ? drv_exec_new(copy, &e) : CUDA_ERROR_OUT_OF_MEMORY;
+	if (r)
 		return r;
+	e->flags = flags;
+	if (drv_add_handle(&e->object)) {
+		drv_exec_free(e);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	give_lanes(e);
 	*out = e;
 	return CUDA_SUCCESS;
 }
@@ -121,6 +156,12 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(
 	if (!out || !g || !params)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	params->hErrNode_out = NULL;
+	params->result_out = drv_cond_check(g);
+	if (params->result_out)
+		return drv_leave(
+			params->result_out == CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED
+				? CUDA_ERROR_NOT_SUPPORTED
+				: CUDA_ERROR_INVALID_VALUE);
 	r = instantiate(g, params->flags, out);
 	params->result_out = !r ? CUDA_GRAPH_INSTANTIATE_SUCCESS
 			     : r == CUDA_ERROR_INVALID_VALUE
@@ -186,7 +227,7 @@ CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec handle)
 			drv_wait();
 		drv_mark_put(m);
 	}
-	exec_free(e);
+	drv_exec_free(e);
 	drv_user_objects_run();
 	return drv_leave(CUDA_SUCCESS);
 }
@@ -293,6 +334,8 @@ static CUresult run_work(struct CUstream_st *s, const struct drv_work *w)
 		return drv_event_wait(s, w->event);
 	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
 		return drv_event_record(s, w->event);
+	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+		return drv_cond_run(s, w->cond);
 	default: /* empty; memory of allocation nodes is there as long as the graph */
 		return CUDA_SUCCESS;
 	}
@@ -318,9 +361,26 @@ static CUresult run_node(
 	return r;
 }
 
-static CUresult run_nodes(struct CUgraphExec_st *e, struct drv_mark *const turn[2])
+/* Conditions have their first values before any node runs: nodes then wait for that. */
+static CUresult assign_first(struct CUgraphExec_st *e, struct drv_mark *turn[2])
 {
-	CUresult first = CUDA_SUCCESS;
+	struct drv_mark *m = drv_mark_new();
+	CUresult r = m ? wait_marks(e->lanes[0], turn, 2) : CUDA_ERROR_OUT_OF_MEMORY;
+	if (!r)
+		r = drv_conditions_assign(e->lanes[0], e->graph);
+	if (m) {
+		CUresult marked = submit_mark(e->lanes[0], mark_op(m), m, true);
+		r = r ? r : marked;
+		drv_mark_put(turn[0]);
+		turn[0] = m;
+	}
+	return r;
+}
+
+/* turn: what the roots wait for; the first is counted. */
+static CUresult run_nodes(struct CUgraphExec_st *e, struct drv_mark *turn[2])
+{
+	CUresult first = e->graph->n_conditions ? assign_first(e, turn) : CUDA_SUCCESS;
 	for (size_t i = 0; i < e->n; i++) {
 		struct CUgraphNode_st *node = e->order[i];
 		CUresult r = first ? CUDA_SUCCESS : run_node(e, node, turn);
@@ -421,6 +481,21 @@ static CUresult launch(struct CUgraphExec_st *e, struct CUstream_st *s)
 	return r ? r : done;
 }
 
+CUresult drv_exec_start(struct CUgraphExec_st *e, struct CUctx_st *ctx, struct drv_mark **end)
+{
+	struct drv_mark *turn[2] = { 0 };
+	CUresult r = open_lanes(e, ctx);
+	if (r)
+		return r;
+	*end = drv_mark_new();
+	if (!*end)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = run_nodes(e, turn);
+	CUresult done = run_end(e, turn, *end);
+	drv_mark_put(turn[0]);
+	return r ? r : done;
+}
+
 CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream)
 {
 	struct CUgraphExec_st *e;
@@ -432,6 +507,8 @@ CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream)
 		return drv_leave(r);
 	if (!s->capture)
 		return drv_leave(launch(e, s));
+	if (drv_has_cond(e->graph))
+		return drv_leave(drv_capture_refuse(s));
 	struct drv_work work = { .type = CU_GRAPH_NODE_TYPE_GRAPH,
 		.child = drv_graph_clone(e->graph) };
 	if (!work.child)
@@ -450,22 +527,49 @@ CUresult CUDAAPI cuGraphUpload(CUgraphExec handle, CUstream stream)
 
 /* -- changing ---------------------------------------------------------------------------------- */
 
+/* The executable's node for an original, also inside child graphs and bodies. */
+static struct CUgraphNode_st *node_of(const struct CUgraph_st *g, uint64_t id)
+{
+	struct CUgraphNode_st *found = NULL;
+	for (struct CUgraphNode_st *n = g->nodes; n && !found; n = n->next) {
+		if (n->origin_id == id)
+			return n;
+		if (n->work.type == CU_GRAPH_NODE_TYPE_GRAPH)
+			found = node_of(n->work.child, id);
+		if (n->work.type != CU_GRAPH_NODE_TYPE_CONDITIONAL)
+			continue;
+		for (unsigned int i = 0; i < n->work.cond->n && !found; i++)
+			found = node_of(n->work.cond->bodies[i], id);
+	}
+	return found;
+}
+
 static struct CUgraphNode_st *node_in(const struct CUgraphExec_st *e, CUgraphNode handle)
 {
 	const struct CUgraphNode_st *original = drv_find(handle, DRV_NODE);
-	if (!original)
-		return NULL;
-	for (struct CUgraphNode_st *n = e->graph->nodes; n; n = n->next)
-		if (n->origin_id == original->id)
-			return n;
-	return NULL;
+	return original ? node_of(e->graph, original->id) : NULL;
+}
+
+/* Enters to change the executable. Bodies are submitted while a launch runs, so that one must have
+ * ended: it is to be unaffected. */
+static CUresult enter_change(CUgraphExec handle, struct CUgraphExec_st **e)
+{
+	CUresult r = enter_exec(handle, e);
+	while (!r && drv_has_cond((*e)->graph) && (*e)->last && !(*e)->last->done) {
+		drv_wait();
+		while ((*e = drv_find(handle, DRV_EXEC)) && (*e)->busy)
+			drv_wait();
+		if (!*e)
+			return drv_leave(CUDA_ERROR_INVALID_VALUE);
+	}
+	return r;
 }
 
 static CUresult exec_set(CUgraphExec handle, CUgraphNode node, const CUgraphNodeParams *p)
 {
 	struct CUgraphExec_st *e;
 	struct drv_work work;
-	CUresult r = enter_exec(handle, &e);
+	CUresult r = enter_change(handle, &e);
 	if (r)
 		return r;
 	struct CUgraphNode_st *n = node_in(e, node);
@@ -568,7 +672,7 @@ CUresult CUDAAPI cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode 
 CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec handle, CUgraphNode node, unsigned int enabled)
 {
 	struct CUgraphExec_st *e;
-	CUresult r = enter_exec(handle, &e);
+	CUresult r = enter_change(handle, &e);
 	if (r)
 		return r;
 	struct CUgraphNode_st *n = node_in(e, node);
@@ -593,6 +697,20 @@ CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec handle, CUgraphNode node, uns
 
 /* -- updating as a whole -------------------------------------------------------------------------
  */
+
+static CUgraphExecUpdateResult compare(
+	const struct CUgraph_st *was, const struct CUgraph_st *is, CUgraphNode *bad);
+
+static CUgraphExecUpdateResult compare_cond(const struct drv_cond *was, const struct drv_cond *is)
+{
+	CUgraphNode inner;
+	CUgraphExecUpdateResult u = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+	if (was->type != is->type || was->n != is->n)
+		return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+	for (unsigned int i = 0; i < was->n && !u; i++)
+		u = compare(was->bodies[i], is->bodies[i], &inner);
+	return u;
+}
 
 /* Nodes are paired by the order in which they were added, with the same edges. */
 static CUgraphExecUpdateResult compare(
@@ -630,32 +748,64 @@ static CUgraphExecUpdateResult compare(
 			if (u)
 				return u;
 		}
+		if (a->work.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+			CUgraphExecUpdateResult u = compare_cond(a->work.cond, b->work.cond);
+			if (u)
+				return u;
+		}
 	}
 	*bad = NULL;
 	return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+static CUresult take_work(struct CUgraph_st *to, const struct CUgraph_st *from);
+
+/* Bodies stay the executables that they are. */
+static CUresult take_cond(struct drv_cond *to, const struct drv_cond *from)
+{
+	CUresult r = CUDA_SUCCESS;
+	for (unsigned int i = 0; i < to->n && !r; i++)
+		r = take_work(to->bodies[i], from->bodies[i]);
+	drv_graph_mem_put(to->value);
+	to->value = from->value;
+	to->value->refs++;
+	return r;
 }
 
 /* The executable has the new work, and afterwards answers to nodes of both graphs' places. */
 static CUresult take_work(struct CUgraph_st *to, const struct CUgraph_st *from)
 {
 	struct drv_work *fresh = calloc(to->n_nodes + 1, sizeof(*fresh));
+	CUresult r = CUDA_SUCCESS;
 	size_t n = 0;
 	if (!fresh)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	for (const struct CUgraphNode_st *b = from->nodes; b; b = b->next)
-		if (drv_work_copy(&b->work, &fresh[n++])) {
+	for (const struct CUgraphNode_st *b = from->nodes; b; b = b->next, n++) {
+		if (b->work.type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+			continue;
+		if (drv_work_copy(&b->work, &fresh[n])) {
 			while (n--)
 				drv_work_free(&fresh[n]);
 			free(fresh);
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
+	}
+	drv_conditions_free(to);
+	if (drv_conditions_copy(from, to))
+		r = CUDA_ERROR_OUT_OF_MEMORY;
 	n = 0;
-	for (struct CUgraphNode_st *a = to->nodes; a; a = a->next) {
+	const struct CUgraphNode_st *b = from->nodes;
+	for (struct CUgraphNode_st *a = to->nodes; a; a = a->next, b = b->next, n++) {
+		if (a->work.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+			CUresult took = take_cond(a->work.cond, b->work.cond);
+			r = r ? r : took;
+			continue;
+		}
 		drv_work_free(&a->work);
-		a->work = fresh[n++];
+		a->work = fresh[n];
 	}
 	free(fresh);
-	return CUDA_SUCCESS;
+	return r;
 }
 
 CUresult CUDAAPI cuGraphExecUpdate_v2(
@@ -663,11 +813,11 @@ CUresult CUDAAPI cuGraphExecUpdate_v2(
 {
 	struct CUgraphExec_st *e;
 	CUgraphNode bad;
-	CUresult r = enter_exec(handle, &e);
+	CUresult r = enter_change(handle, &e);
 	if (r)
 		return r;
 	struct CUgraph_st *g = drv_find(graph, DRV_GRAPH);
-	if (!g || !info)
+	if (!g || !info || drv_cond_check(g))
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	*info = (CUgraphExecUpdateResultInfo){ .result = compare(e->graph, g, &bad) };
 	info->errorNode = bad;

@@ -38,6 +38,7 @@ void drv_graph_free(struct CUgraph_st *g)
 		g->nodes = n->next;
 		node_free(n);
 	}
+	drv_conditions_free(g);
 	for (size_t i = 0; i < g->n_users; i++)
 		drv_user_put(g->users[i].object, g->users[i].count);
 	free(g->users);
@@ -96,7 +97,7 @@ struct CUgraph_st *drv_graph_clone(const struct CUgraph_st *from)
 {
 	struct CUgraph_st *g = drv_graph_new();
 	struct table *map = table_new();
-	bool ok = g && map && hold_users(from, g);
+	bool ok = g && map && hold_users(from, g) && !drv_conditions_copy(from, g);
 	for (const struct CUgraphNode_st *n = from->nodes; ok && n; n = n->next) {
 		struct drv_work work;
 		struct CUgraphNode_st *node = NULL;
@@ -212,6 +213,8 @@ CUresult CUDAAPI cuGraphClone(CUgraph *out, CUgraph handle)
 		return r;
 	if (!out)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
+	if (drv_has_cond(g)) /* nor on hardware */
+		return drv_leave(CUDA_ERROR_NOT_SUPPORTED);
 	struct CUgraph_st *copy = drv_graph_clone(g);
 	if (copy)
 		*out = copy;
@@ -501,6 +504,10 @@ static void dot_nodes(FILE *f, const struct CUgraph_st *g, int depth)
 				(unsigned long long)n->id);
 		if (n->work.type == CU_GRAPH_NODE_TYPE_GRAPH && depth < 16)
 			dot_nodes(f, n->work.child, depth + 1);
+		for (unsigned int i = 0; n->work.type == CU_GRAPH_NODE_TYPE_CONDITIONAL &&
+					 i < n->work.cond->n && depth < 16;
+			i++)
+			dot_nodes(f, n->work.cond->bodies[i], depth + 1);
 	}
 }
 

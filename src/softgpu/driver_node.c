@@ -33,7 +33,9 @@ static CUresult add(CUgraphNode *out, CUgraph handle, const CUgraphNode *deps,
 	struct CUgraph_st *g = drv_find(handle, DRV_GRAPH);
 	if (!out || !g || !nodes_ok(g, deps, n))
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
-	if ((r = drv_work_from(ctx, p, &work)) || (r = drv_graph_add(g, deps, n, &work, &node)))
+	r = p->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ? drv_cond_work(g, &p->conditional, &work)
+						      : drv_work_from(ctx, p, &work);
+	if (r || (r = drv_graph_add(g, deps, n, &work, &node)))
 		return drv_leave(r);
 	for (size_t i = 0; edges && i < n; i++)
 		node->deps[i].data = edges[i];
@@ -41,6 +43,8 @@ static CUresult add(CUgraphNode *out, CUgraph handle, const CUgraphNode *deps,
 		p->alloc.dptr = node->work.mem.addr;
 	if (p->type == CU_GRAPH_NODE_TYPE_GRAPH)
 		p->graph.graph = node->work.child;
+	if (p->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+		p->conditional.phGraph_out = node->work.cond->bodies;
 	*out = node;
 	return drv_leave(CUDA_SUCCESS);
 }

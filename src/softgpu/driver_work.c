@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void mem_put(struct drv_graph_mem *m)
+void drv_graph_mem_put(struct drv_graph_mem *m)
 {
 	if (!m || --m->refs)
 		return;
@@ -26,7 +26,10 @@ void drv_work_free(struct drv_work *w)
 			drv_graph_free(w->child);
 		break;
 	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-		mem_put(w->mem.mem);
+		drv_graph_mem_put(w->mem.mem);
+		break;
+	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+		drv_cond_put(w->cond);
 		break;
 	default:
 		break;
@@ -57,6 +60,10 @@ int drv_work_copy(const struct drv_work *from, struct drv_work *to)
 		to->child->owned = true;
 	} else if (from->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
 		to->mem.mem->refs++;
+	} else if (from->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+		to->cond = drv_cond_copy(from->cond);
+		if (!to->cond)
+			return -1;
 	}
 	return 0;
 }
@@ -88,7 +95,7 @@ CUresult drv_work_kernel(struct CUctx_st *ctx, void *fn, const struct drv_shape 
 	return CUDA_SUCCESS;
 }
 
-CUresult drv_work_alloc(struct CUctx_st *ctx, size_t bytes, struct drv_work *out)
+CUresult drv_graph_mem_new(struct CUctx_st *ctx, size_t bytes, struct drv_graph_mem **out)
 {
 	struct drv_graph_mem *m = calloc(1, sizeof(*m));
 	if (!m)
@@ -103,6 +110,16 @@ CUresult drv_work_alloc(struct CUctx_st *ctx, size_t bytes, struct drv_work *out
 		return r;
 	}
 	m->refs = 1;
+	*out = m;
+	return CUDA_SUCCESS;
+}
+
+CUresult drv_work_alloc(struct CUctx_st *ctx, size_t bytes, struct drv_work *out)
+{
+	struct drv_graph_mem *m;
+	CUresult r = drv_graph_mem_new(ctx, bytes, &m);
+	if (r)
+		return r;
 	*out = (struct drv_work){ .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
 		.mem = { m->addr, bytes, m } };
 	return CUDA_SUCCESS;
@@ -132,6 +149,8 @@ static CUresult child_work(CUgraph handle, struct drv_work *out)
 	struct CUgraph_st *g = drv_find(handle, DRV_GRAPH);
 	if (!g)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (drv_has_cond(g))
+		return CUDA_ERROR_NOT_SUPPORTED;
 	*out = (struct drv_work){ .type = CU_GRAPH_NODE_TYPE_GRAPH, .child = drv_graph_clone(g) };
 	if (!out->child)
 		return CUDA_ERROR_OUT_OF_MEMORY;

@@ -1,4 +1,4 @@
-/* exec_call.c - functions that the device provides: printf, assert, malloc.
+/* exec_call.c - functions that the device provides: printf, assert, malloc, conditions of graphs.
  *
  * Format strings, arguments and results are read from device memory with the same bounds as any
  * access of the kernel; what is not there prints as (null) or ends the line.
@@ -200,6 +200,21 @@ static uint64_t device_malloc(struct sg_warp *w, uint64_t bytes)
 	return sg_mem_alloc(w->block->grid->dev, bytes, &addr) == CUDA_SUCCESS ? addr : 0;
 }
 
+/* The handle is the address of the condition's word (driver_cond.c). */
+static bool set_condition(
+	struct sg_warp *w, const struct sg_insn *in, int lane, uint64_t handle, uint32_t value)
+{
+	uint32_t *p = sg_resolve(w, (uint32_t)lane, SP_GENERIC, handle, sizeof(*p));
+	if (!p || handle % sizeof(*p)) {
+		sg_fault(w, in, CUDA_ERROR_ILLEGAL_ADDRESS, lane,
+			"cudaGraphSetConditional: 0x%llx is no condition",
+			(unsigned long long)handle);
+		return false;
+	}
+	__atomic_store_n(p, value, __ATOMIC_RELEASE);
+	return true;
+}
+
 static bool builtin_lane(
 	struct sg_warp *w, const struct sg_insn *in, const struct sg_func *f, int lane)
 {
@@ -220,6 +235,8 @@ static bool builtin_lane(
 			return false;
 		}
 		return true;
+	case SG_SET_CONDITION:
+		return set_condition(w, in, lane, first, (uint32_t)sg_call_arg(w, in, 1, lane));
 	case SG_ASSERTFAIL:
 		assert_fail(w, in, lane);
 		return false;

@@ -148,7 +148,8 @@ struct sg_call {
 	uint32_t n_args, n_rets;
 };
 
-enum sg_builtin { SG_NO_BUILTIN, SG_VPRINTF, SG_ASSERTFAIL, SG_MALLOC, SG_FREE, SG_UNRESOLVED };
+enum sg_builtin { SG_NO_BUILTIN, SG_VPRINTF, SG_ASSERTFAIL, SG_MALLOC, SG_FREE, SG_SET_CONDITION,
+	SG_UNRESOLVED };
 
 struct sg_func {
 	const char *name;

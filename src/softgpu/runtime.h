@@ -197,6 +197,7 @@ struct cudaGraphNodeParams {
 		CUDA_EVENT_RECORD_NODE_PARAMS eventRecord;
 		CUDA_MEM_ALLOC_NODE_PARAMS alloc;
 		CUDA_MEM_FREE_NODE_PARAMS free;
+		CUDA_CONDITIONAL_NODE_PARAMS conditional;
 	};
 	long long reserved2;
 };

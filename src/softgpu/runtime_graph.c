@@ -284,6 +284,16 @@ RT_PASS(cudaGraphAddMemFreeNode, (ADD, void *p), cuGraphAddMemFreeNode,
 RT_PASS(cudaGraphMemFreeNodeGetParams, (cudaGraphNode_t node, void *p), cuGraphMemFreeNodeGetParams,
 	(node, (CUdeviceptr *)p))
 
+cudaError_t RTAPI cudaGraphConditionalHandleCreate(
+	CUgraphConditionalHandle *handle, cudaGraph_t graph, unsigned int value, unsigned int flags);
+cudaError_t RTAPI cudaGraphConditionalHandleCreate(
+	CUgraphConditionalHandle *handle, cudaGraph_t graph, unsigned int value, unsigned int flags)
+{
+	RT_ENTER;
+	return rt_end((cudaError_t)CU(cuGraphConditionalHandleCreate)(
+		handle, graph, current(), value, flags));
+}
+
 /* -- nodes of any type --------------------------------------------------------------------------
  */
 
@@ -326,6 +336,8 @@ cudaError_t RTAPI cudaGraphAddNode(cudaGraphNode_t *node, cudaGraph_t graph,
 		params->alloc.dptr = p.alloc.dptr;
 	if (!r && p.type == CU_GRAPH_NODE_TYPE_GRAPH)
 		params->graph.graph = p.graph.graph;
+	if (!r && p.type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+		params->conditional.phGraph_out = p.conditional.phGraph_out;
 	return rt_end(r);
 }
 

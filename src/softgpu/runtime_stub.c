@@ -40,7 +40,6 @@
 	STUB(cudaGetExportTable) \
 	STUB(cudaGraphAddExternalSemaphoresSignalNode) \
 	STUB(cudaGraphAddExternalSemaphoresWaitNode) \
-	STUB(cudaGraphConditionalHandleCreate) \
 	STUB(cudaGraphExecExternalSemaphoresSignalNodeSetParams) \
 	STUB(cudaGraphExecExternalSemaphoresWaitNodeSetParams) \
 	STUB(cudaGraphExternalSemaphoresSignalNodeGetParams) \
