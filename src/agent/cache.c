@@ -20,12 +20,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "map/file.h"
 
 enum {
 	KEY_BYTES = PATH_MAX + 256,
@@ -90,11 +90,21 @@ static int dir_open(void)
 	int fd = dir_path(path) ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
 	if (fd < 0)
 		return -1;
-	if (!fstat(fd, &st) && st.st_uid == geteuid() && !(st.st_mode & 077))
+	if (!file_stat(fd, &st) && st.st_uid == geteuid() && !(st.st_mode & 077))
 		return fd;
 	agent_log("cache %s is not used: it must belong to this user, with mode 0700", path);
 	close(fd);
 	return -1;
+}
+
+/* stat(3) of the last part itself; the symbol of that name is newer than the agent may need. */
+static int stat_at(int dir, const char *name, struct stat *st)
+{
+	int fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	int err = fd < 0 ? -errno : file_stat(fd, st);
+	if (fd >= 0)
+		close(fd);
+	return err;
 }
 
 /* -- what ---------------------------------------------------------------------- */
@@ -113,7 +123,7 @@ static size_t key_text(const struct cache_key *k, char text[KEY_BYTES])
 	if (real_calls()->cuDriverGetVersion)
 		REAL(cuDriverGetVersion)(&version);
 	if (!dladdr(at, &where) || !where.dli_fname || !realpath(where.dli_fname, file) ||
-		stat(file, &st))
+		stat_at(AT_FDCWD, file, &st))
 		return 0;
 	int n = snprintf(text, KEY_BYTES, "%s cuda %d driver %s %lld %lld.%09ld sm_%u maxreg %u",
 		EGPU_VERSION, version, file, (long long)st.st_size, (long long)st.st_mtim.tv_sec,
@@ -150,21 +160,6 @@ static uint64_t entry_sum(const struct entry *e, const void *text, const void *p
 
 /* -- reading -------------------------------------------------------------------- */
 
-static bool read_all(int fd, void *to, size_t n)
-{
-	char *p = to;
-	while (n) {
-		ssize_t got = read(fd, p, n);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			return false;
-		p += got;
-		n -= (size_t)got;
-	}
-	return true;
-}
-
 static bool is_ours(const struct stat *st)
 {
 	return S_ISREG(st->st_mode) && st->st_uid == geteuid() && !(st->st_mode & 022);
@@ -176,7 +171,7 @@ static char *read_entry(
 {
 	struct entry e;
 	struct stat st;
-	if (fstat(fd, &st) || !is_ours(&st) || !read_all(fd, &e, sizeof(e)))
+	if (file_stat(fd, &st) || !is_ours(&st) || file_read_at(fd, &e, sizeof(e), 0))
 		return NULL;
 	if (e.magic != ENTRY_MAGIC || e.key_bytes != text_bytes || e.ptx_bytes != k->ptx_bytes ||
 		!e.cubin_bytes || e.cubin_bytes > MAX_ENTRY ||
@@ -184,8 +179,8 @@ static char *read_entry(
 		return NULL;
 	size_t input = text_bytes + k->ptx_bytes;
 	char *body = malloc(input), *cubin = malloc(e.cubin_bytes + 1);
-	bool good = body && cubin && read_all(fd, body, input) &&
-		    read_all(fd, cubin, e.cubin_bytes) && !memcmp(body, text, text_bytes) &&
+	bool good = body && cubin && !file_read_at(fd, body, input, sizeof(e)) &&
+		    !file_read_at(fd, cubin, e.cubin_bytes, sizeof(e) + input) && !memcmp(body, text, text_bytes) &&
 		    !memcmp(body + text_bytes, k->ptx, k->ptx_bytes) &&
 		    entry_sum(&e, body, body + text_bytes, cubin) == e.sum;
 	free(body);
@@ -269,7 +264,7 @@ static struct old *list_entries(int dir, size_t *n, uint64_t *sum)
 		struct stat st;
 		bool temporary = is_temporary(d->d_name);
 		if ((!temporary && !is_entry(d->d_name)) ||
-			fstatat(dir, d->d_name, &st, AT_SYMLINK_NOFOLLOW))
+			stat_at(dir, d->d_name, &st))
 			continue;
 		if (temporary) {
 			if (st.st_mtim.tv_sec + STALE_SECONDS < time(NULL))
@@ -309,21 +304,6 @@ static void make_room(int dir, uint64_t limit)
 
 /* -- writing --------------------------------------------------------------------- */
 
-static bool write_all(int fd, const void *from, size_t n)
-{
-	const char *p = from;
-	while (n) {
-		ssize_t put = write(fd, p, n);
-		if (put < 0 && errno == EINTR)
-			continue;
-		if (put <= 0)
-			return false;
-		p += put;
-		n -= (size_t)put;
-	}
-	return true;
-}
-
 static bool write_entry(int dir, const char *name, const struct entry *e, const char *text,
 	const char *ptx, const char *cubin)
 {
@@ -334,20 +314,15 @@ static bool write_entry(int dir, const char *name, const struct entry *e, const 
 	int fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return false;
-	bool good = write_all(fd, e, sizeof(*e)) && write_all(fd, text, e->key_bytes) &&
-		    write_all(fd, ptx, e->ptx_bytes) && write_all(fd, cubin, e->cubin_bytes);
+	uint64_t at = sizeof(*e);
+	bool good = !file_write_at(fd, e, at, 0) && !file_write_at(fd, text, e->key_bytes, at) &&
+		    !file_write_at(fd, ptx, e->ptx_bytes, at += e->key_bytes) &&
+		    !file_write_at(fd, cubin, e->cubin_bytes, at + e->ptx_bytes);
 	if (close(fd) || !good || renameat(dir, temporary, dir, name)) {
 		unlinkat(dir, temporary, 0);
 		return false;
 	}
 	return true;
-}
-
-/* A file beyond the target's limit would be a signal to the target. */
-static bool is_allowed(uint64_t bytes)
-{
-	struct rlimit r;
-	return !getrlimit(RLIMIT_FSIZE, &r) && (r.rlim_cur == RLIM_INFINITY || bytes <= r.rlim_cur);
 }
 
 void cache_put(const struct cache_key *k, const char *cubin, size_t cubin_bytes)
@@ -356,7 +331,7 @@ void cache_put(const struct cache_key *k, const char *cubin, size_t cubin_bytes)
 	size_t text_bytes = key_text(k, text);
 	uint64_t limit = limit_bytes(), total = sizeof(struct entry) + text_bytes + k->ptx_bytes +
 						cubin_bytes;
-	int dir = text_bytes && total <= limit && total <= MAX_ENTRY && is_allowed(total) ? dir_open() : -1;
+	int dir = text_bytes && total <= limit && total <= MAX_ENTRY ? dir_open() : -1;
 	if (dir < 0)
 		return;
 	struct entry e = { .magic = ENTRY_MAGIC,
