@@ -34,6 +34,7 @@ struct run {
 	struct session_file *file;
 	const char *library_path; /* with no_alias: the whole LD_LIBRARY_PATH */
 	bool no_alias;            /* the session's driver link is left out */
+	bool no_agent;            /* nothing is preloaded */
 	const char *env[16];      /* "NAME=VALUE" more for the target; NULL-ended */
 	int status;               /* of waitpid */
 };
@@ -172,7 +173,8 @@ static inline void run_child(struct run *r, const char *role)
 	for (int i = 0; i < 16 && r->env[i]; i++)
 		putenv((char *)(uintptr_t)r->env[i]);
 	setenv("EGPU_CACHE", "off", 0);
-	setenv("LD_PRELOAD", AGENT_LIB, 1);
+	if (!r->no_agent)
+		setenv("LD_PRELOAD", AGENT_LIB, 1);
 	execl("/proc/self/exe", "target", role, (char *)NULL);
 	_exit(126);
 }
