@@ -178,7 +178,8 @@ static void check_atomic(
 typedef unsigned __int128 u128;
 
 #ifdef __x86_64__
-__attribute__((target("cx16")))
+/* clang 14 would inline it into functions without the target, where the exchange is a call of a function that nobody has. */
+__attribute__((target("cx16"), noinline))
 #endif
 static bool
 swap128(u128 *p, u128 old, u128 want)
