@@ -445,8 +445,8 @@
 	CALL(cuMemImportFromShareableHandle, , 10020, , SOFT, (CUmemGenericAllocationHandle *handle, void *shared, CUmemAllocationHandleType type), (handle, shared, type)) \
 	CALL(cuMemRangeGetAttribute, , 8000, , SOFT, (void *data, size_t size, CUmem_range_attribute attr, CUdeviceptr addr, size_t bytes), (data, size, attr, addr, bytes)) \
 	CALL(cuMemRangeGetAttributes, , 8000, , SOFT, (void **data, size_t *sizes, CUmem_range_attribute *attrs, size_t n, CUdeviceptr addr, size_t bytes), (data, sizes, attrs, n, addr, bytes)) \
-	CALL(cuIpcGetEventHandle, , 4010, , STUB, (CUipcEventHandle *handle, CUevent event), (handle, event)) \
-	CALL(cuIpcOpenEventHandle, , 4010, , STUB, (CUevent *event, CUipcEventHandle handle), (event, handle)) \
+	CALL(cuIpcGetEventHandle, , 4010, , SOFT, (CUipcEventHandle *handle, CUevent event), (handle, event)) \
+	CALL(cuIpcOpenEventHandle, , 4010, , SOFT, (CUevent *event, CUipcEventHandle handle), (event, handle)) \
 	CALL(cuIpcGetMemHandle, , 4010, , SOFT, (CUipcMemHandle *handle, CUdeviceptr addr), (handle, addr)) \
 	CALL(cuIpcOpenMemHandle, _v2, 11000, , SOFT, (CUdeviceptr *addr, CUipcMemHandle handle, unsigned int flags), (addr, handle, flags)) \
 	CALL(cuIpcCloseMemHandle, , 4010, , SOFT, (CUdeviceptr addr), (addr))

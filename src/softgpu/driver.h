@@ -6,7 +6,7 @@
  * driver_library.c, driver_link.c, driver_launch.c, driver_graph.c (nodes and edges), driver_node.c
  * (calls by kind of node), driver_work.c (what a node does), driver_user.c (user objects),
  * driver_cond.c (conditional nodes), driver_exec.c (instantiated graphs), driver_capture.c,
- * driver_error.c, driver_stub.c.
+ * driver_ipc.c (events between processes), driver_error.c, driver_stub.c.
  *
  * One lock (drv.lock) guards every object here. It is never held while a kernel runs, a copy moves
  * bytes, PTX is compiled or the application's code is called. Waiting is on drv.progress, which is
@@ -151,7 +151,9 @@ struct CUevent_st {
 	struct CUevent_st *next; /* in context->events */
 	struct CUctx_st *ctx;
 	unsigned int flags;
-	struct drv_mark *mark; /* of the last record; NULL: never recorded */
+	struct drv_mark *mark; /* of the last record here; NULL: never recorded */
+	struct drv_share *share; /* counted; NULL: of this process alone */
+	uint64_t shared_seq;     /* of the last record here */
 	/* The last record was captured: the capture's number and what the stream depended on. */
 	uint64_t cap_id;
 	struct CUgraphNode_st **cap_deps;
@@ -523,6 +525,23 @@ bool drv_capture_active(uint64_t id);
 uint64_t drv_capture_id(const struct CUstream_st *s);
 /* s waits for an event that was recorded in a capture, or s is captured: it joins. */
 CUresult drv_capture_wait(struct CUstream_st *s, struct CUevent_st *e);
+
+/* -- events between processes (driver_ipc.c; with the lock, drv_share_end, _done and _wait also
+ * without) ---------------------------------------------------------------------------- */
+
+struct drv_share *drv_share_new(void); /* NULL: no memory or descriptors */
+struct drv_share *drv_share_get(struct drv_share *s);
+void drv_share_put(struct drv_share *s);
+uint64_t drv_share_begin(struct drv_share *s);           /* a record: its number */
+void drv_share_end(struct drv_share *s, uint64_t seq);   /* its stream has come to it */
+uint64_t drv_share_last(const struct drv_share *s);      /* of all processes; 0: none */
+bool drv_share_done(const struct drv_share *s, uint64_t seq);
+void drv_share_wait(struct drv_share *s, uint64_t seq, const struct CUctx_st *ctx);
+CUresult drv_share_queue(struct CUstream_st *s, struct drv_share *share, uint64_t seq);
+/* Takes share (or NULL) over, on failure too. */
+struct CUevent_st *drv_event_new(
+	struct CUctx_st *ctx, unsigned int flags, struct drv_share *share);
+void drv_event_free(struct CUevent_st *e); /* that is in no list */
 
 /* One node's work in a stream that is not captured. */
 CUresult drv_kernel_check(

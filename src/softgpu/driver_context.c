@@ -184,10 +184,7 @@ static void ctx_free(struct CUctx_st *ctx)
 	while (ctx->events) {
 		struct CUevent_st *e = ctx->events;
 		ctx->events = e->next;
-		drv_remove_handle(&e->object);
-		drv_mark_put(e->mark);
-		free(e->cap_deps);
-		free(e);
+		drv_event_free(e);
 	}
 	while (ctx->streams)
 		drv_stream_retire(ctx->streams);

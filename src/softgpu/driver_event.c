@@ -5,6 +5,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct CUevent_st *drv_event_new(struct CUctx_st *ctx, unsigned int flags, struct drv_share *share)
+{
+	struct CUevent_st *e = calloc(1, sizeof(*e));
+	if (e)
+		*e = (struct CUevent_st){
+			.object.kind = DRV_EVENT, .ctx = ctx, .flags = flags, .share = share
+		};
+	if (!e || drv_add_handle(&e->object)) {
+		drv_share_put(share);
+		free(e);
+		return NULL;
+	}
+	e->next = ctx->events;
+	ctx->events = e;
+	return e;
+}
+
+void drv_event_free(struct CUevent_st *e)
+{
+	drv_remove_handle(&e->object);
+	drv_mark_put(e->mark);
+	drv_share_put(e->share);
+	free(e->cap_deps);
+	free(e);
+}
+
 CUresult CUDAAPI cuEventCreate(CUevent *out, unsigned int flags)
 {
 	struct CUctx_st *ctx;
@@ -16,20 +42,13 @@ CUresult CUDAAPI cuEventCreate(CUevent *out, unsigned int flags)
 	if (!out || flags & ~known ||
 		(flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING)))
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
-	struct CUevent_st *e = calloc(1, sizeof(*e));
-	if (!e)
+	struct drv_share *share = flags & CU_EVENT_INTERPROCESS ? drv_share_new() : NULL;
+	if (flags & CU_EVENT_INTERPROCESS && !share)
 		return drv_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	e->object.kind = DRV_EVENT;
-	e->ctx = ctx;
-	e->flags = flags;
-	if (drv_add_handle(&e->object)) {
-		free(e);
-		return drv_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	}
-	e->next = ctx->events;
-	ctx->events = e;
-	*out = e;
-	return drv_leave(CUDA_SUCCESS);
+	struct CUevent_st *e = drv_event_new(ctx, flags, share);
+	if (e)
+		*out = e;
+	return drv_leave(e ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 CUresult CUDAAPI cuEventDestroy_v2(CUevent handle)
@@ -45,11 +64,8 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent handle)
 			*at = e->next;
 			break;
 		}
-	drv_remove_handle(&e->object);
 	r = e->ctx->error;
-	drv_mark_put(e->mark);
-	free(e->cap_deps);
-	free(e);
+	drv_event_free(e);
 	return drv_leave(r);
 }
 
@@ -60,14 +76,22 @@ CUresult CUDAAPI cuEventDestroy(CUevent event)
 
 /* -- recording ---------------------------------------------------------------------------- */
 
+struct record {
+	struct drv_mark *mark; /* counted, as is the other */
+	struct drv_share *share;
+	uint64_t seq;
+};
+
 static bool run_record(struct drv_op *op, bool skip)
 {
-	struct drv_mark *m;
-	memcpy(&m, op->data, sizeof(m));
+	struct record *of = (void *)op->data;
 	pthread_mutex_lock(&drv.lock);
-	m->time_ns = drv_now_ns();
-	m->done = true;
-	drv_mark_put(m);
+	of->mark->time_ns = drv_now_ns();
+	of->mark->done = true;
+	drv_mark_put(of->mark);
+	if (of->share)
+		drv_share_end(of->share, of->seq);
+	drv_share_put(of->share);
 	pthread_mutex_unlock(&drv.lock);
 	return true;
 }
@@ -79,15 +103,18 @@ CUresult drv_event_record(struct CUstream_st *s, CUevent handle)
 	if (!e || s->ctx != e->ctx)
 		return CUDA_ERROR_INVALID_HANDLE;
 	struct drv_mark *m = drv_mark_new();
-	struct drv_op *op = drv_op_new(run_record, sizeof(m));
+	struct drv_op *op = drv_op_new(run_record, sizeof(struct record));
 	if (!m || !op) {
 		free(m);
 		drv_op_free(op);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	memcpy(op->data, &m, sizeof(m));
+	struct drv_share *share = drv_share_get(e->share);
+	uint64_t seq = share ? drv_share_begin(share) : 0;
+	*(struct record *)op->data = (struct record){ m, drv_share_get(share), seq };
 	struct drv_mark *old = e->mark;
 	e->mark = m;
+	e->shared_seq = seq;
 	e->cap_id = 0;
 	m->refs += 2; /* the event's, and ours, beside the operation's */
 	CUresult r = drv_submit(s, op, true);
@@ -96,7 +123,11 @@ CUresult drv_event_record(struct CUstream_st *s, CUevent handle)
 			e->mark = old;
 		m->refs -= 2;
 		old = NULL;
+		if (share)
+			drv_share_end(share, seq);
+		drv_share_put(share);
 	}
+	drv_share_put(share);
 	drv_mark_put(m);
 	drv_mark_put(old);
 	return r;
@@ -153,6 +184,12 @@ CUresult CUDAAPI cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned
 	return record(event, stream, flags & CU_EVENT_RECORD_EXTERNAL); /* only inside a capture */
 }
 
+/* Whether the last record is another process's. */
+static bool elsewhere(const struct CUevent_st *e)
+{
+	return e->share && drv_share_last(e->share) != e->shared_seq;
+}
+
 static bool nothing(struct drv_op *op, bool skip)
 {
 	return true;
@@ -163,6 +200,8 @@ CUresult drv_event_wait(struct CUstream_st *s, CUevent handle)
 	struct CUevent_st *e = drv_find(handle, DRV_EVENT);
 	if (!e)
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (elsewhere(e))
+		return drv_share_queue(s, e->share, drv_share_last(e->share));
 	if (!e->mark || e->mark->done) /* never recorded, or past: nothing to wait for */
 		return CUDA_SUCCESS;
 	struct drv_op *op = drv_op_new(nothing, 0);
@@ -215,7 +254,25 @@ CUresult CUDAAPI cuEventQuery(CUevent handle)
 		return drv_leave(CUDA_ERROR_CAPTURED_EVENT);
 	if (e->ctx->error)
 		return drv_leave(e->ctx->error);
-	return drv_leave(!e->mark || e->mark->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
+	bool done = elsewhere(e) ? drv_share_done(e->share, drv_share_last(e->share))
+				 : !e->mark || e->mark->done;
+	return drv_leave(done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
+}
+
+/* With the lock, which is away meanwhile. */
+static CUresult wait_elsewhere(struct CUevent_st *e)
+{
+	struct CUctx_st *ctx = e->ctx;
+	struct drv_share *share = drv_share_get(e->share);
+	uint64_t seq = drv_share_last(share);
+	ctx->refs++;
+	pthread_mutex_unlock(&drv.lock);
+	drv_share_wait(share, seq, ctx);
+	pthread_mutex_lock(&drv.lock);
+	drv_share_put(share);
+	CUresult r = ctx->error;
+	drv_ctx_put(ctx);
+	return r;
 }
 
 CUresult CUDAAPI cuEventSynchronize(CUevent handle)
@@ -228,6 +285,8 @@ CUresult CUDAAPI cuEventSynchronize(CUevent handle)
 		return drv_leave(CUDA_ERROR_INVALID_HANDLE);
 	if (drv_capture_active(e->cap_id))
 		return drv_leave(CUDA_ERROR_CAPTURED_EVENT);
+	if (elsewhere(e))
+		return drv_leave(wait_elsewhere(e));
 	struct CUctx_st *ctx = e->ctx;
 	struct drv_mark *m = e->mark;
 	if (m) {
