@@ -5,7 +5,8 @@
  *   handles.c  function handle -> kernel, lock-free image.c    PTX of an image and its kernels
  *   module.c   loads and unloads of the program     build.c    links -> instrumented PTX -> cubin
  *   variant.c  cubin -> loaded, bound variant       launch.c   the swap at a launch
- *   stream.c   who has work on the device           context.c  per-context state, clock
+ *   graph.c    the same for executable graphs       stream.c   who has work on the device
+ *   context.c  per-context state, clock
  *   devmap.c   maps: device <-> session             ptxas.c    the compiler of last resort
  *   cache.c    compiled variants on disk
  *
@@ -228,6 +229,7 @@ struct variant {
 	struct build *build;
 	uint64_t links;
 	_Atomic int state; /* enum variant_state, stored last */
+	atomic_int graph_refs; /* nodes of executable graphs that may launch it */
 	bool in_queue;
 	CUmodule handle;
 	CUfunction function;
@@ -316,6 +318,15 @@ void variant_context_gone(struct context *c);
 /* -- module.c -------------------------------------------------------------- */
 
 struct function *function_get(void *handle);
+/* The same; a handle that came by ways we do not see is found by its name and module. */
+struct function *function_find(void *handle);
+
+/* -- launch.c -------------------------------------------------------------- */
+
+/* The session's links are others than those that were matched. */
+static inline bool links_changed(void);
+/* A kernel's row; one of a large image gets it when it is launched for the first time. */
+struct session_kernel *kernel_row_of(struct kernel *k);
 
 /* -- stream.c -------------------------------------------------------------- */
 
@@ -331,6 +342,8 @@ bool stream_idle(const char **why);
 bool stream_context_idle(CUcontext handle, bool threads);
 /* Waits, at most ms milliseconds, until the streams of a context are idle. */
 bool stream_settle(CUcontext handle, int ms);
+/* Whether what is given to this stream goes into a graph. */
+bool stream_capturing(CUstream stream, bool per_thread);
 void capture_begun(void);
 void capture_ended(void);
 
@@ -340,6 +353,7 @@ enum agent_mode { AGENT_IDLE, AGENT_ON, AGENT_OFF };
 
 struct agent {
 	atomic_int mode;
+	atomic_int late; /* we came when the program was running already */
 	pid_t pid;
 	struct session *session;
 	struct session_file *shared;
@@ -348,6 +362,7 @@ struct agent {
 	struct lock build; /* compiling and loading; never taken with lock held */
 	struct gate gate;
 	struct handles functions, streams;
+	struct handles execs;   /* CUgraphExec -> struct graph_exec */
 	struct handles loaded;  /* CUmodule or CUlibrary -> struct module */
 	struct handles aliases; /* CUmodule of a library -> struct module */
 	_Atomic(struct image *) images;
@@ -391,6 +406,11 @@ static inline bool agent_on(void)
 static inline bool agent_off_word(void)
 {
 	return __atomic_load_n(&agent.shared->off, __ATOMIC_RELAXED) != 0;
+}
+static inline bool links_changed(void)
+{
+	return atomic_load_explicit(&agent.generation, memory_order_relaxed) !=
+	       __atomic_load_n(&agent.shared->generation, __ATOMIC_RELAXED);
 }
 /* A moment at which variants may be loaded. */
 void agent_moment(enum load_hurry hurry);

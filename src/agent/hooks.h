@@ -82,6 +82,23 @@
 #define CLASS_cuLaunch GATED
 #define CLASS_cuLaunchGrid GATED
 #define CLASS_cuLaunchGridAsync WORK
-#define CLASS_cuGraphLaunch WORK
+#define CLASS_cuGraphInstantiate OWN
+#define CLASS_cuGraphInstantiate_v2 OWN
+#define CLASS_cuGraphInstantiateWithFlags OWN
+#define CLASS_cuGraphInstantiateWithParams OWN
+#define CLASS_cuGraphExecKernelNodeSetParams OWN
+#define CLASS_cuGraphExecKernelNodeSetParams_v2 OWN
+#define CLASS_cuGraphExecNodeSetParams OWN
+#define CLASS_cuGraphExecUpdate OWN
+#define CLASS_cuGraphExecUpdate_v2 OWN
+#define CLASS_cuGraphExecDestroy OWN
+#define CLASS_cuGraphExecMemcpyNodeSetParams OWN
+#define CLASS_cuGraphExecMemsetNodeSetParams OWN
+#define CLASS_cuGraphExecHostNodeSetParams OWN
+#define CLASS_cuGraphExecChildGraphNodeSetParams OWN
+#define CLASS_cuGraphExecEventRecordNodeSetEvent OWN
+#define CLASS_cuGraphExecEventWaitNodeSetEvent OWN
+#define CLASS_cuGraphNodeSetEnabled OWN
+#define CLASS_cuGraphLaunch OWN
 
 #endif

@@ -122,8 +122,7 @@ static CUcontext context_of(const struct launch *l)
 	return c;
 }
 
-/* A kernel of a large image gets its row when it is launched for the first time. */
-static struct session_kernel *row_of(struct kernel *k)
+struct session_kernel *kernel_row_of(struct kernel *k)
 {
 	struct session_kernel *row = atomic_load_explicit(&k->shared, memory_order_relaxed);
 	if (row || atomic_exchange(&k->row_asked, 1))
@@ -134,27 +133,17 @@ static struct session_kernel *row_of(struct kernel *k)
 	return atomic_load(&k->shared);
 }
 
-/* What goes into a graph is the program's own kernel: the program may look at its nodes and change
- * them. */
-static bool capturing(const struct launch *l)
-{
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-	if (!atomic_load_explicit(&agent.captures, memory_order_relaxed))
-		return false;
-	CUresult (*ask)(CUstream, CUstreamCaptureStatus *) =
-		l->per_thread ? REAL(cuStreamIsCapturing_ptsz) : REAL(cuStreamIsCapturing);
-	return ask && ask(l->config.hStream, &status) == CUDA_SUCCESS &&
-	       status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 static struct variant *choose(const struct launch *l, struct function *f)
 {
 	const CUlaunchConfig *c = &l->config;
-	struct session_kernel *row = row_of(f->kernel);
+	/* What goes into a graph is the program's own kernel: the program may look at its nodes and
+	 * change them. It is counted, and swapped, when the graph is launched. */
+	if (stream_capturing(c->hStream, l->per_thread))
+		return NULL;
+	struct session_kernel *row = kernel_row_of(f->kernel);
 	if (row)
 		__atomic_fetch_add(&row->launches, 1, __ATOMIC_RELAXED);
-	if (!atomic_load_explicit(&f->kernel->wanted, memory_order_relaxed) || agent_off_word() ||
-		capturing(l))
+	if (!atomic_load_explicit(&f->kernel->wanted, memory_order_relaxed) || agent_off_word())
 		return NULL;
 	struct variant *v = variant_for_launch(f, f->context ? f->context : context_of(l));
 	if (!v || !v->tight)
@@ -165,16 +154,18 @@ static struct variant *choose(const struct launch *l, struct function *f)
 
 static CUresult launch(const struct launch *l)
 {
-	if (atomic_load_explicit(&agent.generation, memory_order_relaxed) !=
-		__atomic_load_n(&agent.shared->generation, __ATOMIC_RELAXED))
+	if (links_changed())
 		variant_relink();
 	agent_moment(LOAD_POLL);
-	struct function *f = function_get(l->fn);
+	struct function *f = atomic_load_explicit(&agent.late, memory_order_relaxed)
+				     ? function_find(l->fn)
+				     : function_get(l->fn);
 	struct variant *v = f ? choose(l, f) : NULL;
 	CUresult r = CUDA_ERROR_UNKNOWN;
 	gate_enter(&agent.gate);
 	stream_used(l->config.hStream, l->per_thread);
-	if (v)
+	/* It may have been retired meanwhile; from here on it stays. */
+	if (v && atomic_load_explicit(&v->state, memory_order_acquire) == VARIANT_READY)
 		r = launch_variant(l, v);
 	/* Whatever keeps the variant from starting is no business of the program's. */
 	if (r != CUDA_SUCCESS)

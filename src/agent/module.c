@@ -30,16 +30,19 @@ static struct module *module_add(void *handle, bool is_library, struct context *
 	return m;
 }
 
+static struct function stranger; /* stands for "not one of ours" */
+
 struct function *function_get(void *handle)
 {
-	return handles_get(&agent.functions, handle);
+	struct function *f = handles_get(&agent.functions, handle);
+	return f == &stranger ? NULL : f;
 }
 
 static void function_add(void *handle, struct module *m, const char *name, CUcontext context)
 {
 	struct kernel *k = m && m->image ? image_kernel(m->image, name) : NULL;
-	struct function *old = function_get(handle);
-	if (old && old->module == m && old->kernel == k)
+	struct function *old = handles_get(&agent.functions, handle);
+	if (old && old != &stranger && old->module == m && old->kernel == k)
 		return;
 	struct function *f = k ? calloc(1, sizeof(*f)) : NULL;
 	if (f) {
@@ -51,9 +54,56 @@ static void function_add(void *handle, struct module *m, const char *name, CUcon
 		handles_put(&agent.functions, handle, f);
 }
 
+/* The module that a handle nobody asked for through us belongs to: the driver says which, or its
+ * kernel's name is in one image only. */
+static struct module *module_of_function(void *handle, const char *name)
+{
+	CUmodule mod = NULL;
+	CUlibrary lib = NULL;
+	struct module *only = NULL;
+	bool kernel = REAL(cuKernelGetLibrary) &&
+		      REAL(cuKernelGetLibrary)(&lib, handle) == CUDA_SUCCESS;
+	if (kernel)
+		return module_find(lib);
+	if (REAL(cuFuncGetModule) && REAL(cuFuncGetModule)(&mod, handle) == CUDA_SUCCESS) {
+		struct module *m = handles_get(&agent.aliases, mod);
+		if (!m || atomic_load(&m->gone))
+			m = module_find(mod);
+		if (m)
+			return m;
+	}
+	for (struct module *m = atomic_load(&agent.modules); m; m = m->next) {
+		if (atomic_load(&m->gone) || !m->image || !image_kernel(m->image, name))
+			continue;
+		if (only)
+			return NULL;
+		only = m;
+	}
+	return only;
+}
+
+struct function *function_find(void *handle)
+{
+	struct function *f = handles_get(&agent.functions, handle);
+	const char *name = NULL;
+	if (f || !handle)
+		return f == &stranger ? NULL : f;
+	bool named = REAL(cuFuncGetName) &&
+		     REAL(cuFuncGetName)(&name, handle) == CUDA_SUCCESS && name;
+	if (!named && REAL(cuKernelGetName))
+		named = REAL(cuKernelGetName)(&name, handle) == CUDA_SUCCESS && name;
+	struct module *m = named ? module_of_function(handle, name) : NULL;
+	if (m)
+		function_add(handle, m, name, m->is_library ? NULL : m->context->handle);
+	f = function_get(handle);
+	if (!f)
+		handles_put(&agent.functions, handle, &stranger);
+	return f;
+}
+
 static bool function_of_module(void *value, void *arg)
 {
-	return ((struct function *)value)->module == arg;
+	return value != &stranger && ((struct function *)value)->module == arg;
 }
 
 /* A module is there: its kernels get their rows and their variants. */

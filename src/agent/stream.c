@@ -388,6 +388,17 @@ bool stream_settle(CUcontext handle, int ms)
 	return true;
 }
 
+bool stream_capturing(CUstream stream, bool per_thread)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	if (!atomic_load_explicit(&agent.captures, memory_order_relaxed))
+		return false;
+	CUresult (*ask)(CUstream, CUstreamCaptureStatus *) =
+		per_thread ? REAL(cuStreamIsCapturing_ptsz) : REAL(cuStreamIsCapturing);
+	return ask && ask(stream, &status) == CUDA_SUCCESS &&
+	       status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 void capture_begun(void)
 {
 	atomic_fetch_add(&agent.captures, 1);

@@ -342,16 +342,16 @@
 	CALL(cuGraphGetNodes, , 10000, , SOFT, (CUgraph graph, CUgraphNode *nodes, size_t *n), (graph, nodes, n)) \
 	CALL(cuGraphGetRootNodes, , 10000, , SOFT, (CUgraph graph, CUgraphNode *nodes, size_t *n), (graph, nodes, n)) \
 	CALL(cuGraphDestroyNode, , 10000, , SOFT, (CUgraphNode node), (node)) \
-	CALL(cuGraphInstantiate, , 10000, , SOFT, (CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log, size_t log_bytes), (exec, graph, bad_node, log, log_bytes)) \
-	CALL(cuGraphInstantiate, _v2, 11000, , SOFT, (CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log, size_t log_bytes), (exec, graph, bad_node, log, log_bytes)) \
-	CALL(cuGraphInstantiateWithFlags, , 11040, , SOFT, (CUgraphExec *exec, CUgraph graph, unsigned long long flags), (exec, graph, flags)) \
-	CALL(cuGraphInstantiateWithParams, , 12000, _ptsz, SOFT, (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params), (exec, graph, params)) \
-	CALL(cuGraphExecKernelNodeSetParams, , 10010, , SOFT, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params), (exec, node, params)) \
-	CALL(cuGraphExecKernelNodeSetParams, _v2, 12000, , SOFT, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params), (exec, node, params)) \
-	CALL(cuGraphExecNodeSetParams, , 12020, , SOFT, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params), (exec, node, params)) \
-	CALL(cuGraphExecUpdate, , 10020, , SOFT, (CUgraphExec exec, CUgraph graph, CUgraphNode *bad_node, CUgraphExecUpdateResult *result), (exec, graph, bad_node, result)) \
-	CALL(cuGraphExecUpdate, _v2, 12000, , SOFT, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *result), (exec, graph, result)) \
-	CALL(cuGraphExecDestroy, , 10000, , SOFT, (CUgraphExec exec), (exec)) \
+	CALL(cuGraphInstantiate, , 10000, , BOTH, (CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log, size_t log_bytes), (exec, graph, bad_node, log, log_bytes)) \
+	CALL(cuGraphInstantiate, _v2, 11000, , BOTH, (CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log, size_t log_bytes), (exec, graph, bad_node, log, log_bytes)) \
+	CALL(cuGraphInstantiateWithFlags, , 11040, , BOTH, (CUgraphExec *exec, CUgraph graph, unsigned long long flags), (exec, graph, flags)) \
+	CALL(cuGraphInstantiateWithParams, , 12000, _ptsz, BOTH, (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params), (exec, graph, params)) \
+	CALL(cuGraphExecKernelNodeSetParams, , 10010, , BOTH, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *params), (exec, node, params)) \
+	CALL(cuGraphExecKernelNodeSetParams, _v2, 12000, , BOTH, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params), (exec, node, params)) \
+	CALL(cuGraphExecNodeSetParams, , 12020, , BOTH, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params), (exec, node, params)) \
+	CALL(cuGraphExecUpdate, , 10020, , BOTH, (CUgraphExec exec, CUgraph graph, CUgraphNode *bad_node, CUgraphExecUpdateResult *result), (exec, graph, bad_node, result)) \
+	CALL(cuGraphExecUpdate, _v2, 12000, , BOTH, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *result), (exec, graph, result)) \
+	CALL(cuGraphExecDestroy, , 10000, , BOTH, (CUgraphExec exec), (exec)) \
 	CALL(cuGraphUpload, , 11010, _ptsz, SOFT, (CUgraphExec exec, CUstream stream), (exec, stream)) \
 	CALL(cuGraphLaunch, , 10000, _ptsz, BOTH, (CUgraphExec exec, CUstream stream), (exec, stream)) \
 	CALL(cuGraphAddMemsetNode, , 10000, , SOFT, (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t n, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx), (node, graph, deps, n, params, ctx)) \
@@ -385,13 +385,13 @@
 	CALL(cuGraphRemoveDependencies, , 10000, , SOFT, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n), (graph, from, to, n)) \
 	CALL(cuGraphRemoveDependencies, _v2, 12030, , SOFT, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t n), (graph, from, to, edges, n)) \
 	CALL(cuGraphExecGetFlags, , 12000, , SOFT, (CUgraphExec exec, cuuint64_t *flags), (exec, flags)) \
-	CALL(cuGraphExecMemcpyNodeSetParams, , 10020, , SOFT, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *params, CUcontext ctx), (exec, node, params, ctx)) \
-	CALL(cuGraphExecMemsetNodeSetParams, , 10020, , SOFT, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx), (exec, node, params, ctx)) \
-	CALL(cuGraphExecHostNodeSetParams, , 10020, , SOFT, (CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *params), (exec, node, params)) \
-	CALL(cuGraphExecChildGraphNodeSetParams, , 11010, , SOFT, (CUgraphExec exec, CUgraphNode node, CUgraph child), (exec, node, child)) \
-	CALL(cuGraphExecEventRecordNodeSetEvent, , 11010, , SOFT, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event)) \
-	CALL(cuGraphExecEventWaitNodeSetEvent, , 11010, , SOFT, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event)) \
-	CALL(cuGraphNodeSetEnabled, , 11060, , SOFT, (CUgraphExec exec, CUgraphNode node, unsigned int enabled), (exec, node, enabled)) \
+	CALL(cuGraphExecMemcpyNodeSetParams, , 10020, , BOTH, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *params, CUcontext ctx), (exec, node, params, ctx)) \
+	CALL(cuGraphExecMemsetNodeSetParams, , 10020, , BOTH, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx), (exec, node, params, ctx)) \
+	CALL(cuGraphExecHostNodeSetParams, , 10020, , BOTH, (CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *params), (exec, node, params)) \
+	CALL(cuGraphExecChildGraphNodeSetParams, , 11010, , BOTH, (CUgraphExec exec, CUgraphNode node, CUgraph child), (exec, node, child)) \
+	CALL(cuGraphExecEventRecordNodeSetEvent, , 11010, , BOTH, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event)) \
+	CALL(cuGraphExecEventWaitNodeSetEvent, , 11010, , BOTH, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event)) \
+	CALL(cuGraphNodeSetEnabled, , 11060, , BOTH, (CUgraphExec exec, CUgraphNode node, unsigned int enabled), (exec, node, enabled)) \
 	CALL(cuGraphNodeGetEnabled, , 11060, , SOFT, (CUgraphExec exec, CUgraphNode node, unsigned int *enabled), (exec, node, enabled)) \
 	CALL(cuGraphDebugDotPrint, , 11030, , SOFT, (CUgraph graph, const char *path, unsigned int flags), (graph, path, flags)) \
 	CALL(cuUserObjectCreate, , 11030, , SOFT, (CUuserObject *object, void *ptr, CUhostFn destroy, unsigned int count, unsigned int flags), (object, ptr, destroy, count, flags)) \

@@ -1,0 +1,641 @@
+/* graph.c - kernels that an executable graph launches.
+ *
+ * The program's graphs and nodes keep the program's own kernels, whatever it asks of them. The swap
+ * happens in the executable: when one is instantiated we keep a clone of its graph (`plain`), and a
+ * second one (`work`) once a variant is wanted. Before a launch the kernel nodes of `work` get the
+ * variants of the moment and the executable is updated from it as a whole, which the driver defines
+ * for every way of building, child graphs included, and which leaves launches under way alone.
+ * `plain` gives the program's parameters and the way back. What the program changes in an executable
+ * is changed in both; what we cannot follow makes us put the originals back and leave that
+ * executable alone.
+ *
+ * A variant that an executable may launch is counted in graph_refs and stays loaded. Calls on one
+ * executable are serialised by the program, as the driver demands.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/agent.h"
+
+enum { MAX_DEPTH = 8, MAX_NODES = 100000 };
+
+struct graph_node {
+	CUgraphNode plain, work; /* work: once exec->work is there */
+	void *handle;            /* CUfunction or CUkernel */
+	struct function *f;      /* NULL: not (yet) known */
+	CUcontext context;
+	bool cooperative;
+	bool fixed;                 /* runs the original, come what may */
+	struct variant *now, *next; /* in the executable, after the next update; NULL: original */
+	uint64_t launch;            /* id; lives while the driver reads it */
+};
+
+struct graph_exec {
+	CUgraphExec handle;
+	CUgraph plain, work;
+	CUcontext context; /* at its making */
+	struct graph_node *nodes;
+	size_t n, cap;
+	bool swapped; /* the executable holds a variant */
+};
+
+static bool ok(CUresult r)
+{
+	return r == CUDA_SUCCESS;
+}
+
+/* -- records ------------------------------------------------------------------------- */
+
+static void drop_graph(CUgraph *g)
+{
+	if (*g)
+		REAL(cuGraphDestroy)(*g);
+	*g = NULL;
+}
+
+static void set_now(struct graph_node *n, struct variant *v)
+{
+	if (v)
+		atomic_fetch_add(&v->graph_refs, 1);
+	if (n->now)
+		atomic_fetch_sub(&n->now->graph_refs, 1);
+	n->now = v;
+}
+
+static void exec_free(struct graph_exec *e)
+{
+	for (size_t i = 0; i < e->n; i++)
+		set_now(&e->nodes[i], NULL);
+	drop_graph(&e->work);
+	drop_graph(&e->plain);
+	free(e->nodes);
+	free(e);
+}
+
+static struct graph_exec *exec_get(CUgraphExec handle)
+{
+	return handles_get(&agent.execs, handle);
+}
+
+static bool add_kernel(struct graph_exec *e, CUgraphNode node)
+{
+	CUDA_KERNEL_NODE_PARAMS p = { 0 };
+	CUkernelNodeAttrValue a;
+	if (!ok(REAL(cuGraphKernelNodeGetParams_v2)(node, &p)) || e->n >= MAX_NODES)
+		return false;
+	if (e->n == e->cap) {
+		size_t cap = e->cap ? e->cap * 2 : 16;
+		void *more = realloc(e->nodes, cap * sizeof(*e->nodes));
+		if (!more)
+			return false;
+		e->nodes = more;
+		e->cap = cap;
+	}
+	memset(&a, 0, sizeof(a));
+	bool told = REAL(cuGraphKernelNodeGetAttribute) &&
+		    ok(REAL(cuGraphKernelNodeGetAttribute)(
+			    node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &a));
+	e->nodes[e->n++] = (struct graph_node){ .plain = node,
+		.handle = p.kern ? (void *)p.kern : (void *)p.func,
+		.context = p.ctx,
+		.cooperative = told && a.cooperative };
+	return true;
+}
+
+static CUgraph child_of(CUgraphNode node)
+{
+	CUgraph child = NULL;
+	return ok(REAL(cuGraphChildGraphNodeGetGraph)(node, &child)) ? child : NULL;
+}
+
+/* Calls fn for each node of g. */
+static bool each_node(CUgraph g, bool (*fn)(CUgraphNode node, CUgraphNodeType type, void *arg),
+	void *arg)
+{
+	size_t n = 0;
+	if (!ok(REAL(cuGraphGetNodes)(g, NULL, &n)) || n > MAX_NODES)
+		return false;
+	CUgraphNode *nodes = calloc(n + 1, sizeof(*nodes));
+	bool fine = nodes && (!n || ok(REAL(cuGraphGetNodes)(g, nodes, &n)));
+	for (size_t i = 0; fine && i < n; i++) {
+		CUgraphNodeType type;
+		fine = ok(REAL(cuGraphNodeGetType)(nodes[i], &type)) && fn(nodes[i], type, arg);
+	}
+	free(nodes);
+	return fine;
+}
+
+struct walk {
+	struct graph_exec *exec;
+	CUgraph work; /* of the same level as the nodes; pairing only */
+	int depth;
+	size_t at;
+};
+
+/* Node types of which we know every way to change them in an executable. */
+static bool collect(CUgraphNode node, CUgraphNodeType type, void *arg)
+{
+	struct walk *w = arg;
+	switch (type) {
+	case CU_GRAPH_NODE_TYPE_KERNEL:
+		return add_kernel(w->exec, node);
+	case CU_GRAPH_NODE_TYPE_GRAPH: {
+		CUgraph child = child_of(node);
+		struct walk in = { w->exec, NULL, w->depth + 1, 0 };
+		return child && in.depth < MAX_DEPTH && each_node(child, collect, &in);
+	}
+	case CU_GRAPH_NODE_TYPE_MEMCPY:
+	case CU_GRAPH_NODE_TYPE_MEMSET:
+	case CU_GRAPH_NODE_TYPE_HOST:
+	case CU_GRAPH_NODE_TYPE_EMPTY:
+	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* The same walk again finds each kernel node's twin. */
+static bool pair(CUgraphNode node, CUgraphNodeType type, void *arg)
+{
+	struct walk *w = arg;
+	struct graph_exec *e = w->exec;
+	CUgraphNode twin = NULL;
+	if (type != CU_GRAPH_NODE_TYPE_KERNEL && type != CU_GRAPH_NODE_TYPE_GRAPH)
+		return true;
+	if (!ok(REAL(cuGraphNodeFindInClone)(&twin, node, w->work)))
+		return false;
+	if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
+		if (w->at >= e->n || e->nodes[w->at].plain != node)
+			return false;
+		e->nodes[w->at++].work = twin;
+		return true;
+	}
+	CUgraph child = child_of(node);
+	struct walk in = { e, child_of(twin), w->depth + 1, w->at };
+	bool fine = child && in.work && in.depth < MAX_DEPTH && each_node(child, pair, &in);
+	w->at = in.at;
+	return fine;
+}
+
+static bool can_follow(void)
+{
+	return REAL(cuGraphClone) && REAL(cuGraphNodeFindInClone) && REAL(cuGraphExecUpdate_v2) &&
+	       REAL(cuGraphKernelNodeGetParams_v2) && REAL(cuGraphKernelNodeSetParams_v2) &&
+	       REAL(cuGraphGetNodes) && REAL(cuGraphNodeGetType) &&
+	       REAL(cuGraphChildGraphNodeGetGraph) && REAL(cuGraphDestroy);
+}
+
+/* An executable with the work of this graph. */
+static struct graph_exec *exec_new(CUgraphExec handle, CUgraph graph)
+{
+	struct graph_exec *e = can_follow() ? calloc(1, sizeof(*e)) : NULL;
+	struct walk w = { e, NULL, 0, 0 };
+	if (!e)
+		return NULL;
+	e->handle = handle;
+	REAL(cuCtxGetCurrent)(&e->context);
+	if (ok(REAL(cuGraphClone)(&e->plain, graph)) && each_node(e->plain, collect, &w) && e->n)
+		return e;
+	if (e->plain && e->n)
+		agent_log("graph %p: it has nodes that egpu does not follow", (void *)handle);
+	exec_free(e);
+	return NULL;
+}
+
+static void instantiated(CUgraphExec handle, CUgraph graph)
+{
+	struct graph_exec *old = exec_get(handle), *e = exec_new(handle, graph);
+	handles_put(&agent.execs, handle, e);
+	if (old)
+		exec_free(old);
+}
+
+/* -- swapping -------------------------------------------------------------------------- */
+
+static bool update(struct graph_exec *e, CUgraph with)
+{
+	CUgraphExecUpdateResultInfo info;
+	memset(&info, 0, sizeof(info));
+	CUresult r = REAL(cuGraphExecUpdate_v2)(e->handle, with, &info);
+	if (!ok(r))
+		agent_log("graph %p: update gave %d, result %d", (void *)e->handle, (int)r,
+			(int)info.result);
+	return ok(r);
+}
+
+/* Originals again. */
+static void restore(struct graph_exec *e)
+{
+	if (!e->swapped || !update(e, e->plain))
+		return;
+	e->swapped = false;
+	for (size_t i = 0; i < e->n; i++)
+		set_now(&e->nodes[i], NULL);
+}
+
+/* We cannot follow what comes: the executable runs originals from here on. One that cannot be put
+ * back keeps its record, and with it the variants it holds. */
+static void let_go(struct graph_exec *e)
+{
+	restore(e);
+	for (size_t i = 0; i < e->n; i++)
+		e->nodes[i].fixed = true;
+	if (e->swapped)
+		return;
+	handles_put(&agent.execs, e->handle, NULL);
+	exec_free(e);
+}
+
+/* The variant that a node should run now; what it needs is loaded if that is possible. */
+static struct variant *wanted(struct graph_exec *e, struct graph_node *n)
+{
+	CUDA_KERNEL_NODE_PARAMS p;
+	if (!n->f)
+		n->f = function_find(n->handle);
+	if (!n->f || n->fixed || agent_off_word() ||
+		!atomic_load_explicit(&n->f->kernel->wanted, memory_order_relaxed))
+		return NULL;
+	CUcontext c = n->context ? n->context : n->f->context ? n->f->context : e->context;
+	struct variant *v = variant_for_launch(n->f, c);
+	if (!v || (!v->tight && !v->build->result.launch_param))
+		return v;
+	if (!ok(REAL(cuGraphKernelNodeGetParams_v2)(n->plain, &p)))
+		return NULL;
+	/* A block of parameters has no room for one more. */
+	if (v->build->result.launch_param && p.extra && !p.kernelParams)
+		return NULL;
+	return v->tight ? variant_that_fits(n->f, v,
+				  (uint64_t)p.gridDimX * p.gridDimY * p.gridDimZ,
+				  p.blockDimX * p.blockDimY * p.blockDimZ, p.sharedMemBytes,
+				  n->cooperative)
+			: v;
+}
+
+/* Outside the gate: this may load. */
+static void choose(struct graph_exec *e)
+{
+	for (size_t i = 0; i < e->n; i++)
+		e->nodes[i].next = wanted(e, &e->nodes[i]);
+}
+
+static bool has_launch_id(const struct variant *v)
+{
+	return v && v->build->result.launch_param;
+}
+
+static bool set_node(struct graph_node *n)
+{
+	enum { FEW = 64 };
+	CUDA_KERNEL_NODE_PARAMS p;
+	struct variant *v = n->next;
+	void *few[FEW + 1], **list = few;
+	if (!ok(REAL(cuGraphKernelNodeGetParams_v2)(n->plain, &p)))
+		return false;
+	if (v) {
+		p.func = v->function;
+		p.kern = NULL;
+	}
+	uint32_t given = v ? v->build->result.n_params : 0;
+	if (has_launch_id(v)) {
+		if (given > FEW)
+			list = malloc((given + 1) * sizeof(*list));
+		if (!list || (given && !p.kernelParams))
+			return false;
+		if (given)
+			memcpy(list, p.kernelParams, given * sizeof(*list));
+		n->launch = __atomic_fetch_add(&agent.shared->next_launch, 1, __ATOMIC_RELAXED) + 1;
+		list[given] = &n->launch;
+		p.kernelParams = list;
+	}
+	bool done = ok(REAL(cuGraphKernelNodeSetParams_v2)(n->work, &p));
+	if (list != few)
+		free(list);
+	return done;
+}
+
+static bool make_work(struct graph_exec *e)
+{
+	struct walk w = { e, NULL, 0, 0 };
+	if (e->work)
+		return true;
+	if (!ok(REAL(cuGraphClone)(&e->work, e->plain)))
+		return false;
+	w.work = e->work;
+	if (each_node(e->plain, pair, &w) && w.at == e->n)
+		return true;
+	drop_graph(&e->work);
+	return false;
+}
+
+/* Under the gate: a variant that is ready now stays loaded until we leave it. */
+static bool apply(struct graph_exec *e)
+{
+	bool change = false, any = false;
+	for (size_t i = 0; i < e->n; i++) {
+		struct graph_node *n = &e->nodes[i];
+		if (n->next && atomic_load(&n->next->state) != VARIANT_READY)
+			n->next = NULL;
+		change |= n->next != n->now || has_launch_id(n->next);
+		any |= n->next != NULL;
+	}
+	if (!change)
+		return true;
+	if (!make_work(e))
+		return false;
+	for (size_t i = 0; i < e->n; i++) {
+		struct graph_node *n = &e->nodes[i];
+		if ((n->next != n->now || has_launch_id(n->next)) && !set_node(n))
+			return false;
+	}
+	if (!update(e, e->work))
+		return false;
+	e->swapped = any;
+	for (size_t i = 0; i < e->n; i++)
+		set_now(&e->nodes[i], e->nodes[i].next);
+	return true;
+}
+
+static void count(struct graph_exec *e)
+{
+	for (size_t i = 0; i < e->n; i++) {
+		struct graph_node *n = &e->nodes[i];
+		struct session_kernel *row = n->f ? kernel_row_of(n->f->kernel) : NULL;
+		if (row)
+			__atomic_fetch_add(&row->launches, 1, __ATOMIC_RELAXED);
+		if (!n->now)
+			continue;
+		if (row)
+			__atomic_fetch_add(&row->launches_instrumented, 1, __ATOMIC_RELAXED);
+		devmap_launched(n->now->context);
+	}
+}
+
+static CUresult launch(CUgraphExec handle, CUstream stream, bool per_thread)
+{
+	struct graph_exec *e = exec_get(handle);
+	if (links_changed())
+		variant_relink();
+	agent_moment(LOAD_POLL);
+	bool captured = stream_capturing(stream, per_thread);
+	/* A captured launch becomes a part of a graph of the program's. */
+	if (e && captured)
+		restore(e);
+	else if (e)
+		choose(e);
+	gate_enter(&agent.gate);
+	bool fine = !e || captured || apply(e);
+	stream_used(stream, per_thread);
+	if (!fine)
+		restore(e);
+	CUresult r = (per_thread ? REAL(cuGraphLaunch_ptsz) : REAL(cuGraphLaunch))(handle, stream);
+	gate_leave(&agent.gate);
+	if (!ok(r) || captured)
+		return r;
+	if (e)
+		count(e);
+	else
+		agent_log("graph %p: launched as it is", (void *)handle);
+	devmap_touched();
+	if (!fine)
+		let_go(e);
+	return r;
+}
+
+/* -- hooks ------------------------------------------------------------------------------ */
+
+#define HOOK(name, ...)                                                                            \
+	CUresult hook_##name(__VA_ARGS__);                                                         \
+	CUresult hook_##name(__VA_ARGS__)
+
+HOOK(cuGraphLaunch, CUgraphExec exec, CUstream stream)
+{
+	return launch(exec, stream, false);
+}
+
+HOOK(cuGraphLaunch_ptsz, CUgraphExec exec, CUstream stream)
+{
+	return launch(exec, stream, true);
+}
+
+/* Those that a device launches itself cannot be changed behind its back. */
+static CUresult made(CUresult r, CUgraphExec *exec, CUgraph graph, uint64_t flags)
+{
+	if (ok(r) && exec && !(flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH))
+		instantiated(*exec, graph);
+	return r;
+}
+
+HOOK(cuGraphInstantiate, CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log,
+	size_t log_bytes)
+{
+	return made(REAL(cuGraphInstantiate)(exec, graph, bad_node, log, log_bytes), exec, graph,
+		0);
+}
+
+HOOK(cuGraphInstantiate_v2, CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log,
+	size_t log_bytes)
+{
+	return made(REAL(cuGraphInstantiate_v2)(exec, graph, bad_node, log, log_bytes), exec,
+		graph, 0);
+}
+
+HOOK(cuGraphInstantiateWithFlags, CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+{
+	return made(REAL(cuGraphInstantiateWithFlags)(exec, graph, flags), exec, graph, flags);
+}
+
+HOOK(cuGraphInstantiateWithParams, CUgraphExec *exec, CUgraph graph,
+	CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+	return made(REAL(cuGraphInstantiateWithParams)(exec, graph, params), exec, graph,
+		params ? params->flags : 0);
+}
+
+HOOK(cuGraphInstantiateWithParams_ptsz, CUgraphExec *exec, CUgraph graph,
+	CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+	return made(REAL(cuGraphInstantiateWithParams_ptsz)(exec, graph, params), exec, graph,
+		params ? params->flags : 0);
+}
+
+HOOK(cuGraphExecDestroy, CUgraphExec exec)
+{
+	struct graph_exec *e = exec_get(exec);
+	/* The handle may come again at once, so it goes first. */
+	if (e)
+		handles_put(&agent.execs, exec, NULL);
+	CUresult r = REAL(cuGraphExecDestroy)(exec);
+	if (e && ok(r))
+		exec_free(e);
+	else if (e)
+		handles_put(&agent.execs, exec, e);
+	return r;
+}
+
+/* The same change in our clones; false: we cannot. */
+static CUgraphNode twin_of(CUgraphNode node, CUgraph in)
+{
+	CUgraphNode twin = NULL;
+	return in && ok(REAL(cuGraphNodeFindInClone)(&twin, node, in)) ? twin : NULL;
+}
+
+static bool kernel_changed(struct graph_exec *e, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p)
+{
+	CUgraphNode plain = twin_of(node, e->plain);
+	struct graph_node *n = NULL;
+	for (size_t i = 0; plain && i < e->n && !n; i++)
+		if (e->nodes[i].plain == plain)
+			n = &e->nodes[i];
+	if (!n || !ok(REAL(cuGraphKernelNodeSetParams_v2)(plain, p)) ||
+		(e->work && !ok(REAL(cuGraphKernelNodeSetParams_v2)(n->work, p))))
+		return false;
+	set_now(n, NULL);
+	n->handle = p->kern ? (void *)p->kern : (void *)p->func;
+	n->context = p->ctx;
+	n->f = NULL;
+	return true;
+}
+
+/* What the program did to the executable has been done; `followed` says whether we did likewise. */
+static CUresult after(CUresult r, struct graph_exec *e, bool followed)
+{
+	if (ok(r) && e && !followed) {
+		agent_log("graph %p: changed in a way that egpu does not follow",
+			(void *)e->handle);
+		let_go(e);
+	}
+	return r;
+}
+
+HOOK(cuGraphExecKernelNodeSetParams_v2, CUgraphExec exec, CUgraphNode node,
+	const CUDA_KERNEL_NODE_PARAMS *params)
+{
+	struct graph_exec *e = exec_get(exec);
+	if (e && params && !twin_of(node, e->plain)) {
+		let_go(e);
+		e = NULL;
+	}
+	CUresult r = REAL(cuGraphExecKernelNodeSetParams_v2)(exec, node, params);
+	return after(r, e, e && ok(r) && params && kernel_changed(e, node, params));
+}
+
+HOOK(cuGraphExecKernelNodeSetParams, CUgraphExec exec, CUgraphNode node,
+	const CUDA_KERNEL_NODE_PARAMS_v1 *params)
+{
+	CUDA_KERNEL_NODE_PARAMS wide = { 0 };
+	struct graph_exec *e = exec_get(exec);
+	if (params)
+		memcpy(&wide, params, sizeof(*params));
+	if (e && params && !twin_of(node, e->plain)) {
+		let_go(e);
+		e = NULL;
+	}
+	CUresult r = REAL(cuGraphExecKernelNodeSetParams)(exec, node, params);
+	return after(r, e, e && ok(r) && params && kernel_changed(e, node, &wide));
+}
+
+/* Changes of other nodes go to both clones. Originals are put back first where we do not follow. */
+#define BOTH(e, node, call)                                                                        \
+	({                                                                                         \
+		CUgraphNode twin_ = twin_of(node, (e)->plain);                                     \
+		CUgraphNode work_ = twin_ ? twin_of(twin_, (e)->work) : NULL;                      \
+		CUgraphNode to_ = twin_;                                                           \
+		bool both_ = twin_ && ok(call);                                                    \
+		if (both_ && (e)->work) {                                                          \
+			to_ = work_;                                                               \
+			both_ = work_ && ok(call);                                                 \
+		}                                                                                  \
+		both_;                                                                             \
+	})
+
+HOOK(cuGraphExecMemcpyNodeSetParams, CUgraphExec exec, CUgraphNode node,
+	const CUDA_MEMCPY3D *params, CUcontext ctx)
+{
+	struct graph_exec *e = exec_get(exec);
+	CUresult r = REAL(cuGraphExecMemcpyNodeSetParams)(exec, node, params, ctx);
+	return after(r, e,
+		e && ok(r) && BOTH(e, node, REAL(cuGraphMemcpyNodeSetParams)(to_, params)));
+}
+
+HOOK(cuGraphExecMemsetNodeSetParams, CUgraphExec exec, CUgraphNode node,
+	const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx)
+{
+	struct graph_exec *e = exec_get(exec);
+	CUresult r = REAL(cuGraphExecMemsetNodeSetParams)(exec, node, params, ctx);
+	return after(r, e,
+		e && ok(r) && BOTH(e, node, REAL(cuGraphMemsetNodeSetParams)(to_, params)));
+}
+
+HOOK(cuGraphExecHostNodeSetParams, CUgraphExec exec, CUgraphNode node,
+	const CUDA_HOST_NODE_PARAMS *params)
+{
+	struct graph_exec *e = exec_get(exec);
+	CUresult r = REAL(cuGraphExecHostNodeSetParams)(exec, node, params);
+	return after(r, e,
+		e && ok(r) && BOTH(e, node, REAL(cuGraphHostNodeSetParams)(to_, params)));
+}
+
+/* Before a change that we do not follow: afterwards `plain` would undo it. */
+static void leave_alone(CUgraphExec exec)
+{
+	struct graph_exec *e = exec_get(exec);
+	if (e)
+		let_go(e);
+}
+
+HOOK(cuGraphExecNodeSetParams, CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params)
+{
+	struct graph_exec *e = exec_get(exec);
+	bool kernel = params && params->type == CU_GRAPH_NODE_TYPE_KERNEL;
+	if (e && (!kernel || !twin_of(node, e->plain))) {
+		let_go(e);
+		e = NULL;
+	}
+	CUresult r = REAL(cuGraphExecNodeSetParams)(exec, node, params);
+	return after(r, e, e && ok(r) && kernel_changed(e, node, &params->kernel));
+}
+
+HOOK(cuGraphExecChildGraphNodeSetParams, CUgraphExec exec, CUgraphNode node, CUgraph child)
+{
+	leave_alone(exec);
+	return REAL(cuGraphExecChildGraphNodeSetParams)(exec, node, child);
+}
+
+HOOK(cuGraphExecEventRecordNodeSetEvent, CUgraphExec exec, CUgraphNode node, CUevent event)
+{
+	leave_alone(exec);
+	return REAL(cuGraphExecEventRecordNodeSetEvent)(exec, node, event);
+}
+
+HOOK(cuGraphExecEventWaitNodeSetEvent, CUgraphExec exec, CUgraphNode node, CUevent event)
+{
+	leave_alone(exec);
+	return REAL(cuGraphExecEventWaitNodeSetEvent)(exec, node, event);
+}
+
+HOOK(cuGraphNodeSetEnabled, CUgraphExec exec, CUgraphNode node, unsigned int enabled)
+{
+	leave_alone(exec);
+	return REAL(cuGraphNodeSetEnabled)(exec, node, enabled);
+}
+
+/* The program's own update brings its kernels for every node. */
+static CUresult updated(CUresult r, CUgraphExec exec, CUgraph graph)
+{
+	if (ok(r) && exec_get(exec))
+		instantiated(exec, graph);
+	return r;
+}
+
+HOOK(cuGraphExecUpdate, CUgraphExec exec, CUgraph graph, CUgraphNode *bad_node,
+	CUgraphExecUpdateResult *result)
+{
+	return updated(REAL(cuGraphExecUpdate)(exec, graph, bad_node, result), exec, graph);
+}
+
+HOOK(cuGraphExecUpdate_v2, CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
+{
+	return updated(REAL(cuGraphExecUpdate_v2)(exec, graph, info), exec, graph);
+}
