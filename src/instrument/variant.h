@@ -9,6 +9,7 @@
  * operands.c the fields of those points
  * splice.c   fragments at their sites
  * float.c    products that a probe would part from their sum, and where it would not
+ * running.c  what --live asks of a kernel
  * target.c   what .version and .target allow
  * instrument.c  the passes in order, and the variant's text
  *
@@ -26,6 +27,8 @@
 #define TABLE_NAME "__egpu_table"
 #define LAUNCH_PARAM "__egpu_launch"
 /* Set just before a load, read just behind it: its address and the clock. */
+/* The one function of a fragment that is trusted by its text: live/object.h. */
+#define LIVE_FUNCTION "__egpu_live_run"
 #define KEEP_REGS "%egpu_k<2>"
 #define KEEP_ADDRESS "%egpu_k0"
 #define KEEP_CLOCK "%egpu_k1"
@@ -160,6 +163,9 @@ void emit_element(
 
 /* operands.c */
 void emit_point(const struct inputs *in, struct buf *b);
+
+/* running.c */
+bool check_running(struct variant *v, const struct instrument_request *req);
 
 /* splice.c */
 bool splice(struct variant *v, const struct instrument_request *req, struct instrument_result *out);

@@ -298,6 +298,27 @@ struct walk {
 	uint32_t subprog, at;
 };
 
+static void take_callee(struct subprog *s, const struct subprog *callee)
+{
+	if (callee->deepest > s->deepest)
+		s->deepest = callee->deepest;
+	if (callee->levels + 1 > s->levels)
+		s->levels = callee->levels + 1;
+}
+
+static int list_subprogs(struct verifier *v)
+{
+	struct ebpf_subprog *list = arena_array(v->arena, v->n_subprogs, sizeof(*list));
+	if (!list)
+		return out_of_memory(v);
+	for (uint32_t k = 0; k < v->n_subprogs; k++)
+		list[k] = (struct ebpf_subprog){ v->subprogs[k].start, v->subprogs[k].depth };
+	v->out->subprogs = list;
+	v->out->n_subprogs = v->n_subprogs;
+	v->out->max_frames = v->subprogs[0].levels + 1;
+	return 0;
+}
+
 /* Depth-first over the calls, callees before callers; deepest[] is then a maximum over the calls of a subprogram. */
 int check_stack_depth(struct verifier *v)
 {
@@ -320,8 +341,8 @@ int check_stack_depth(struct verifier *v)
 			s->deepest += frame_bytes(s->depth);
 			n--;
 			struct subprog *up = n ? &v->subprogs[stack[n - 1].subprog] : NULL;
-			if (up && s->deepest > up->deepest)
-				up->deepest = s->deepest;
+			if (up)
+				take_callee(up, s);
 			continue;
 		}
 		uint32_t to = subprog_of(v, (uint32_t)target_of(at, &v->p->insns[at]));
@@ -332,8 +353,8 @@ int check_stack_depth(struct verifier *v)
 		} else if (!callee->visit) {
 			callee->visit = 1;
 			stack[n++] = (struct walk){ to, 0 };
-		} else if (callee->deepest > s->deepest) {
-			s->deepest = callee->deepest;
+		} else {
+			take_callee(s, callee);
 		}
 	}
 	free(stack);
@@ -343,5 +364,5 @@ int check_stack_depth(struct verifier *v)
 	if (v->subprogs[0].deepest > EBPF_STACK_BYTES)
 		return refuse(v, EACCES, "stack", "combined stack size of calls is %u. Too large; at most %d bytes are allowed",
 			v->subprogs[0].deepest, EBPF_STACK_BYTES);
-	return 0;
+	return list_subprogs(v);
 }

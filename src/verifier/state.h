@@ -128,6 +128,7 @@ struct subprog {
 	uint32_t start, end; /* instructions [start, end) */
 	uint32_t depth;	     /* bytes of stack used */
 	uint32_t deepest;    /* with what it calls; 0: not computed */
+	uint32_t levels;     /* of calls below it */
 	uint8_t visit;
 };
 

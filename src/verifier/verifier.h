@@ -46,6 +46,12 @@ struct ebpf_fact {
 	} args[5];
 };
 
+/* A function of the program: the one that begins at `start`, up to the next. */
+struct ebpf_subprog {
+	uint32_t start;
+	uint32_t depth; /* bytes of its own stack frame that it uses */
+};
+
 struct verifier_options {
 	uint32_t max_states_insns; /* instructions processed before giving up; 0: 1,000,000 */
 	uint64_t max_run_insns;	   /* worst-case length of one run; 0: 65,536 */
@@ -61,6 +67,8 @@ struct verifier_result {
 	uint64_t max_run_insns;	   /* worst-case instructions of one run, helpers by their cost */
 	uint32_t processed_insns, peak_states;
 	uint32_t stack_bytes;	   /* deepest combined stack */
+	struct ebpf_subprog *subprogs; /* by rising start, in the arena; set when the program is safe */
+	uint32_t n_subprogs, max_frames; /* max_frames: most calls nested in one another, the program itself included */
 	uint64_t fields;	   /* context fields read: bit per enum ebpf_field */
 	uint64_t gathered;	   /* fields of other lanes read by egpu_lane_read */
 	uint32_t max_local_bytes;  /* for the translator, from the options */

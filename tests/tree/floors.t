@@ -8,7 +8,7 @@ my %floor = (
 	base => 1,
 	bpf => 2, ptx => 2, map => 2, cuda => 2,
 	verifier => 3, cpu => 3, softgpu => 3,
-	translate => 4, syscall => 4.5, # the user-space bpf(2) calls the translator
+	translate => 4, live => 4, syscall => 4.5, # the user-space bpf(2) calls the translator
 	instrument => 5,
 	agent => 6, cli => 6,
 );

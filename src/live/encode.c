@@ -1,0 +1,163 @@
+/* encode.c - a verified program as the data that the device's interpreter runs. */
+#include <errno.h>
+#include <string.h>
+
+#include "bpf/helpers.h"
+#include "bpf/insns.h"
+#include "live/program.h"
+#include "map/layout.h"
+
+int live_point_of(enum ebpf_point point, enum live_point *out, uint32_t *ops, struct diag *d)
+{
+	*ops = ~0u;
+	switch (point) {
+	case EBPF_POINT_ENTRY:
+		*out = LIVE_ENTRY;
+		return 0;
+	case EBPF_POINT_EXIT:
+		*out = LIVE_EXIT;
+		return 0;
+	case EBPF_POINT_BLOCK:
+		*out = LIVE_LOOP;
+		return 0;
+	case EBPF_POINT_LOAD:
+	case EBPF_POINT_STORE:
+	case EBPF_POINT_ATOMIC:
+		*ops = 1u << (point - EBPF_POINT_LOAD + 1); /* enum egpu_op */
+		/* fallthrough */
+	case EBPF_POINT_MEM:
+		*out = LIVE_MEM;
+		return 0;
+	default:
+		return diag_set(d, EOPNOTSUPP,
+			"gpu/%s has no guard in a running kernel: use entry, exit, block (loop heads), load, store, atomic or mem, or "
+			"attach without --live",
+			ebpf_point_name(point));
+	}
+}
+
+/* Helpers that the interpreter knows: those of a GPU that are neither perturbing nor of ring buffers. */
+static int check_helper(const struct ebpf_helper *h, uint32_t at, struct diag *d)
+{
+	if (h->class == EBPF_CLASS_PERTURB || (h->number >= BPF_FUNC_ringbuf_output && h->number <= BPF_FUNC_ringbuf_query) ||
+		h->number == BPF_FUNC_trace_printk)
+		return diag_set(d, EOPNOTSUPP, "instruction %u: bpf_%s is not there inside a running kernel; count in a map, or attach without --live",
+			at, h->name);
+	return 0;
+}
+
+struct encoder {
+	const struct ebpf_program *p;
+	const struct verifier_result *v;
+	struct buf relocs, insns;
+	uint32_t n_relocs;
+	struct diag *d;
+};
+
+static uint32_t frame_depth(const struct encoder *e, uint32_t at)
+{
+	uint32_t depth = 0;
+
+	for (uint32_t i = 0; i < e->v->n_subprogs && e->v->subprogs[i].start <= at; i++)
+		depth = e->v->subprogs[i].depth;
+	return (depth + 7) / 8 * 8;
+}
+
+static void put(struct encoder *e, const struct bpf_insn *i)
+{
+	buf_add(&e->insns, (const char *)i, sizeof(*i));
+}
+
+static void put_imm64(struct encoder *e, uint32_t at)
+{
+	struct bpf_insn lo = e->p->insns[at], hi = e->p->insns[at + 1];
+	struct live_reloc r = { .insn = at };
+
+	if (lo.src_reg == BPF_PSEUDO_FUNC) {
+		lo.imm += (int32_t)at + 1;
+	} else if (lo.src_reg) {
+		bool value = lo.src_reg == BPF_PSEUDO_MAP_VALUE;
+		r.map = e->p->maps[lo.imm].id;
+		r.offset = value ? MAP_IMAGE_HEADER + (uint64_t)(uint32_t)hi.imm : 0;
+		buf_add(&e->relocs, (const char *)&r, sizeof(r));
+		e->n_relocs++;
+		lo.imm = hi.imm = 0;
+	}
+	lo.src_reg = 0;
+	put(e, &lo);
+	put(e, &hi);
+}
+
+static int put_call(struct encoder *e, uint32_t at)
+{
+	struct bpf_insn i = e->p->insns[at];
+	const struct ebpf_helper *h = i.src_reg ? NULL : ebpf_helper_by_number((uint32_t)i.imm);
+	int err = h ? check_helper(h, at, e->d) : 0;
+
+	if (i.src_reg == BPF_PSEUDO_CALL || ebpf_helper_calls_back(h))
+		i.off = (int16_t)frame_depth(e, at);
+	put(e, &i);
+	return err;
+}
+
+static int put_all(struct encoder *e)
+{
+	for (uint32_t at = 0; at < e->p->n_insns; at++) {
+		const struct bpf_insn *i = &e->p->insns[at];
+		int err = 0;
+		if (ebpf_is_imm64(i))
+			put_imm64(e, at++);
+		else if (i->code == (BPF_JMP | BPF_CALL))
+			err = put_call(e, at);
+		else
+			put(e, i);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int check(const struct encoder *e)
+{
+	for (uint32_t at = 0; at < e->p->n_insns; at++) {
+		const struct ebpf_fact *f = &e->v->facts[at];
+		if (f->region == EBPF_REGION_CONTEXT && BPF_CLASS(e->p->insns[at].code) == BPF_LDX && f->offset >= EBPF_PARAM_OFFSET &&
+			(e->p->context == EBPF_CONTEXT_ENTRY || e->p->context == EBPF_CONTEXT_EXIT))
+			return diag_set(e->d, EOPNOTSUPP,
+				"instruction %u reads a parameter of the kernel, which a program inside a running kernel cannot", at);
+	}
+	if (e->p->n_insns > LIVE_MAX_INSNS)
+		return diag_set(e->d, E2BIG, "a live program has at most %d instructions, not %u", LIVE_MAX_INSNS, e->p->n_insns);
+	if (e->v->max_frames > LIVE_FRAMES)
+		return diag_set(e->d, EOPNOTSUPP, "calls are nested %u deep; inside a running kernel at most %d", e->v->max_frames, LIVE_FRAMES);
+	return 0;
+}
+
+int live_encode(const struct ebpf_program *p, const struct verifier_result *v, enum ebpf_point point, bool warp, struct buf *out,
+	struct diag *d)
+{
+	const uint64_t coverage = UINT64_C(1) << EBPF_FIELD_DISTINCT_BYTES | UINT64_C(1) << EBPF_FIELD_SECTORS;
+	struct encoder e = { .p = p, .v = v, .d = d };
+	struct live_object o = { .magic = LIVE_MAGIC, .n_insns = p->n_insns };
+	enum live_point where;
+	int err = live_point_of(point, &where, &o.ops, d);
+
+	if (!err)
+		err = check(&e);
+	if (!err)
+		err = put_all(&e);
+	o.point = where;
+	o.n_relocs = e.n_relocs;
+	o.flags = (warp ? LIVE_WARP : 0) | (v->fields & coverage ? LIVE_WANTS_COVERAGE : 0);
+	o.budget = v->max_run_insns > UINT32_MAX ? UINT32_MAX : (uint32_t)v->max_run_insns;
+	if (!err) {
+		buf_add(out, (const char *)&o, sizeof(o));
+		buf_add(out, e.relocs.data ? e.relocs.data : "", e.relocs.len);
+		buf_add(out, e.insns.data, e.insns.len);
+		if (out->failed || e.relocs.failed || e.insns.failed)
+			err = diag_set(d, ENOMEM, "out of memory");
+	}
+	buf_free(&e.relocs);
+	buf_free(&e.insns);
+	return err;
+}

@@ -1,0 +1,936 @@
+/* interp.c - the interpreter inside a probed kernel: one function, `__egpu_live_run`, called by guards (live.h).
+ *
+ * Compiled by clang to PTX when egpu is built (embed), and from then on text: the variant's splice check compares it
+ * byte for byte, because the addresses that programs compute cannot be followed in it. The verifier has proved the programs.
+ * It has no module-scope data and calls nothing, so that it can be put into any module from sm_70 and PTX 6.4 on.
+ *
+ * Maps follow map/layout.h; the protocols are those of translate/hash.c and translate/ring.c, whose comments explain them.
+ */
+#include "egpu/probe.bpf.h"
+
+#include "live/live.h"
+#include "map/layout.h"
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int64_t s64;
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Numbers of linux/bpf.h, which drags in the host's headers. */
+enum { LD, LDX, ST, STX, ALU, JMP, JMP32, ALU64 };
+enum { ADD, SUB, MUL, DIV, OR, AND, LSH, RSH, NEG, MOD, XOR, MOV, ARSH, END };
+enum { JA, JEQ, JGT, JGE, JSET, JNE, JSGT, JSGE, CALL, EXIT, JLT, JLE, JSLT, JSLE };
+enum { FETCH = 1, XCHG = 0xe1, CMPXCHG = 0xf1 };
+enum { TYPE_HASH = 1, TYPE_ARRAY = 2, TYPE_PERCPU_ARRAY = 6 };
+enum { E_NOENT = -2, E_2BIG = -7, E_AGAIN = -11, E_BUSY = -16, E_EXIST = -17, E_INVAL = -22, E_OPNOTSUPP = -95 };
+enum { HASH_SPINS = 1 << 18, HASH_LOOKS = 16 };
+
+#define SPECIAL(name, reg)                                                                         \
+	INLINE u32 name(void)                                                                      \
+	{                                                                                          \
+		u32 v;                                                                             \
+		__asm__ volatile("mov.u32 %0, " reg ";" : "=r"(v));                               \
+		return v;                                                                          \
+	}
+SPECIAL(lane_id, "%%laneid")
+SPECIAL(lanes_below, "%%lanemask_lt")
+SPECIAL(sm_id, "%%smid")
+SPECIAL(warp_id, "%%warpid")
+SPECIAL(tid_x, "%%tid.x")
+SPECIAL(tid_y, "%%tid.y")
+SPECIAL(tid_z, "%%tid.z")
+SPECIAL(ntid_x, "%%ntid.x")
+SPECIAL(ntid_y, "%%ntid.y")
+SPECIAL(ntid_z, "%%ntid.z")
+SPECIAL(ctaid_x, "%%ctaid.x")
+SPECIAL(ctaid_y, "%%ctaid.y")
+SPECIAL(ctaid_z, "%%ctaid.z")
+SPECIAL(nctaid_x, "%%nctaid.x")
+SPECIAL(nctaid_y, "%%nctaid.y")
+SPECIAL(nctaid_z, "%%nctaid.z")
+
+INLINE u32 active_mask(void)
+{
+	u32 v;
+	__asm__ volatile("activemask.b32 %0;" : "=r"(v));
+	return v;
+}
+
+INLINE u64 global_timer(void)
+{
+	u64 v;
+	__asm__ volatile("mov.u64 %0, %%globaltimer;" : "=l"(v));
+	return v;
+}
+
+INLINE u64 clock64(void)
+{
+	u64 v;
+	__asm__ volatile("mov.u64 %0, %%clock64;" : "=l"(v));
+	return v;
+}
+
+INLINE void fence(void)
+{
+	__asm__ volatile("membar.gl;" ::: "memory");
+}
+
+INLINE u64 load64(u64 at)
+{
+	return *(volatile u64 *)at;
+}
+
+INLINE void store64(u64 at, u64 v)
+{
+	*(volatile u64 *)at = v;
+}
+
+INLINE u64 add64(u64 at, u64 v)
+{
+	u64 old;
+	__asm__ volatile("atom.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(at), "l"(v) : "memory");
+	return old;
+}
+
+INLINE u64 cas64(u64 at, u64 old, u64 v)
+{
+	u64 was;
+	__asm__ volatile("atom.cas.b64 %0, [%1], %2, %3;" : "=l"(was) : "l"(at), "l"(old), "l"(v) : "memory");
+	return was;
+}
+
+/* Byte by byte: keys and values lie at any address. */
+INLINE void copy(u64 to, u64 from, u64 n)
+{
+	for (u64 i = 0; i < n; i++)
+		*(volatile u8 *)(to + i) = *(volatile u8 *)(from + i);
+}
+
+/* -- one run ------------------------------------------------------------------ */
+
+enum frame_kind { FRAME_CALL, FRAME_LOOP, FRAME_EACH };
+
+struct frame {
+	u64 saved[4]; /* r6 to r9 */
+	u64 fp;
+	u64 context;  /* of a callback */
+	u64 map;
+	u32 back, kind;
+	u32 at, limit, calls, function;
+	u64 key;      /* FRAME_EACH over an array: what the function's key pointer points to */
+};
+
+struct run {
+	u64 reg[11];
+	struct frame frames[LIVE_FRAMES - 1];
+	u64 stack[LIVE_STACK / 8];
+	const struct live_program *program;
+	u32 n_frames, pc;
+	u32 calls; /* of get_prandom_u32 */
+};
+
+/* -- maps ----------------------------------------------------------------------- */
+
+INLINE const struct map_image *image(u64 map)
+{
+	return (const struct map_image *)map;
+}
+
+INLINE u32 replica(const struct run *r)
+{
+	u32 sm = sm_id(), last = r->program->sms - 1;
+	return sm < last ? sm : last;
+}
+
+INLINE u64 round_up(u64 n, u64 to)
+{
+	return (n + to - 1) & ~(to - 1);
+}
+
+/* 0: past the end. */
+INLINE u64 array_value(const struct run *r, u64 map, u32 index)
+{
+	const struct map_image *m = image(map);
+	u64 stride = round_up(m->value_size, 8), at = map + MAP_IMAGE_HEADER;
+	if (index >= m->max_entries)
+		return 0;
+	if (m->type == TYPE_PERCPU_ARRAY)
+		at += replica(r) * round_up(m->max_entries * stride, 128);
+	return at + index * stride;
+}
+
+struct slots {
+	u64 first, value_at;
+	u64 bytes;
+	u32 mask, hash;
+};
+
+INLINE struct slots slots_of(u64 map)
+{
+	const struct map_image *m = image(map);
+	struct slots s = { .first = map + MAP_IMAGE_HEADER };
+	u64 n = 8;
+	while (n < 2 * (u64)m->max_entries)
+		n *= 2;
+	s.mask = (u32)n - 1;
+	s.value_at = 8 + round_up(m->key_size, 8);
+	s.bytes = s.value_at + round_up(m->value_size, 8);
+	return s;
+}
+
+INLINE u32 hash_key(u64 key, u32 size)
+{
+	u32 h = 0x9747b28cu;
+	for (u32 i = 0; i < size; i += 4) {
+		u32 w = 0;
+		for (u32 k = 0; k < 4 && i + k < size; k++)
+			w |= (u32) * (volatile u8 *)(key + i + k) << (8 * k);
+		h = (h ^ w) * 0x85ebca6bu;
+		h ^= h >> 13;
+	}
+	return h;
+}
+
+INLINE int same_key(u64 slot, u64 key, u32 size)
+{
+	for (u32 i = 0; i < size; i++)
+		if (*(volatile u8 *)(slot + 8 + i) != *(volatile u8 *)(key + i))
+			return 0;
+	return 1;
+}
+
+/* The live slot of a key with its word; 0: none. */
+INLINE u64 hash_find(u64 map, u64 key, const struct slots *s, u64 *word)
+{
+	u32 size = image(map)->key_size, hash = hash_key(key, size), i = hash & s->mask;
+	for (u32 n = 0; n <= s->mask; n++, i = (i + 1) & s->mask) {
+		u64 slot = s->first + i * s->bytes, w = load64(slot);
+		if ((u32)w == MAP_SLOT_EMPTY)
+			return 0;
+		if ((u32)w != MAP_SLOT_LIVE || (u32)(w >> 32) != hash || !same_key(slot, key, size))
+			continue;
+		*word = w;
+		return slot;
+	}
+	return 0;
+}
+
+INLINE u64 hash_lookup(u64 map, u64 key)
+{
+	struct slots s = slots_of(map);
+	u64 word, slot = hash_find(map, key, &s, &word);
+	return slot ? slot + s.value_at : 0;
+}
+
+#define LIVE_COUNT(map) ((map) + 40)
+#define LOST(map) ((map) + 32)
+
+INLINE s64 hash_delete(u64 map, u64 key)
+{
+	struct slots s = slots_of(map);
+	u64 word, slot = hash_find(map, key, &s, &word);
+	if (!slot || cas64(slot, word, word - 1) != word)
+		return E_NOENT;
+	add64(LIVE_COUNT(map), ~0ull);
+	fence();
+	store64(slot, word + 1);
+	return 0;
+}
+
+/* Takes room and the slot whose word is w. 0 done, 1 try again, or an error. */
+INLINE s64 hash_insert(u64 map, u64 slot, u64 w, u32 hash, u64 key, u64 value, u64 flags, const struct slots *s, u32 *looks)
+{
+	const struct map_image *m = image(map);
+	u64 count = load64(LIVE_COUNT(map)), keys = (u32)count, under_way = count >> 32;
+	if (flags == 2)
+		return E_NOENT;
+	if (keys >= m->max_entries) {
+		if (load64(slot) != w)
+			return 1;
+		if ((u32)w == MAP_SLOT_DEAD && *looks) {
+			--*looks;
+			return 1;
+		}
+		return E_2BIG;
+	}
+	if (keys + under_way >= m->max_entries || cas64(LIVE_COUNT(map), count, count + (1ull << 32)) != count)
+		return 1;
+	if (cas64(slot, w, (u64)hash << 32 | MAP_SLOT_BUSY) != w) {
+		add64(LIVE_COUNT(map), 0xffffffff00000000ull);
+		return 1;
+	}
+	u64 padded = s->value_at - 8;
+	copy(slot + 8, key, m->key_size);
+	for (u64 i = m->key_size; i < padded; i++)
+		*(volatile u8 *)(slot + 8 + i) = 0;
+	copy(slot + s->value_at, value, m->value_size);
+	add64(LIVE_COUNT(map), 0xffffffff00000001ull);
+	fence();
+	store64(slot, (u64)hash << 32 | MAP_SLOT_LIVE);
+	return 0;
+}
+
+INLINE s64 hash_update(u64 map, u64 key, u64 value, u64 flags)
+{
+	const struct map_image *m = image(map);
+	struct slots s = slots_of(map);
+	u32 hash = hash_key(key, m->key_size), i = hash & s.mask, left = s.mask, looks = HASH_LOOKS;
+	s64 result = E_BUSY;
+	if (flags > 2)
+		return E_INVAL;
+	for (u32 spins = HASH_SPINS; spins;) {
+		u64 slot = s.first + i * s.bytes, w = load64(slot);
+		u32 state = (u32)w;
+		int mine = state != MAP_SLOT_EMPTY && (u32)(w >> 32) == hash;
+		if (state != MAP_SLOT_EMPTY && !mine)
+			goto next;
+		if (mine && state == MAP_SLOT_BUSY) {
+			spins--;
+			continue;
+		}
+		if (mine && !same_key(slot, key, m->key_size))
+			goto next;
+		if (mine && state == MAP_SLOT_LIVE) {
+			if (flags == 1)
+				return E_EXIST;
+			copy(slot + s.value_at, value, m->value_size);
+			return 0;
+		}
+		result = hash_insert(map, slot, w, hash, key, value, flags, &s, &looks);
+		if (result != 1)
+			break;
+		result = E_BUSY;
+		spins--;
+		continue;
+	next:
+		if (!left--) {
+			result = E_2BIG;
+			break;
+		}
+		i = (i + 1) & s.mask;
+	}
+	if (result == E_2BIG || result == E_BUSY)
+		add64(LOST(map), 1);
+	return result;
+}
+
+INLINE u64 map_lookup(const struct run *r, u64 map, u64 key)
+{
+	return image(map)->type == TYPE_HASH ? hash_lookup(map, key) : array_value(r, map, *(volatile u32 *)key);
+}
+
+INLINE s64 map_update(const struct run *r, u64 map, u64 key, u64 value, u64 flags)
+{
+	if (image(map)->type == TYPE_HASH)
+		return hash_update(map, key, value, flags);
+	u64 at = array_value(r, map, *(volatile u32 *)key);
+	if (flags > 2)
+		return E_INVAL;
+	if (!at)
+		return E_2BIG;
+	if (flags == 1)
+		return E_EXIST;
+	copy(at, value, image(map)->value_size);
+	return 0;
+}
+
+/* -- arithmetic ------------------------------------------------------------------- */
+
+INLINE u64 extended(u64 v, u32 bits)
+{
+	return (u64)((s64)(v << (64 - bits)) >> (64 - bits));
+}
+
+INLINE u64 swapped(u64 v, u32 bits)
+{
+	v = __builtin_bswap64(v);
+	return bits == 64 ? v : v >> (64 - bits);
+}
+
+INLINE u64 divide(u32 op, int sign, int wide, u64 a, u64 b)
+{
+	int mod = op == MOD;
+	if (!b)
+		return mod ? a : 0;
+	if (!sign)
+		return mod ? a % b : a / b;
+	s64 x = wide ? (s64)a : (int32_t)a, y = wide ? (s64)b : (int32_t)b;
+	if (y == -1)
+		return mod ? 0 : -(u64)x;
+	return (u64)(mod ? x % y : x / y);
+}
+
+/* RFC 9669, 4.1. Operands of 32-bit operations are cut before, results after. */
+INLINE u64 alu(u32 op, int wide, u32 off, u64 a, u64 b, int from_reg)
+{
+	u32 n = (u32)b & (wide ? 63 : 31);
+	switch (op) {
+	case ADD:
+		return a + b;
+	case SUB:
+		return a - b;
+	case MUL:
+		return a * b;
+	case DIV:
+	case MOD:
+		return divide(op, off == 1, wide, a, b);
+	case OR:
+		return a | b;
+	case AND:
+		return a & b;
+	case XOR:
+		return a ^ b;
+	case LSH:
+		return a << n;
+	case RSH:
+		return a >> n;
+	case ARSH:
+		return wide ? (u64)((s64)a >> n) : (u64)(s64)((int32_t)a >> n);
+	case NEG:
+		return -a;
+	default: /* MOV */
+		return from_reg && off ? extended(b, off) : b;
+	}
+}
+
+INLINE int holds(u32 op, int wide, u64 a, u64 b)
+{
+	s64 x = wide ? (s64)a : (int32_t)a, y = wide ? (s64)b : (int32_t)b;
+	if (!wide) {
+		a = (u32)a;
+		b = (u32)b;
+	}
+	switch (op) {
+	case JEQ:
+		return a == b;
+	case JNE:
+		return a != b;
+	case JSET:
+		return (a & b) != 0;
+	case JGT:
+		return a > b;
+	case JGE:
+		return a >= b;
+	case JLT:
+		return a < b;
+	case JLE:
+		return a <= b;
+	case JSGT:
+		return x > y;
+	case JSGE:
+		return x >= y;
+	case JSLT:
+		return x < y;
+	default: /* JSLE */
+		return x <= y;
+	}
+}
+
+/* -- memory ----------------------------------------------------------------------- */
+
+INLINE u64 load(u64 at, u32 size)
+{
+	switch (size) {
+	case 0:
+		return *(volatile u32 *)at;
+	case 1:
+		return *(volatile u16 *)at;
+	case 2:
+		return *(volatile u8 *)at;
+	default:
+		return *(volatile u64 *)at;
+	}
+}
+
+INLINE void store(u64 at, u32 size, u64 v)
+{
+	switch (size) {
+	case 0:
+		*(volatile u32 *)at = (u32)v;
+		break;
+	case 1:
+		*(volatile u16 *)at = (u16)v;
+		break;
+	case 2:
+		*(volatile u8 *)at = (u8)v;
+		break;
+	default:
+		*(volatile u64 *)at = v;
+	}
+}
+
+#define ATOMIC(width, letter, name, insn)                                                          \
+	INLINE u64 name##width(u64 at, u64 v)                                                      \
+	{                                                                                          \
+		u##width old;                                                                      \
+		__asm__ volatile("atom." insn " %0, [%1], %2;"                                     \
+				 : "=" letter(old)                                                 \
+				 : "l"(at), letter((u##width)v)                                    \
+				 : "memory");                                                      \
+		return old;                                                                        \
+	}
+ATOMIC(32, "r", atomic_add, "add.u32")
+ATOMIC(64, "l", atomic_add, "add.u64")
+ATOMIC(32, "r", atomic_or, "or.b32")
+ATOMIC(64, "l", atomic_or, "or.b64")
+ATOMIC(32, "r", atomic_and, "and.b32")
+ATOMIC(64, "l", atomic_and, "and.b64")
+ATOMIC(32, "r", atomic_xor, "xor.b32")
+ATOMIC(64, "l", atomic_xor, "xor.b64")
+ATOMIC(32, "r", atomic_exch, "exch.b32")
+ATOMIC(64, "l", atomic_exch, "exch.b64")
+
+INLINE u64 cas32(u64 at, u64 old, u64 v)
+{
+	u32 was;
+	__asm__ volatile("atom.cas.b32 %0, [%1], %2, %3;"
+			 : "=r"(was)
+			 : "l"(at), "r"((u32)old), "r"((u32)v)
+			 : "memory");
+	return was;
+}
+
+/* The stack lies in local memory, where atomics do not work; nobody else sees it. */
+INLINE u64 own(u64 at, int wide, u32 op, u64 v, u64 r0)
+{
+	u64 old = wide ? *(volatile u64 *)at : *(volatile u32 *)at, now = v;
+	if (op == CMPXCHG)
+		now = old == (wide ? r0 : (u32)r0) ? v : old;
+	else if (op != XCHG)
+		now = (op & 0xf0) == 0x00 ? old + v : (op & 0xf0) == 0x40 ? old | v : (op & 0xf0) == 0x50 ? old & v : old ^ v;
+	store(at, wide ? 3 : 0, now);
+	return old;
+}
+
+INLINE u64 shared_atomic(u64 at, int wide, u32 op, u64 v, u64 r0)
+{
+	switch (op) {
+	case CMPXCHG:
+		return wide ? cas64(at, r0, v) : cas32(at, r0, v);
+	case XCHG:
+		return wide ? atomic_exch64(at, v) : atomic_exch32(at, v);
+	default:
+		break;
+	}
+	switch (op & 0xf0) {
+	case 0x00:
+		return wide ? atomic_add64(at, v) : atomic_add32(at, v);
+	case 0x40:
+		return wide ? atomic_or64(at, v) : atomic_or32(at, v);
+	case 0x50:
+		return wide ? atomic_and64(at, v) : atomic_and32(at, v);
+	default:
+		return wide ? atomic_xor64(at, v) : atomic_xor32(at, v);
+	}
+}
+
+INLINE int on_stack(const struct run *r, u64 at)
+{
+	return at - (u64)r->stack < sizeof(r->stack);
+}
+
+INLINE void do_atomic(struct run *r, u64 insn, u64 at, u64 *src)
+{
+	int wide = (insn >> 3 & 3) == 3;
+	u32 op = (u32)(insn >> 32);
+	u64 old = on_stack(r, at) ? own(at, wide, op, *src, r->reg[0]) : shared_atomic(at, wide, op, *src, r->reg[0]);
+	if (op == CMPXCHG)
+		r->reg[0] = old;
+	else if (op & FETCH)
+		*src = old;
+}
+
+/* -- calls ------------------------------------------------------------------------ */
+
+/* Enters a function or the first round of a callback; room was proved by live_encode. */
+INLINE struct frame *enter(struct run *r, u32 depth)
+{
+	struct frame *f = &r->frames[r->n_frames++];
+	for (u32 i = 0; i < 4; i++)
+		f->saved[i] = r->reg[6 + i];
+	f->fp = r->reg[10];
+	f->back = r->pc;
+	r->reg[10] -= depth;
+	return f;
+}
+
+INLINE void leave(struct run *r)
+{
+	const struct frame *f = &r->frames[--r->n_frames];
+	for (u32 i = 0; i < 4; i++)
+		r->reg[6 + i] = f->saved[i];
+	r->reg[10] = f->fp;
+	r->pc = f->back;
+}
+
+/* The next live slot at or behind f->at. */
+INLINE u64 next_slot(struct frame *f)
+{
+	struct slots s = slots_of(f->map);
+	for (; f->at <= s.mask; f->at++) {
+		u64 slot = s.first + f->at * s.bytes;
+		if ((u32)load64(slot) == MAP_SLOT_LIVE) {
+			f->at++;
+			return slot;
+		}
+	}
+	return 0;
+}
+
+INLINE int each_element(struct run *r, struct frame *f)
+{
+	if (image(f->map)->type == TYPE_HASH) {
+		u64 slot = next_slot(f);
+		r->reg[2] = slot + 8;
+		r->reg[3] = slot ? slot + slots_of(f->map).value_at : 0;
+		return slot != 0;
+	}
+	f->key = f->at;
+	r->reg[2] = (u64)&f->key;
+	r->reg[3] = array_value(r, f->map, f->at++);
+	return r->reg[3] != 0;
+}
+
+/* The innermost callback's next round, or on behind the helper with the number of rounds. */
+INLINE void call_back(struct run *r, int stop)
+{
+	struct frame *f = &r->frames[r->n_frames - 1];
+	int more = !stop && f->calls < f->limit;
+	if (more && f->kind == FRAME_LOOP) {
+		r->reg[1] = f->calls;
+		r->reg[2] = f->context;
+	} else if (more) {
+		more = each_element(r, f);
+		r->reg[1] = f->map;
+		r->reg[4] = f->context;
+	}
+	if (more) {
+		f->calls++;
+		r->pc = f->function;
+		return;
+	}
+	u64 calls = f->calls;
+	leave(r);
+	r->reg[0] = calls;
+}
+
+INLINE void begin_callback(struct run *r, u32 kind, u32 depth)
+{
+	u64 context = r->reg[3], first = r->reg[1], function = r->reg[2];
+	u32 limit = kind == FRAME_LOOP ? (u32)first : ~0u;
+	if (r->reg[4] || (kind == FRAME_LOOP && limit > 1u << 23)) {
+		r->reg[0] = r->reg[4] ? (u64)E_INVAL : (u64)E_2BIG;
+		return;
+	}
+	struct frame *f = enter(r, depth);
+	f->kind = kind;
+	f->context = context;
+	f->map = first;
+	f->at = f->calls = 0;
+	f->limit = limit;
+	f->function = (u32)function;
+	call_back(r, 0);
+}
+
+/* -- helpers ---------------------------------------------------------------------- */
+
+INLINE u64 mix(u64 x, u64 factor)
+{
+	return (x ^ x >> 33) * factor;
+}
+
+INLINE u64 prandom(struct run *r)
+{
+	u64 x = r->program->seed + ++r->calls * 0x632be59bd9b4e019ull;
+	x = x * 0x9e3779b97f4a7c15ull + clock64();
+	u32 place[] = { sm_id(), warp_id(), lane_id(), ctaid_x(), ctaid_y(), tid_x() };
+	for (u32 i = 0; i < sizeof(place) / sizeof(place[0]); i++)
+		x = x * 0x9e3779b97f4a7c15ull + place[i];
+	return mix(mix(x, 0xff51afd7ed558ccdull), 0xc4ceb9fe1a85ec53ull) >> 32;
+}
+
+INLINE u64 three(const struct run *r, u32 x, u32 y, u32 z)
+{
+	store64(r->reg[1], x);
+	store64(r->reg[2], y);
+	store64(r->reg[3], z);
+	return 0;
+}
+
+/* A coordinate of the thread in a lane of this warp; the field's offset tells which. */
+INLINE u64 lane_read(u32 lane, u32 offset)
+{
+	u32 nx = ntid_x(), ny = ntid_y();
+	u32 linear = (((tid_z() * ny + tid_y()) * nx + tid_x()) & ~31u) | (lane & 31);
+	u32 which = (offset - (u32)__builtin_offsetof(struct egpu_warp, thread)) / 4;
+	return which == 0 ? linear % nx : which == 1 ? linear / nx % ny : linear / nx / ny;
+}
+
+INLINE u64 helper(struct run *r, u32 number)
+{
+	const u64 *a = r->reg;
+	switch (number) {
+	case 1:
+		return map_lookup(r, a[1], a[2]);
+	case 2:
+		return (u64)map_update(r, a[1], a[2], a[3], a[4]);
+	case 3:
+		return image(a[1])->type == TYPE_HASH ? (u64)hash_delete(a[1], a[2]) : (u64)E_INVAL;
+	case 5:
+		return global_timer() + r->program->clock;
+	case 7:
+		return prandom(r);
+	case 8:
+		return replica(r);
+	case 502:
+		return global_timer();
+	case 503:
+		return three(r, ctaid_x(), ctaid_y(), ctaid_z());
+	case 504:
+		return three(r, ntid_x(), ntid_y(), ntid_z());
+	case 505:
+		return three(r, tid_x(), tid_y(), tid_z());
+	case 506:
+		__asm__ volatile("membar.sys;" ::: "memory");
+		return 0;
+	case 508:
+		return three(r, nctaid_x(), nctaid_y(), nctaid_z());
+	case 509:
+		return sm_id();
+	case 510:
+		return warp_id();
+	case 511:
+		return lane_id();
+	case 600:
+		return lane_read((u32)a[1], (u32)a[2]);
+	default:
+		return (u64)E_OPNOTSUPP;
+	}
+}
+
+INLINE void do_call(struct run *r, u64 insn, u32 at)
+{
+	u32 depth = (u16)(insn >> 16);
+	int32_t imm = (int32_t)(insn >> 32);
+	if ((insn >> 12 & 15) == 1) {
+		struct frame *f = enter(r, depth);
+		f->kind = FRAME_CALL;
+		r->pc = at + 1 + (u32)imm;
+	} else if (imm == 164 || imm == 181) {
+		begin_callback(r, imm == 181 ? FRAME_LOOP : FRAME_EACH, depth);
+	} else {
+		r->reg[0] = helper(r, (u32)imm);
+	}
+}
+
+/* 1: the program is over. */
+INLINE int do_exit(struct run *r)
+{
+	if (!r->n_frames)
+		return 1;
+	if (r->frames[r->n_frames - 1].kind == FRAME_CALL)
+		leave(r);
+	else
+		call_back(r, r->reg[0] != 0);
+	return 0;
+}
+
+/* -- the loop --------------------------------------------------------------------- */
+
+INLINE void do_alu(struct run *r, u64 insn, int wide)
+{
+	u32 op = (u32)(insn >> 4 & 15), off = (u16)(insn >> 16);
+	int from_reg = insn >> 3 & 1;
+	u64 *dst = &r->reg[insn >> 8 & 15];
+	u64 b = from_reg ? r->reg[insn >> 12 & 15] : (u64)(s64)(int32_t)(insn >> 32), v;
+	if (op == END) {
+		u32 bits = (u32)(insn >> 32);
+		v = wide || from_reg ? swapped(*dst, bits) : bits == 64 ? *dst : *dst & ((1ull << bits) - 1);
+		*dst = v;
+		return;
+	}
+	v = alu(op, wide, off, wide ? *dst : (u32)*dst, wide ? b : (u32)b, from_reg);
+	*dst = wide ? v : (u32)v;
+}
+
+/* 1: the program is over. */
+INLINE int do_jump(struct run *r, u64 insn, u32 at, int wide)
+{
+	u32 op = (u32)(insn >> 4 & 15);
+	if (op == EXIT)
+		return do_exit(r);
+	if (op == CALL) {
+		do_call(r, insn, at);
+		return 0;
+	}
+	u64 a = r->reg[insn >> 8 & 15], b = insn >> 3 & 1 ? r->reg[insn >> 12 & 15] : (u64)(s64)(int32_t)(insn >> 32);
+	if (op == JA)
+		r->pc = at + 1 + (u32)(wide ? (int32_t)(int16_t)(insn >> 16) : (int32_t)(insn >> 32));
+	else if (holds(op, wide, a, b))
+		r->pc = at + 1 + (u32)(int32_t)(int16_t)(insn >> 16);
+	return 0;
+}
+
+INLINE void do_memory(struct run *r, u64 insn, u32 class)
+{
+	u32 size = insn >> 3 & 3, mode = insn >> 5 & 7;
+	u64 off = (u64)(s64)(int16_t)(insn >> 16), *dst = &r->reg[insn >> 8 & 15], *src = &r->reg[insn >> 12 & 15];
+	if (class == LDX) {
+		u64 v = load(*src + off, size);
+		*dst = mode == 4 ? extended(v, size == 0 ? 32 : size == 1 ? 16 : 8) : v;
+	} else if (class == STX && mode == 6) {
+		do_atomic(r, insn, *dst + off, src);
+	} else {
+		store(*dst + off, size, class == STX ? *src : (u64)(s64)(int32_t)(insn >> 32));
+	}
+}
+
+INLINE void run_program(struct run *r, u64 context)
+{
+	const struct live_program *p = r->program;
+	r->n_frames = 0;
+	r->pc = 0;
+	r->reg[1] = context;
+	r->reg[10] = (u64)r->stack + LIVE_STACK;
+	for (u32 left = p->budget; left && r->pc < p->n_insns; left--) {
+		u32 at = r->pc++;
+		u64 insn = p->insns[at];
+		u32 class = insn & 7;
+		if (class == ALU64 || class == ALU) {
+			do_alu(r, insn, class == ALU64);
+		} else if (class == JMP || class == JMP32) {
+			if (do_jump(r, insn, at, class == JMP))
+				return;
+		} else if (class == LD) {
+			r->reg[insn >> 8 & 15] = insn >> 32 | p->insns[r->pc++] >> 32 << 32;
+		} else {
+			do_memory(r, insn, class);
+		}
+	}
+}
+
+/* -- contexts --------------------------------------------------------------------- */
+
+union context {
+	struct egpu_mem mem;
+	struct egpu_warp warp;
+	struct egpu_warp_mem warp_mem;
+	struct egpu_block block;
+};
+
+struct access {
+	u64 address, value[4];
+	u32 site, kernel, bytes, space, op, value_bytes;
+};
+
+INLINE void fill_common(union context *c, const struct access *a, u32 mask)
+{
+	struct egpu_warp *w = &c->warp;
+	w->site = a->site;
+	w->lane = lane_id();
+	w->sm = sm_id();
+	w->thread.x = tid_x();
+	w->thread.y = tid_y();
+	w->thread.z = tid_z();
+	w->block_dim.x = ntid_x();
+	w->block_dim.y = ntid_y();
+	w->block_dim.z = ntid_z();
+	w->block.x = ctaid_x();
+	w->block.y = ctaid_y();
+	w->block.z = ctaid_z();
+	w->grid_dim.x = nctaid_x();
+	w->grid_dim.y = nctaid_y();
+	w->grid_dim.z = nctaid_z();
+	w->warp = ((w->thread.z * w->block_dim.y + w->thread.y) * w->block_dim.x + w->thread.x) / 32;
+	w->cluster = w->block;
+	w->cluster_dim.x = w->cluster_dim.y = w->cluster_dim.z = 1;
+	w->cluster_rank.x = w->cluster_rank.y = w->cluster_rank.z = 0;
+	w->active_mask = mask;
+	w->launch = 0;
+	w->kernel = a->kernel;
+}
+
+INLINE u64 from_lane(u64 v, u32 lane, u32 mask)
+{
+	u32 lo, hi;
+	__asm__ volatile("shfl.sync.idx.b32 %0, %1, %2, 31, %3;" : "=r"(lo) : "r"((u32)v), "r"(lane), "r"(mask));
+	__asm__ volatile("shfl.sync.idx.b32 %0, %1, %2, 31, %3;" : "=r"(hi) : "r"((u32)(v >> 32)), "r"(lane), "r"(mask));
+	return (u64)hi << 32 | lo;
+}
+
+/* How many different values the lanes of the mask hold. Accesses are aligned to their size. */
+INLINE u32 distinct(u64 v, u32 mask)
+{
+	u32 n = 0;
+	for (u32 left = mask; left; left &= left - 1) {
+		u32 lane = (u32)__builtin_ctz(left), seen = 0;
+		u64 other = from_lane(v, lane, mask);
+		for (u32 before = mask & ((1u << lane) - 1); before; before &= before - 1)
+			seen |= from_lane(v, (u32)__builtin_ctz(before), mask) == other;
+		n += !seen;
+	}
+	return n;
+}
+
+INLINE void fill_mem(struct egpu_mem *m, const struct access *a)
+{
+	m->address = a->address;
+	m->bytes = a->bytes;
+	m->space = a->space;
+	m->op = a->op;
+	m->value_bytes = a->value_bytes;
+	for (u32 i = 0; i < 4; i++)
+		m->value[i] = a->value[i];
+}
+
+INLINE void fill_warp_mem(struct egpu_warp_mem *m, const struct access *a, u32 mask, u32 flags)
+{
+	u32 granule = a->bytes > 32 ? a->bytes : 32;
+	m->address = a->address;
+	m->bytes = a->bytes;
+	m->space = a->space;
+	m->op = a->op;
+	m->mask = mask;
+	m->lanes = (u32)__builtin_popcount(mask);
+	if (flags & LIVE_WANTS_COVERAGE) {
+		m->distinct_bytes = distinct(a->address, mask) * a->bytes;
+		m->sectors = distinct(a->address / granule, mask) * (granule / 32);
+	}
+}
+
+/* point: enum live_point; list: what the guard's word held; insns: of the loop head's block, its index in `bytes`. */
+void __egpu_live_run(u64 list, u32 point, u32 site, u32 kernel, u64 address, u32 bytes, u32 space, u32 op, u32 value_bytes, u64 v0, u64 v1,
+	u64 v2, u64 v3)
+{
+	const struct live_list *l = (const struct live_list *)list;
+	struct access a = { address, { v0, v1, v2, v3 }, site, kernel, bytes, space, op, value_bytes };
+	struct run r;
+	union context c;
+	for (u64 i = 0; i < l->n && i < LIVE_PER_LIST; i++) {
+		r.program = (const struct live_program *)l->programs[i];
+		r.calls = 0;
+		u32 flags = r.program->flags, mask = active_mask();
+		if (point == LIVE_MEM && !(r.program->ops >> op & 1))
+			continue;
+		fill_common(&c, &a, mask);
+		if (flags & LIVE_WARP) {
+			if (point == LIVE_MEM)
+				fill_warp_mem(&c.warp_mem, &a, mask, flags);
+			c.warp.mask = point == LIVE_MEM ? c.warp.mask : mask;
+			c.warp.lanes = point == LIVE_MEM ? c.warp.lanes : (u32)__builtin_popcount(mask);
+			if (lanes_below() & mask)
+				continue;
+		} else if (point == LIVE_MEM) {
+			fill_mem(&c.mem, &a);
+		}
+		if (point == LIVE_LOOP) {
+			c.block.index = bytes;
+			c.block.insns = value_bytes;
+			c.block.loop_head = 1;
+		}
+		run_program(&r, (u64)&c);
+	}
+}

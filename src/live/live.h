@@ -1,0 +1,80 @@
+/* live.h - probes inside a kernel that is already running: what host and device agree on.
+ *
+ * A kernel that the user names for --live gets, at its entry, exits, loop heads and memory accesses, a *guard*:
+ * one load of a word in device memory and a branch. While the word is 0 nothing else happens. When it is the
+ * address of a list of programs, the guard calls an interpreter that was compiled into the variant, so a program is
+ * only data: it arrives by DMA while the kernel is on the multiprocessors.
+ *
+ * The words and the programs live in one map image, the session's internal ARRAY map "egpu_live", whose only value is laid
+ * out here. The writer is the agent; kernels only read.
+ *
+ *	order of publishing: maps, then program, then list, then the word; each is finished before the next starts
+ *	order of taking away: the word; list, program and maps stay until no kernel that could hold them runs
+ *
+ * Nothing is reused under a running kernel. A multiprocessor may hold an old word in its L1: a doorbell kernel with a fence
+ * of system scope drops it, and guards at loop heads read past L1 now and then, because a full multiprocessor has no room for the
+ * doorbell.
+ *
+ * The device's side is interp.c, compiled to PTX when egpu is built.
+ */
+#ifndef EGPU_LIVE_LIVE_H
+#define EGPU_LIVE_LIVE_H
+
+#include <stdint.h>
+
+/* Where programs can run. */
+enum live_point { LIVE_ENTRY, LIVE_EXIT, LIVE_MEM, LIVE_LOOP, LIVE_POINTS };
+
+enum {
+	LIVE_KERNELS = 8192,	   /* kernel ids of a session, see SESSION_MAX_KERNELS */
+	LIVE_PER_LIST = 16,	   /* programs at one point of one kernel */
+	LIVE_STACK = 512,	   /* bytes, of all frames of a program together */
+	LIVE_FRAMES = 5,	   /* nested calls, the program itself included */
+	LIVE_ALIGN = 256,	   /* of what is written while kernels run: no line holds two such things */
+	LIVE_WORDS_BYTES = LIVE_POINTS * LIVE_KERNELS * 8,
+	LIVE_CODE_BYTES = 4 << 20, /* for lists and programs, behind the words */
+	LIVE_VALUE_BYTES = LIVE_WORDS_BYTES + LIVE_CODE_BYTES,
+};
+
+/* Offset in the value of a kernel's word at a point. */
+#define LIVE_WORD(point, kernel) (((uint64_t)(point) * LIVE_KERNELS + (kernel)) * 8)
+
+struct live_list {
+	uint64_t n; /* 1 to LIVE_PER_LIST */
+	uint64_t programs[LIVE_PER_LIST]; /* device addresses of struct live_program */
+};
+
+enum { LIVE_WARP = 1, LIVE_WANTS_COVERAGE = 2 };
+
+struct live_program {
+	uint32_t n_insns;
+	uint32_t flags;	   /* LIVE_WARP: once for the lanes that came together, by an elected one */
+	uint32_t budget;   /* instructions after which a run is cut off: the verifier's bound */
+	uint32_t sms;	   /* replicas of per-CPU maps: EBPF_TABLE_SMS */
+	uint64_t clock;	   /* EBPF_TABLE_CLOCK */
+	uint64_t seed;	   /* EBPF_TABLE_SEED */
+	uint32_t ops;	   /* enum egpu_op bits (1 << op) of accesses it wants; entry, exit, loops: all */
+	uint32_t reserved;
+	uint64_t insns[];  /* struct bpf_insn, encoded by live_encode */
+};
+
+/* How live_encode changes instructions: a call, of a function or of a helper that calls one back, has in `off` the bytes of stack that
+ * the caller's frame takes; a callback is named by the absolute index of its first instruction. A ld_imm64 of a map is left for
+ * the agent, which knows the device's addresses (struct live_reloc). */
+
+/* A program as the session keeps it, prog-ID.live: this, then n_relocs relocations, then n_insns words. */
+struct live_object {
+	uint32_t magic, n_insns, n_relocs, flags, budget, ops;
+	uint32_t point; /* enum live_point */
+	uint32_t reserved;
+};
+
+enum { LIVE_MAGIC = 0x45474c50, LIVE_MAX_INSNS = 65536 };
+
+struct live_reloc {
+	uint32_t insn;	 /* of the ld_imm64's first half */
+	uint32_t map;	 /* id in the session */
+	uint64_t offset; /* added to the address of the map's image */
+};
+
+#endif

@@ -1,0 +1,30 @@
+/* object.c - what the agent reads of prog-ID.live. */
+#include "live/object.h"
+
+#include <errno.h>
+
+#include "bpf/program.h"
+#include "live_run.h" /* made from interp.c: live_run_ptx */
+
+int live_object_parse(const void *data, size_t size, const struct live_object **object, const struct live_reloc **relocs,
+	const uint64_t **insns, struct diag *d)
+{
+	const struct live_object *o = data;
+
+	if (size < sizeof(*o) || o->magic != LIVE_MAGIC || !o->n_insns || o->n_insns > LIVE_MAX_INSNS || o->n_relocs > o->n_insns ||
+		o->point >= LIVE_POINTS ||
+		size != sizeof(*o) + o->n_relocs * sizeof(struct live_reloc) + o->n_insns * sizeof(uint64_t))
+		return diag_set(d, EINVAL, "a live program in the session is damaged");
+	*relocs = (const struct live_reloc *)(o + 1);
+	*insns = (const uint64_t *)(*relocs + o->n_relocs);
+	for (uint32_t i = 0; i < o->n_relocs; i++)
+		if ((*relocs)[i].insn + 1 >= o->n_insns || (*relocs)[i].map >= EBPF_MAX_MAPS)
+			return diag_set(d, EINVAL, "a live program in the session is damaged");
+	*object = o;
+	return 0;
+}
+
+const char *live_run_text(void)
+{
+	return live_run_ptx;
+}

@@ -1,0 +1,17 @@
+/* object.h - a live program as a session file holds it. */
+#ifndef EGPU_LIVE_OBJECT_H
+#define EGPU_LIVE_OBJECT_H
+
+#include <stddef.h>
+
+#include "base/diag.h"
+#include "live/live.h"
+
+/* Checks the bytes of prog-ID.live; the parts point into them. -EINVAL when they are damaged. */
+int live_object_parse(const void *data, size_t size, const struct live_object **object, const struct live_reloc **relocs,
+	const uint64_t **insns, struct diag *d);
+
+/* The interpreter: PTX of the one function __egpu_live_run. Only this very text is trusted in a variant. */
+const char *live_run_text(void);
+
+#endif

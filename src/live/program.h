@@ -1,0 +1,21 @@
+/* program.h - the host's half of --live: guards as fragments, and checked programs as data for the interpreter. */
+#ifndef EGPU_LIVE_PROGRAM_H
+#define EGPU_LIVE_PROGRAM_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/diag.h"
+#include "bpf/fragment.h"
+#include "live/live.h"
+#include "verifier/verifier.h"
+
+/* The guard of a point, as a fragment like any other. map: id of "egpu_live" in the session. Allocates from arena; -ENOMEM. */
+int live_guard(struct arena *arena, enum live_point point, uint32_t map, struct ebpf_fragment *out, struct diag *d);
+/* The point whose guards programs of a section can use; -EOPNOTSUPP, with what can be written instead. */
+int live_point_of(enum ebpf_point point, enum live_point *out, uint32_t *ops, struct diag *d);
+/* A verified program as prog-ID.live. -EOPNOTSUPP for what the interpreter does not do: kernel parameters, perturbing helpers, ring
+ * buffers, calls nested deeper than LIVE_FRAMES; -E2BIG, -ENOMEM. */
+int live_encode(const struct ebpf_program *p, const struct verifier_result *v, enum ebpf_point point, bool warp, struct buf *out,
+	struct diag *d);
+
+#endif
