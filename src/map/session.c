@@ -386,7 +386,7 @@ int session_read_prog(struct session *s, uint32_t prog, char **text, size_t *siz
 	return 0;
 }
 
-int session_add_link(struct session *s, uint32_t prog, enum ebpf_point point, bool warp,
+static int add_link(struct session *s, uint32_t prog, enum ebpf_point point, bool warp, bool live,
 	const char *pattern, uint32_t *id, struct diag *d)
 {
 	struct session_file *f = s->file;
@@ -404,11 +404,30 @@ int session_add_link(struct session *s, uint32_t prog, enum ebpf_point point, bo
 	l->prog = prog;
 	l->point = point;
 	l->warp = warp;
+	l->live = live;
+	l->armed = 0;
 	memcpy(l->pattern, pattern, strlen(pattern) + 1);
 	__atomic_store_n(&l->state, SESSION_LINK_ATTACHED, __ATOMIC_RELEASE);
 	__atomic_fetch_add(&f->generation, 1, __ATOMIC_RELEASE);
 	*id = i;
 	return 0;
+}
+
+int session_add_link(struct session *s, uint32_t prog, enum ebpf_point point, bool warp,
+	const char *pattern, uint32_t *id, struct diag *d)
+{
+	return add_link(s, prog, point, warp, false, pattern, id, d);
+}
+
+int session_add_live_link(struct session *s, const void *object, size_t size, const char *name, enum ebpf_point point, bool warp,
+	const char *pattern, uint32_t *id, struct diag *d)
+{
+	uint32_t prog;
+	int err = session_add_prog(s, object, size, name, point, warp, &prog, d);
+	if (err)
+		return err;
+	s->file->progs[prog].live = 1;
+	return add_link(s, prog, point, warp, true, pattern, id, d);
 }
 
 int session_detach_link(struct session *s, uint32_t link)

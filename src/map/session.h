@@ -63,6 +63,7 @@ struct session_prog { /* writer: loader */
 	uint32_t used;
 	uint32_t point; /* enum ebpf_point */
 	uint32_t warp;
+	uint32_t live; /* 1: prog-ID.frag holds a program for the interpreter inside kernels (live/live.h), no text */
 	char name[64];
 };
 
@@ -70,6 +71,9 @@ struct session_link { /* writer: loader; state is stored last, with release orde
 	uint32_t state; /* enum session_link_state */
 	uint32_t prog;
 	uint32_t point, warp;
+	uint32_t live;	 /* 1: a program for running kernels, published through the map "egpu_live" */
+	uint32_t armed;	 /* writer: agents, atomic: contexts whose kernels can run it now */
+	uint64_t armed_ns; /* writer: agents: CLOCK_MONOTONIC when `armed` last changed */
 	uint64_t matched; /* writer: agents, atomic: kernels it was attached to */
 	char pattern[SESSION_PATTERN_BYTES];
 };
@@ -177,6 +181,9 @@ void session_remove_map(struct session *s, uint32_t id);
 int session_add_prog(struct session *s, const char *fragment_text, size_t size, const char *name, enum ebpf_point point, bool warp,
 	uint32_t *id, struct diag *d);
 int session_add_link(struct session *s, uint32_t prog, enum ebpf_point point, bool warp, const char *pattern, uint32_t *id, struct diag *d);
+/* The same for a program of --live: `object` as live/program.h's live_encode makes it. */
+int session_add_live_link(struct session *s, const void *object, size_t size, const char *name, enum ebpf_point point, bool warp,
+	const char *pattern, uint32_t *id, struct diag *d);
 int session_detach_link(struct session *s, uint32_t link);
 
 /* -- everybody -- */
