@@ -95,6 +95,100 @@ void ebpf_fragment_print(const struct ebpf_fragment *f, struct buf *out)
 	buf_puts(out, "end\n");
 }
 
+/* -- lines by target -- */
+
+enum line_kind { LINE_PLAIN, LINE_IF, LINE_ELIF, LINE_ELSE, LINE_ENDIF, LINE_BAD };
+
+/* Reads digits at *p; false without any. */
+static bool line_number(const char **p, uint32_t *out)
+{
+	const char *from = *p;
+	for (*out = 0; **p >= '0' && **p <= '9' && *out < 10000; (*p)++)
+		*out = *out * 10 + (uint32_t)(**p - '0');
+	return *p > from;
+}
+
+/* " ptx 7.0 sm 80" up to the end of the line. */
+static bool line_condition(const char *p, uint32_t *version, uint32_t *sm)
+{
+	*version = *sm = 0;
+	if (!strncmp(p, " ptx ", 5)) {
+		uint32_t major, minor;
+		p += 5;
+		if (!line_number(&p, &major) || *p++ != '.' || !line_number(&p, &minor))
+			return false;
+		*version = major * 100 + minor;
+	}
+	if (!strncmp(p, " sm ", 4)) {
+		p += 4;
+		if (!line_number(&p, sm))
+			return false;
+	}
+	return *p == '\n' && (*version || *sm);
+}
+
+/* What the line at p is, and the least version and target that it asks for. */
+static enum line_kind line_kind(const char *p, uint32_t *version, uint32_t *sm)
+{
+	if (*p != '#')
+		return LINE_PLAIN;
+	if (!strncmp(p, "#else\n", 6))
+		return LINE_ELSE;
+	if (!strncmp(p, "#endif\n", 7))
+		return LINE_ENDIF;
+	if (!strncmp(p, "#if", 3) && line_condition(p + 3, version, sm))
+		return LINE_IF;
+	if (!strncmp(p, "#elif", 5) && line_condition(p + 5, version, sm))
+		return LINE_ELIF;
+	return LINE_BAD;
+}
+
+static const char *line_end(const char *p)
+{
+	const char *end = strchr(p, '\n');
+	return end ? end + 1 : p + strlen(p);
+}
+
+void ebpf_fragment_text(const char *text, uint32_t version, uint32_t sm, struct buf *out)
+{
+	bool taken = true, any = false; /* this part is; some part was */
+	for (const char *p = text, *end; *p; p = end) {
+		uint32_t min_version = 0, min_sm = 0;
+		enum line_kind kind = line_kind(p, &min_version, &min_sm);
+		end = line_end(p);
+		if (kind == LINE_PLAIN && taken)
+			buf_add(out, p, (size_t)(end - p));
+		if (kind == LINE_IF)
+			any = false;
+		if (kind == LINE_IF || kind == LINE_ELIF || kind == LINE_ELSE) {
+			taken = !any && version >= min_version && sm >= min_sm;
+			any |= taken;
+		} else if (kind != LINE_PLAIN) {
+			taken = true;
+		}
+	}
+}
+
+/* #if, any number of #elif, perhaps #else, #endif. */
+static bool lines_ok(const char *text)
+{
+	enum line_kind last = LINE_ENDIF;
+	for (const char *p = text; *p; p = line_end(p)) {
+		uint32_t version, sm;
+		enum line_kind kind = line_kind(p, &version, &sm);
+		if (kind == LINE_PLAIN)
+			continue;
+		if (kind == LINE_BAD || (kind == LINE_IF) != (last == LINE_ENDIF))
+			return false;
+		if (last == LINE_ELSE && kind != LINE_ENDIF)
+			return false;
+		last = kind;
+	}
+	return last == LINE_ENDIF;
+}
+
+/* -- reading -- */
+
 struct reader {
 	const char *at, *end;
 	uint32_t line;
@@ -268,6 +362,8 @@ static int read_text(struct reader *r, const char **out)
 	r->at += len;
 	if (!take(r, "\n"))
 		return bad(r, "a text longer than its length says");
+	if (!lines_ok(text))
+		return bad(r, "a text whose #if lines do not fit together");
 	*out = text;
 	return 0;
 }

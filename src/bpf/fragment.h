@@ -8,6 +8,19 @@
  *   - the module-scope table `.const .align 8 .u64 __egpu_table[]`: entry m is the device address of map m's
  *     image (map/layout.h); entries EBPF_TABLE_* hold what follows below; the symbols of the kernel come after.
  * `funcs` are module-scope .func definitions (named __egpu_..., same name = same text) that the body calls.
+ *
+ * Where targets differ, body and funcs hold lines such as
+ *
+ *	#if ptx 7.0 sm 80
+ *		redux.sync.add.u32 ...
+ *	#elif ptx 6.2
+ *		...
+ *	#else
+ *		...
+ *	#endif
+ *
+ * that is: .version and .target are at least these (either may be left out). They do not nest. ebpf_fragment_text makes the
+ * PTX of them.
  */
 #ifndef EGPU_BPF_FRAGMENT_H
 #define EGPU_BPF_FRAGMENT_H
@@ -57,5 +70,7 @@ struct ebpf_fragment {
 void ebpf_fragment_print(const struct ebpf_fragment *f, struct buf *out);
 /* Allocates from arena; every count and name is checked. 0, -EINVAL, -ENOMEM. */
 int ebpf_fragment_parse(struct arena *arena, const char *text, size_t size, struct ebpf_fragment *out, struct diag *d);
+/* The PTX of a body or function for a module's own .version (major * 100 + minor) and .target. */
+void ebpf_fragment_text(const char *text, uint32_t version, uint32_t sm, struct buf *out);
 
 #endif

@@ -53,7 +53,8 @@ static bool emit_funcs(struct output *o)
 			if (table_gets(seen, func->name))
 				continue;
 			ok = !table_puts(seen, func->name, (void *)func);
-			buf_puts(&o->b, func->text);
+			ebpf_fragment_text(
+				func->text, o->v->target.version, o->v->target.sm, &o->b);
 			buf_puts(&o->b, "\n");
 		}
 	}

@@ -133,7 +133,7 @@ static void emit_fragments(const struct splicer *s, uint32_t site, struct buf *b
 			continue;
 		if (f->warp)
 			buf_printf(b, "\t@%%egpu_xe bra $egpu_w%u_%u;\n", site, i);
-		buf_puts(b, f->body);
+		ebpf_fragment_text(f->body, s->v->target.version, s->v->target.sm, b);
 		buf_puts(b, "\n");
 		if (f->warp)
 			buf_printf(b, "$egpu_w%u_%u:\n", site, i);

@@ -23,7 +23,7 @@ struct state {
 	uint16_t in_edges;
 	uint16_t tracked;      /* loaded value + delta */
 	uint16_t mixed;        /* tracked on one path only: must not be read */
-	uint16_t wide, narrow; /* 4 bytes: those whose sum was formed in 64, in 32 bits */
+	uint16_t wide, narrow; /* below 8 bytes: those whose sum was formed in 64, in 32 bits */
 };
 
 struct walk {
@@ -139,7 +139,7 @@ static bool step(struct walk *w, struct state *s, uint32_t i)
 	uint16_t wide = s->wide & from ? dst : 0, thin = s->narrow & from ? dst : 0;
 	if (op != BPF_MOV)
 		*(narrow ? &thin : &wide) |= dst;
-	if (w->bytes == 4 && wide && (thin || narrow))
+	if (w->bytes < 8 && wide && (thin || narrow))
 		return false;
 	w->dst_tracked[w->n_steps] = s->tracked & dst;
 	s->tracked |= dst;
@@ -242,6 +242,22 @@ static bool constant_sum(const struct walk *w, uint32_t store, int64_t *sum)
 	return true;
 }
 
+/* Whether what the steps add is the same in all lanes. */
+static bool uniform_sum(const struct walk *w)
+{
+	if (!w->straight)
+		return false;
+	for (uint32_t k = 0; k < w->n_steps; k++) {
+		const struct bpf_insn *in = tr_bpf(w->t, w->inst, w->steps[k]);
+		if (BPF_SRC(in->code) == BPF_K || BPF_OP(in->code) == BPF_MOV)
+			continue;
+		uint8_t reg = w->dst_tracked[k] ? in->src_reg : in->dst_reg;
+		if (!(tr_fact(w->t, w->inst, w->steps[k])->uniform >> reg & 1))
+			return false;
+	}
+	return true;
+}
+
 static int commit(struct tr *t, struct walk *w, uint32_t store, const struct state *s)
 {
 	struct tr_insn *at = w->inst->at;
@@ -259,6 +275,7 @@ static int commit(struct tr *t, struct walk *w, uint32_t store, const struct sta
 		.wide = s->wide,
 		.tracked = s->tracked & at[store].live_out };
 	rmw->constant = constant_sum(w, store, &rmw->addend);
+	rmw->uniform = uniform_sum(w);
 	for (uint32_t r = 0; r < TR_REGS && !rmw->constant; r++)
 		if (w->touched & reg_bit(r))
 			rmw->delta[r] = t->n_t64++;
@@ -277,7 +294,7 @@ static bool is_load(const struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
 	const struct ebpf_fact *f = tr_fact(t, inst, i);
-	if (in->code != (BPF_LDX | BPF_MEM | BPF_W) && in->code != (BPF_LDX | BPF_MEM | BPF_DW))
+	if (BPF_CLASS(in->code) != BPF_LDX || BPF_MODE(in->code) != BPF_MEM)
 		return false;
 	return f->region == EBPF_REGION_MAP_VALUE && !inst->at[i].dead &&
 	       inst->at[i].role == TR_PLAIN && !(f->map >= 0 && t->p->maps[f->map].frozen);

@@ -52,11 +52,12 @@ enum tr_role { TR_PLAIN, TR_RMW_LOAD, TR_RMW_STEP, TR_RMW_STORE };
 
 struct tr_rmw {
 	uint32_t load, store; /* indices into tr_inst.at */
-	uint32_t bytes;       /* 4 or 8 */
+	uint32_t bytes;       /* 1, 2, 4 or 8 */
 	bool constant;        /* only immediates are added, in a straight line */
 	int64_t addend;       /* constant: their sum */
 	uint16_t tracked;     /* registers that hold the loaded value plus a delta at the store */
-	uint16_t wide;        /* bytes 4: those of `tracked` whose sum is 64 bits wide */
+	uint16_t wide;        /* below 8 bytes: those of `tracked` whose sum is 64 bits wide */
+	bool uniform;         /* what is added is the same in all lanes */
 	uint32_t delta[TR_REGS]; /* temporaries, by register */
 };
 
@@ -135,11 +136,18 @@ struct tr_mem {
 	bool is_volatile;      /* GLOBAL: others may write it */
 };
 
+/* The lanes that execute a basic block together (warp.c): registers. */
+struct tr_lanes {
+	size_t at; /* length of the body up to which they hold; 0: none */
+	struct tr_name mask, below, count, first; /* first: predicate of the elected one */
+};
+
 struct tr {
 	struct arena *arena;
 	const struct ebpf_program *p;
 	const struct verifier_result *v;
 	struct diag *d;
+	bool one_lane;     /* runs in one lane a warp */
 	bool test;         /* test-run: table by pointer, result stored */
 	const char *table; /* test: register that holds the table's address */
 	const char *end;   /* label text after the body */
@@ -156,6 +164,7 @@ struct tr {
 	bool frames_in_memory; /* some stack access has no known frame */
 
 	struct buf body;
+	struct tr_lanes lanes;
 	uint32_t n_t64, n_t32, n_pred, n_slots, n_labels, n_keys;
 	uint64_t fields, maps;
 	uint8_t param_bytes[EBPF_PARAM_COUNT];
@@ -257,6 +266,29 @@ int tr_lower_callee(struct tr *t, struct tr_inst *inst, uint32_t i);
 /* Registers that such a call reads. */
 uint16_t tr_loop_uses(const struct tr *t, const struct tr_inst *inst, uint32_t i);
 int tr_loop_lower(struct tr *t, struct tr_inst *inst, uint32_t i);
+
+/* -- warp.c: one lane for all -- */
+enum tr_op { TR_ADD, TR_AND, TR_OR, TR_XOR };
+
+/* An update of memory whose old value nobody wants. */
+struct tr_sum {
+	enum tr_op op;
+	bool wide;			 /* of 64 bits; else 32 */
+	bool same_address, same_value; /* in all lanes */
+	bool constant;			 /* value is the number `addend` */
+	int64_t addend;
+	uint32_t bits; /* wide: that the value may have */
+	struct tr_name address, value;
+};
+
+/* Who does it, and what with: all lanes, or those where pred holds. */
+struct tr_lead {
+	bool all;
+	struct tr_name pred, value;
+};
+
+void tr_elect(struct tr *t, const struct tr_sum *s, struct tr_lead *out);
+uint32_t tr_known_bits(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint8_t reg);
 
 /* -- special.c: what a GPU knows of itself, and helpers that stop it -- */
 int tr_special_lower(struct tr *t, struct tr_inst *inst, uint32_t i);

@@ -648,6 +648,43 @@ static struct tr_name atomic_operand(struct tr *t, struct tr_name reg, bool wide
 	return wide ? reg : low32(t, reg);
 }
 
+/* red, in as few lanes as do it all. */
+static void emit_red(struct tr *t, const struct tr_sum *sum, const struct place *at, const char *name)
+{
+	struct tr_lead lead;
+	tr_elect(t, sum, &lead);
+	if (lead.all)
+		tr_emit(t, "red.global.%s [%s+%d], %s;", name, at->base.s, at->displacement, lead.value.s);
+	else
+		tr_emit(t, "@%s red.global.%s [%s+%d], %s;", lead.pred.s, name, at->base.s, at->displacement,
+			lead.value.s);
+}
+
+static bool is_uniform(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint8_t reg)
+{
+	return tr_fact(t, inst, i)->uniform >> reg & 1;
+}
+
+/* Ring records and the memory of a test are one lane's own. */
+static void lower_reduction(struct tr *t, struct tr_inst *inst, uint32_t i, const struct place *at,
+	const char *name, struct tr_name src)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	if (tr_fact(t, inst, i)->region != EBPF_REGION_MAP_VALUE) {
+		tr_emit(t, "red.global.%s [%s+%d], %s;", name, at->base.s, at->displacement, src.s);
+		return;
+	}
+	int32_t op = in->imm & ~BPF_FETCH;
+	struct tr_sum sum = { .op = op == BPF_ADD ? TR_ADD : op == BPF_AND ? TR_AND : op == BPF_OR ? TR_OR : TR_XOR,
+		.wide = BPF_SIZE(in->code) == BPF_DW,
+		.same_address = is_uniform(t, inst, i, in->dst_reg),
+		.same_value = is_uniform(t, inst, i, in->src_reg),
+		.bits = tr_known_bits(t, inst, i, in->src_reg),
+		.address = at->base,
+		.value = src };
+	emit_red(t, &sum, at, name);
+}
+
 static int lower_atomic(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
@@ -666,7 +703,7 @@ static int lower_atomic(struct tr *t, struct tr_inst *inst, uint32_t i)
 	bool fetch = in->imm & BPF_FETCH && inst->at[i].live_out >> result & 1;
 	struct tr_name src = atomic_operand(t, tr_reg(inst, in->src_reg), wide);
 	if (!fetch && !is_exchange) {
-		tr_emit(t, "red.global.%s [%s+%d], %s;", name, at.base.s, at.displacement, src.s);
+		lower_reduction(t, inst, i, &at, name, src);
 		return 0;
 	}
 	struct tr_name old = wide ? tr_t64(t) : tr_t32(t);
@@ -717,6 +754,41 @@ static void lower_rmw_step(struct tr *t, struct tr_inst *inst, uint32_t i)
 			delta_of(rmw, in->src_reg).s);
 }
 
+/* An addition to part of a word: the whole word is compared and swapped until nobody came between. A value never crosses a word.
+ * The address stays a sum with the map's, as the check of the spliced text wants it. */
+static struct tr_name lower_narrow_add(struct tr *t, const struct place *at, uint32_t bits, const struct tr_lead *lead)
+{
+	struct tr_name word = tr_t64(t), low = tr_t64(t), shift = tr_t32(t), mask = tr_t32(t), add = tr_t32(t),
+		       old = tr_t32(t), new = tr_t32(t), seen = tr_t32(t), rest = tr_t32(t), p = tr_pred(t),
+		       again = tr_label(t), done = tr_label(t);
+	uint32_t all = bits == 8 ? 0xff : 0xffff;
+	if (!lead->all)
+		tr_emit(t, "@!%s bra %s;", lead->pred.s, done.s);
+	tr_emit(t, "add.s64 %s, %s, %d;", word.s, at->base.s, at->displacement);
+	tr_emit(t, "and.b64 %s, %s, 3;", low.s, word.s);
+	tr_emit(t, "sub.s64 %s, %s, %s;", word.s, word.s, low.s);
+	tr_emit(t, "cvt.u32.u64 %s, %s;", shift.s, low.s);
+	tr_emit(t, "shl.b32 %s, %s, 3;", shift.s, shift.s);
+	tr_emit(t, "mov.u32 %s, 0x%x;", mask.s, all);
+	tr_emit(t, "shl.b32 %s, %s, %s;", mask.s, mask.s, shift.s);
+	tr_emit(t, "shl.b32 %s, %s, %s;", add.s, lead->value.s, shift.s);
+	tr_emit(t, "ld.volatile.global.u32 %s, [%s];", seen.s, word.s);
+	buf_printf(&t->body, "%s:\n", again.s);
+	tr_emit(t, "mov.u32 %s, %s;", old.s, seen.s);
+	tr_emit(t, "add.u32 %s, %s, %s;", new.s, old.s, add.s);
+	tr_emit(t, "and.b32 %s, %s, %s;", new.s, new.s, mask.s);
+	tr_emit(t, "not.b32 %s, %s;", rest.s, mask.s);
+	tr_emit(t, "and.b32 %s, %s, %s;", rest.s, rest.s, old.s);
+	tr_emit(t, "or.b32 %s, %s, %s;", new.s, new.s, rest.s);
+	tr_emit(t, "atom.global.cas.b32 %s, [%s], %s, %s;", seen.s, word.s, old.s, new.s);
+	tr_emit(t, "setp.ne.u32 %s, %s, %s;", p.s, seen.s, old.s);
+	tr_emit(t, "@%s bra %s;", p.s, again.s);
+	buf_printf(&t->body, "%s:\n", done.s);
+	tr_emit(t, "shr.u32 %s, %s, %s;", old.s, old.s, shift.s);
+	tr_emit(t, "and.b32 %s, %s, 0x%x;", old.s, old.s, all);
+	return old;
+}
+
 static int lower_rmw_store(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
@@ -726,27 +798,36 @@ static int lower_rmw_store(struct tr *t, struct tr_inst *inst, uint32_t i)
 	int err = find_place(t, inst, i, &at);
 	if (err)
 		return err;
-	struct tr_name sum = tr_imm32((int32_t)rmw->addend);
+	struct tr_name value = tr_imm32((int32_t)rmw->addend);
 	if (rmw->constant && wide)
-		sum = tr_imm(rmw->addend);
+		value = tr_imm(rmw->addend);
 	else if (!rmw->constant)
-		sum = atomic_operand(t, delta_of(rmw, in->src_reg), wide);
-	uint32_t bits = rmw->bytes * 8;
-	if (!rmw->tracked) {
-		tr_emit(t, "red.global.add.u%u [%s+%d], %s;", bits, at.base.s, at.displacement,
-			sum.s);
+		value = atomic_operand(t, delta_of(rmw, in->src_reg), wide);
+	struct tr_sum sum = { .op = TR_ADD,
+		.wide = wide,
+		.same_address = is_uniform(t, inst, i, in->dst_reg),
+		.same_value = rmw->constant || rmw->uniform,
+		.constant = rmw->constant,
+		.addend = rmw->addend,
+		.bits = 64,
+		.address = at.base,
+		.value = value };
+	if (!rmw->tracked && rmw->bytes >= 4) {
+		emit_red(t, &sum, &at, wide ? "add.u64" : "add.u32");
 		return 0;
 	}
-	struct tr_name old = tr_t64(t);
-	if (wide) {
-		tr_emit(t, "atom.global.add.u64 %s, [%s+%d], %s;", old.s, at.base.s,
-			at.displacement, sum.s);
-	} else {
-		struct tr_name half = tr_t32(t);
-		tr_emit(t, "atom.global.add.u32 %s, [%s+%d], %s;", half.s, at.base.s,
-			at.displacement, sum.s);
+	struct tr_lead lead = { .all = true, .value = value };
+	struct tr_name old = tr_t64(t), half = tr_t32(t);
+	if (!rmw->tracked)
+		tr_elect(t, &sum, &lead);
+	if (wide)
+		tr_emit(t, "atom.global.add.u64 %s, [%s+%d], %s;", old.s, at.base.s, at.displacement, value.s);
+	else if (rmw->bytes == 4)
+		tr_emit(t, "atom.global.add.u32 %s, [%s+%d], %s;", half.s, at.base.s, at.displacement, value.s);
+	else
+		half = lower_narrow_add(t, &at, rmw->bytes * 8, &lead);
+	if (!wide && rmw->tracked)
 		tr_emit(t, "cvt.u64.u32 %s, %s;", old.s, half.s);
-	}
 	for (uint32_t r = 0; r < TR_REGS; r++) {
 		if (!(rmw->tracked >> r & 1))
 			continue;

@@ -105,7 +105,7 @@ int translate_program(struct arena *arena, const struct ebpf_program *p,
 	const struct verifier_result *v, enum ebpf_point point, bool warp,
 	struct ebpf_fragment *out, struct diag *d)
 {
-	struct tr t = { .arena = arena, .p = p, .v = v, .d = d };
+	struct tr t = { .arena = arena, .p = p, .v = v, .d = d, .one_lane = warp };
 	if (p->context == EBPF_CONTEXT_NONE)
 		return diag_set(d, EINVAL, "a program without a context runs only in a test");
 	int err = run_passes(&t);
@@ -148,6 +148,16 @@ static int test_kernel(struct tr *t, const char *name, struct buf *out)
 	return 0;
 }
 
+static uint32_t sm_number(const char *target)
+{
+	return !strncmp(target, "sm_", 3) ? (uint32_t)atoi(target + 3) : 0;
+}
+
+static uint32_t version_number(const char *version)
+{
+	return (uint32_t)(atoi(version) * 100 + atoi(strchr(version, '.') + 1));
+}
+
 /* The lowest PTX version that knows a target; the text itself needs no more than 6.0. */
 static const char *version_for(const char *target)
 {
@@ -156,7 +166,7 @@ static const char *version_for(const char *target)
 		const char *version;
 	} table[] = { { 75, "6.3" }, { 86, "7.1" }, { 89, "7.8" }, { 90, "8.0" }, { 101, "8.6" },
 		{ 120, "8.8" } };
-	int sm = !strncmp(target, "sm_", 3) ? atoi(target + 3) : 0;
+	int sm = (int)sm_number(target);
 	for (size_t k = 0; k < sizeof(table) / sizeof(table[0]); k++)
 		if (sm <= table[k].sm)
 			return table[k].version;
@@ -187,10 +197,15 @@ int translate_test_module(struct arena *arena, const struct ebpf_program *const 
 		buf_free(&t.body);
 	}
 	if (!err) {
-		buf_printf(ptx, ".version %s\n.target %s\n.address_size 64\n", version_for(target),
-			target);
-		put_funcs(&t, ptx);
-		buf_add(ptx, entries.data ? entries.data : "", entries.len);
+		const char *version = version_for(target);
+		struct buf text = { 0 };
+		put_funcs(&t, &text);
+		buf_add(&text, entries.data ? entries.data : "", entries.len);
+		buf_printf(ptx, ".version %s\n.target %s\n.address_size 64\n", version, target);
+		if (!text.failed && text.data)
+			ebpf_fragment_text(text.data, version_number(version), sm_number(target), ptx);
+		entries.failed |= text.failed;
+		buf_free(&text);
 		if (ptx->failed || entries.failed)
 			err = diag_set(d, ENOMEM, "out of memory");
 	}

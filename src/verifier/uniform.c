@@ -127,6 +127,19 @@ static uint32_t callee(const struct uniform *u, uint32_t at)
 	return u->v->out->facts[at].callback ? subprog_of(u->v, u->v->out->facts[at].callback) : u->v->n_subprogs;
 }
 
+/* An array's value is found by its key alone, so equal keys, in a slot of main's own frame, give equal pointers. */
+static bool array_value_varies(const struct uniform *u, uint32_t at, const struct lanes *s)
+{
+	const struct ebpf_fact *f = &u->v->out->facts[at];
+	const struct ebpf_map *m = f->map >= 0 ? &u->p->maps[f->map] : NULL;
+	if (!m || (m->type != BPF_MAP_TYPE_ARRAY && m->type != BPF_MAP_TYPE_PERCPU_ARRAY) || u->stack_lost)
+		return true;
+	if (f->args[1].region != EBPF_REGION_STACK || !f->args[1].fixed || f->args[1].frame || at >= u->v->subprogs[0].end)
+		return true;
+	int32_t first = (-f->args[1].offset - 1) / 8, last = (-f->args[1].offset - (int32_t)m->key_size) / 8;
+	return first < 0 || first > 63 || last < 0 || (s->slots >> first & 1) || (s->slots >> last & 1);
+}
+
 static void call(struct uniform *u, uint32_t at, struct lanes *s)
 {
 	const struct bpf_insn *i = &u->p->insns[at];
@@ -145,6 +158,8 @@ static void call(struct uniform *u, uint32_t at, struct lanes *s)
 			if (h->args[k] != EBPF_ARG_NONE)
 				args |= bit(k + 1);
 		varies = h->result == EBPF_RESULT_VARYING || (h->result == EBPF_RESULT_ARGS && (s->regs & args));
+		if (i->imm == BPF_FUNC_map_lookup_elem)
+			varies = array_value_varies(u, at, s);
 		for (uint32_t k = 0; k < 5; k++) {
 			const struct ebpf_fact *fact = &u->v->out->facts[at];
 			if (h->args[k] != EBPF_ARG_OUT || fact->args[k].region != EBPF_REGION_STACK)

@@ -391,11 +391,12 @@ static bool seen(const struct ebpf_fragment *fragments, uint32_t before, const c
 }
 
 void probe_hosts(const struct ebpf_fragment *fragments, uint32_t n, const char *version,
-	const char *target, struct buf *ptx)
+	const char *target, struct buf *out)
 {
+	struct buf text = { 0 }, *ptx = &text;
 	buf_printf(ptx,
 		".version %s\n.target %s\n.address_size 64\n.const .align 8 .u64 "
-		"__egpu_table[72];\n",
+		"__egpu_table[144];\n",
 		version, target);
 	for (uint32_t k = 0; k < n; k++)
 		for (uint32_t i = 0; i < fragments[k].n_funcs; i++)
@@ -403,4 +404,9 @@ void probe_hosts(const struct ebpf_fragment *fragments, uint32_t n, const char *
 				buf_puts(ptx, fragments[k].funcs[i].text);
 	for (uint32_t k = 0; k < n; k++)
 		put_kernel(&fragments[k], k, ptx);
+	out->failed |= text.failed;
+	if (!text.failed)
+		ebpf_fragment_text(text.data, (uint32_t)(atoi(version) * 100 + atoi(strchr(version, '.') + 1)),
+			(uint32_t)atoi(target + 3), out);
+	buf_free(&text);
 }

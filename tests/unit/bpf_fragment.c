@@ -61,8 +61,30 @@ static void test_bad(const char *text, const char *why)
 
 #define HEAD "fragment 1\nname a\npoint load\nwarp 0\nmax_insns 1\nlocal_bytes 0\n"
 
+static void is_text(const char *text, uint32_t version, uint32_t sm, const char *want)
+{
+	struct buf out = { 0 };
+	ebpf_fragment_text(text, version, sm, &out);
+	is_str(out.data ? out.data : "", want, "for PTX %u.%u, sm_%u", version / 100, version % 100, sm);
+	buf_free(&out);
+}
+
+static void test_targets(void)
+{
+	static const char text[] = "a\n#if ptx 7.0 sm 80\nb\n#elif ptx 6.2\nc\n#else\nd\n#endif\ne\n#if sm 70\nf\n#endif\n";
+	is_text(text, 700, 80, "a\nb\ne\nf\n");
+	is_text(text, 800, 75, "a\nc\ne\nf\n");
+	is_text(text, 602, 52, "a\nc\ne\n");
+	is_text(text, 600, 90, "a\nd\ne\nf\n");
+	test_bad(HEAD "fields\nmaps\nbody 12\n#if sm 70\nx\n\nend\n", "#if lines");
+	test_bad(HEAD "fields\nmaps\nbody 7\n#endif\n\nend\n", "#if lines");
+	test_bad(HEAD "fields\nmaps\nbody 6\n#if x\n\nend\n", "#if lines");
+	test_bad(HEAD "fields\nmaps\nbody 31\n#if sm 7\n#else\n#else\n#endif\nabc\n\nend\n", "#if lines");
+}
+
 int main(void)
 {
+	test_targets();
 	test_round_trip();
 	test_bad("fragment 2\n", "version 1");
 	test_bad("fragment 1\nname a\npoint lod\n", "unknown point");

@@ -242,7 +242,10 @@ static void test_idiom(void)
 		"ld 0 st 0 red 1 atom 0", "one place by two registers");
 	is_shape(MAKE(MEM, VALUE(6, 0, 8), LD(H, 1, 6, 0), ALU64I(ADD, 1, 1), ST(H, 6, 0, 1),
 			 ALU64I(MOV, 0, 0), EXIT),
-		"ld 1 st 1 red 0 atom 0", "16 bits stay as they are");
+		"ld 1 st 0 red 0 atom 1", "16 bits: compare and swap of the word they are in");
+	is_shape(MAKE(MEM, VALUE(6, 0, 8), LD(B, 0, 6, 3), ALU64I(ADD, 0, 1), ST(B, 6, 3, 0),
+			 ST(DW, 6, 8, 0), ALU64I(MOV, 0, 0), EXIT),
+		"ld 1 st 1 red 0 atom 1", "8 bits, whose new value is used");
 }
 
 static void test_stack(void)
