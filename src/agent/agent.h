@@ -8,6 +8,7 @@
  *   graph.c    the same for executable graphs       stream.c   who has work on the device
  *   context.c  per-context state, clock
  *   devmap.c   maps: device <-> session             ptxas.c    the compiler of last resort
+ *   live.c     programs into kernels that are running
  *   cache.c    compiled variants on disk
  *
  * Rules: a failure of ours falls through to the program's own call; nothing is printed; no lock
@@ -179,6 +180,7 @@ struct context {
 	uint64_t copy_took_ns;
 	struct devmap maps[EBPF_MAX_MAPS];
 	uint64_t map_mask;
+	struct live *live; /* NULL: no kernel of it was built with guards; under copying */
 	_Atomic uint64_t launches; /* instrumented, ever */
 	_Atomic uint64_t finished; /* launches known to have ended */
 	_Atomic uint64_t copied;   /* launches whose effect the last copy shows in full */
@@ -205,6 +207,8 @@ void context_ended(struct context *c, bool gone);
 
 /* Makes the device images of these maps. Context current, device idle. */
 int devmap_make(struct context *c, uint64_t mask, struct diag *d);
+/* The same beside running kernels: room comes from the pool that live_prepare took. Holder of c->copying. */
+int devmap_make_pooled(struct context *c, uint64_t mask, struct diag *d);
 void devmap_launched(struct context *c);
 /* Work was given that may run variants without our seeing it (a graph). */
 void devmap_touched(void);
@@ -213,6 +217,16 @@ void devmap_final(struct context *c);
 void devmap_after_sync(CUcontext which); /* NULL: every context */
 int devmap_start(void);                  /* the thread */
 void devmap_stop(void);                  /* at exit: last copies */
+
+/* -- live.c ------------------------------------------------------------------ */
+
+/* Takes what programs for running kernels need, and publishes those that are attached; image: of the map
+ * "egpu_live" on the device, which is idle. Holder of c->copying, context current. */
+int live_prepare(struct context *c, CUdeviceptr image, struct diag *d);
+/* Publishes and takes away what has changed in the session; by the thread. Whether the context has guards at all. */
+bool live_serve(struct context *c);
+/* 0: the pool is used up. */
+CUdeviceptr live_pool_take(struct context *c, size_t bytes);
 
 /* -- build.c, variant.c ---------------------------------------------------- */
 

@@ -43,7 +43,7 @@ static uint64_t links_of(const struct kernel *k)
 	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
 		const struct session_link *l = &agent.shared->links[i];
 		char pattern[SESSION_PATTERN_BYTES];
-		if (__atomic_load_n(&l->state, __ATOMIC_ACQUIRE) != SESSION_LINK_ATTACHED)
+		if (__atomic_load_n(&l->state, __ATOMIC_ACQUIRE) != SESSION_LINK_ATTACHED || l->live)
 			continue;
 		memcpy(pattern, l->pattern, sizeof(pattern));
 		pattern[sizeof(pattern) - 1] = 0;

@@ -20,6 +20,7 @@ enum {
 	AFTER_SYNC_MS = 10, /* at most one copy in the program's own thread in this time */
 	AFTER_SYNC_BYTES = 1 << 20,
 	PARKED_MS = 10000,
+	LIVE_MS = 2, /* where programs may come while a kernel runs */
 	EXIT_SETTLE_MS = 2000,
 	EXIT_WAIT_MS = 5000,
 	RING_ROUNDS = 100000, /* of a drain at the end, where the consumer may be slow or dead */
@@ -32,7 +33,12 @@ static bool ok(CUresult r)
 
 /* -- making --------------------------------------------------------------------- */
 
-static int make_map(struct context *c, uint32_t id, struct diag *d)
+static bool is_live(uint32_t id)
+{
+	return agent.shared->maps[id].live;
+}
+
+static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 {
 	struct devmap *m = &c->maps[id];
 	int err = map_instance_create(agent.session, id, c->sms ? c->sms : 1, (uint32_t)c->device,
@@ -40,25 +46,39 @@ static int make_map(struct context *c, uint32_t id, struct diag *d)
 	if (err)
 		return err;
 	m->is_ring = agent.shared->maps[id].type == BPF_MAP_TYPE_RINGBUF;
-	if (!ok(REAL(cuMemAlloc_v2)(&m->address, m->bytes))) {
+	if (pooled)
+		m->address = live_pool_take(c, m->bytes);
+	else if (!ok(REAL(cuMemAlloc_v2)(&m->address, m->bytes)))
+		m->address = 0;
+	if (!m->address) {
 		map_instance_close(m->instance);
 		memset(m, 0, sizeof(*m));
 		return diag_set(d, ENOMEM, "no device memory for map %u", id);
 	}
 	/* Copies to memory that is not pinned are slower, not wrong. */
-	if (REAL(cuMemHostRegister_v2))
+	if (REAL(cuMemHostRegister_v2) && !pooled)
 		REAL(cuMemHostRegister_v2)
 		(m->instance, (size_t)((char *)m->image - (char *)m->instance) + m->bytes, 0);
 	if (!ok(REAL(cuMemcpyHtoDAsync_v2)(m->address, m->image, m->bytes, c->stream)) ||
 		!ok(REAL(cuStreamSynchronize)(c->stream))) {
-		REAL(cuMemFree_v2)(m->address);
+		if (!pooled)
+			REAL(cuMemFree_v2)(m->address);
 		map_instance_close(m->instance);
 		memset(m, 0, sizeof(*m));
 		return diag_set(d, EIO, "map %u cannot be copied to the device", id);
 	}
 	m->consumed = m->image->consumed;
 	c->map_mask |= (uint64_t)1 << id;
-	return 0;
+	return is_live(id) ? live_prepare(c, m->address, d) : 0;
+}
+
+int devmap_make_pooled(struct context *c, uint64_t mask, struct diag *d)
+{
+	int err = 0;
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS && !err; i++)
+		if ((mask >> i & 1) && !c->maps[i].address)
+			err = make_map(c, i, true, d);
+	return err;
 }
 
 int devmap_make(struct context *c, uint64_t mask, struct diag *d)
@@ -67,7 +87,7 @@ int devmap_make(struct context *c, uint64_t mask, struct diag *d)
 	lock_take(&c->copying);
 	for (uint32_t i = 0; i < EBPF_MAX_MAPS && !err; i++)
 		if ((mask >> i & 1) && !c->maps[i].address)
-			err = make_map(c, i, d);
+			err = make_map(c, i, false, d);
 	lock_drop(&c->copying);
 	if (!err)
 		err = devmap_start();
@@ -183,7 +203,7 @@ static bool copy_maps(struct context *c)
 		return false;
 	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
 		struct devmap *m = &c->maps[i];
-		if (!m->address)
+		if (!m->address || is_live(i)) /* that is only the device's */
 			continue;
 		if (m->is_ring)
 			flows |= drain_round(c, i) > 0;
@@ -225,7 +245,7 @@ void devmap_after_sync(CUcontext which)
 		if (atomic_load(&agent.captures) || !lock_try(&c->copying))
 			continue;
 		for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
-			bytes += c->maps[i].address ? c->maps[i].bytes : 0;
+			bytes += c->maps[i].address && !is_live(i) ? c->maps[i].bytes : 0;
 		if (bytes <= AFTER_SYNC_BYTES && !atomic_load(&c->dead))
 			copy_maps(c);
 		lock_drop(&c->copying);
@@ -325,6 +345,8 @@ static void *sync_thread(void *arg)
 		int seen = atomic_load(&agent.sync.word), ms = PARKED_MS;
 		bool parked = true;
 		for (struct context *c = atomic_load(&agent.contexts); c; c = c->next) {
+			if (live_serve(c))
+				ms = LIVE_MS < ms ? LIVE_MS : ms;
 			if (!unfinished(c))
 				continue;
 			int want = serve(c);

@@ -7,6 +7,7 @@
 #include "base/diag.h"
 #include "bpf/fragment.h"
 #include "live/live.h"
+#include "map/session.h"
 #include "verifier/verifier.h"
 
 /* The guard of a point, as a fragment like any other. map: id of "egpu_live" in the session. Allocates from arena; -ENOMEM. */
@@ -17,5 +18,10 @@ int live_point_of(enum ebpf_point point, enum live_point *out, uint32_t *ops, st
  * buffers, calls nested deeper than LIVE_FRAMES; -E2BIG, -ENOMEM. */
 int live_encode(const struct ebpf_program *p, const struct verifier_result *v, enum ebpf_point point, bool warp, struct buf *out,
 	struct diag *d);
+
+/* Guards at these points (bit per enum live_point) of the kernels that match, and the map that their words are in. */
+int live_add_guards(struct session *s, uint32_t points, const char *pattern, struct diag *d);
+/* The session's map "egpu_live"; false: it was not started with --live. */
+bool live_find_map(struct session *s, uint32_t *id);
 
 #endif

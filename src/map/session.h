@@ -55,6 +55,7 @@ struct session_map { /* writer: loader, before the link that uses it */
 	uint32_t type, key_size, value_size, max_entries, flags;
 	char name[16];
 	uint32_t internal; /* 1: made by egpu itself (trace output) */
+	uint32_t live;	   /* 1: words and programs for running kernels (live/live.h): only the device's, agents do not copy it back */
 	uint32_t btf_id, btf_key_type_id, btf_value_type_id; /* BTF object saved as btf-ID in the directory; 0: none */
 	uint32_t instances; /* writer: agents, atomic: instance files ever made; host writes are refused from the first on */
 };

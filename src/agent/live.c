@@ -1,0 +1,420 @@
+/* live.c - programs into kernels that are already running (live/live.h).
+ *
+ * The device's copy of the map "egpu_live" holds a word for each kernel and point, and behind the words the lists and programs they
+ * lead to. All of it is written by DMA on a stream of its own, which waits for nobody: maps, programs, lists, and when those are
+ * finished the words. A doorbell kernel then makes the multiprocessors forget old words; where there is no room for it, guards at
+ * loop heads find the new ones.
+ *
+ * What was written is never written again while a kernel that could hold it runs: room is taken from the front, and all of it comes
+ * free when the context is idle and nobody launches.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/agent.h"
+#include "live/object.h"
+
+enum {
+	POOL_BYTES = 64 << 20, /* for maps of programs that come while kernels run: an allocation may wait for them */
+	BELL_BLOCKS = 4,       /* a multiprocessor */
+	BELL_THREADS = 32,
+};
+
+struct live {
+	CUdeviceptr value;      /* of egpu_live: words, then code */
+	uint64_t code_used;     /* bytes behind the words */
+	CUdeviceptr pool;
+	uint64_t pool_used;
+	CUstream bell_stream;
+	CUmodule bell_module;
+	CUfunction bell;
+	uint64_t generation;    /* of the session, when last published; 0: never */
+	uint32_t n_kernels;     /* of the session at that time */
+	uint64_t armed;         /* links that are published, a bit each */
+	CUdeviceptr program[SESSION_MAX_LINKS];
+	uint64_t shown[LIVE_POINTS][LIVE_KERNELS]; /* links in the list that a word leads to */
+};
+
+static bool ok(CUresult r)
+{
+	return r == CUDA_SUCCESS;
+}
+
+/* -- the doorbell --------------------------------------------------------------- */
+
+static const char bell_ptx[] = ".version 6.4\n.target sm_70\n.address_size 64\n"
+			       ".visible .entry egpu_bell()\n{\n\tfence.acq_rel.sys;\n\tret;\n}\n";
+
+static int load_bell(struct live *l, uint32_t cc, struct diag *d)
+{
+	char *cubin = NULL;
+	size_t bytes;
+	int least = 0, greatest = 0;
+	int err = compile_ptx(bell_ptx, sizeof(bell_ptx) - 1, NULL, cc, 0, &cubin, &bytes, NULL, d);
+	if (err)
+		return err;
+	if (!ok(REAL(cuModuleLoadData)(&l->bell_module, cubin)) || !ok(REAL(cuModuleGetFunction)(&l->bell, l->bell_module, "egpu_bell")))
+		err = diag_set(d, EIO, "the doorbell kernel cannot be loaded");
+	free(cubin);
+	/* Before the program's own blocks that wait for a place. */
+	if (REAL(cuCtxGetStreamPriorityRange))
+		REAL(cuCtxGetStreamPriorityRange)(&least, &greatest);
+	if (!err && (!REAL(cuStreamCreateWithPriority) ||
+			    !ok(REAL(cuStreamCreateWithPriority)(&l->bell_stream, CU_STREAM_NON_BLOCKING, greatest))))
+		err = diag_set(d, EIO, "the driver gives egpu no stream");
+	return err;
+}
+
+/* Not waited for: a full device runs it when there is room. */
+static void ring_bell(struct context *c)
+{
+	REAL(cuLaunchKernel)(c->live->bell, c->sms * BELL_BLOCKS, 1, 1, BELL_THREADS, 1, 1, 0, c->live->bell_stream, NULL, NULL);
+}
+
+/* -- writing -------------------------------------------------------------------- */
+
+static bool finished(struct context *c)
+{
+	return ok(REAL(cuStreamSynchronize)(c->stream));
+}
+
+static bool put(struct context *c, CUdeviceptr at, const void *from, size_t bytes)
+{
+	return ok(REAL(cuMemcpyHtoDAsync_v2)(at, from, bytes, c->stream));
+}
+
+/* Room for something that nothing has been at since the context was last idle; 0: none left. */
+static CUdeviceptr code_room(struct live *l, size_t bytes)
+{
+	uint64_t at = l->code_used, need = (bytes + LIVE_ALIGN - 1) / LIVE_ALIGN * LIVE_ALIGN;
+	if (need > LIVE_CODE_BYTES - at)
+		return 0;
+	l->code_used += need;
+	return l->value + LIVE_WORDS_BYTES + at;
+}
+
+CUdeviceptr live_pool_take(struct context *c, size_t bytes)
+{
+	struct live *l = c->live;
+	uint64_t need = (bytes + LIVE_ALIGN - 1) / LIVE_ALIGN * LIVE_ALIGN;
+	if (!l || need > POOL_BYTES - l->pool_used)
+		return 0;
+	l->pool_used += need;
+	return l->pool + l->pool_used - need;
+}
+
+/* Addresses into the ld_imm64 that name maps. */
+static int resolve(struct context *c, uint64_t *insns, const struct live_reloc *relocs, uint32_t n, struct diag *d)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t at = c->maps[relocs[i].map].address, *lo = &insns[relocs[i].insn];
+		if (!at || relocs[i].offset >= c->maps[relocs[i].map].bytes)
+			return diag_set(d, EINVAL, "a live program refers to a map that the device does not have");
+		at += relocs[i].offset;
+		lo[0] = (uint32_t)lo[0] | at << 32;
+		lo[1] = (uint32_t)lo[1] | at >> 32 << 32;
+	}
+	return 0;
+}
+
+static int write_program(struct context *c, uint32_t link, const struct live_object *o, const struct live_reloc *relocs,
+	const uint64_t *insns, struct diag *d)
+{
+	size_t bytes = sizeof(struct live_program) + o->n_insns * sizeof(uint64_t);
+	struct live_program *p = malloc(bytes);
+	CUdeviceptr at = p ? code_room(c->live, bytes) : 0;
+	int err = at ? 0 : diag_set(d, ENOSPC, "no room for another live program until the kernels that run have ended");
+	if (!err) {
+		*p = (struct live_program){ .n_insns = o->n_insns,
+			.flags = o->flags,
+			.budget = o->budget,
+			.sms = c->sms ? c->sms : 1,
+			.clock = (uint64_t)c->clock_offset_ns,
+			.seed = now_ns() * 0x9e3779b97f4a7c15ull,
+			.ops = o->ops };
+		memcpy(p->insns, insns, o->n_insns * sizeof(uint64_t));
+		err = resolve(c, p->insns, relocs, o->n_relocs, d);
+	}
+	if (!err && (!put(c, at, p, bytes) || !finished(c)))
+		err = diag_set(d, EIO, "a live program cannot be copied to the device");
+	free(p);
+	if (!err)
+		c->live->program[link] = at;
+	return err;
+}
+
+/* The link's program, with its maps, on the device. */
+static int place_program(struct context *c, uint32_t link, struct diag *d)
+{
+	const struct live_object *o;
+	const struct live_reloc *relocs;
+	const uint64_t *insns;
+	char *bytes = NULL;
+	size_t size;
+	uint64_t maps = 0;
+	if (c->live->program[link])
+		return 0;
+	int err = session_read_prog(agent.session, agent.shared->links[link].prog, &bytes, &size);
+	if (err)
+		return diag_set(d, -err, "live program %u cannot be read from the session", link);
+	err = live_object_parse(bytes, size, &o, &relocs, &insns, d);
+	for (uint32_t i = 0; !err && i < o->n_relocs; i++)
+		maps |= UINT64_C(1) << relocs[i].map;
+	if (!err)
+		err = devmap_make_pooled(c, maps, d);
+	if (!err)
+		err = write_program(c, link, o, relocs, insns, d);
+	free(bytes);
+	return err;
+}
+
+/* -- which programs where --------------------------------------------------------- */
+
+static bool is_live(const struct session_link *l)
+{
+	return __atomic_load_n(&l->state, __ATOMIC_ACQUIRE) == SESSION_LINK_ATTACHED && l->live;
+}
+
+static int point_of_link(const struct session_link *l)
+{
+	switch (l->point) {
+	case EBPF_POINT_ENTRY:
+		return LIVE_ENTRY;
+	case EBPF_POINT_EXIT:
+		return LIVE_EXIT;
+	case EBPF_POINT_BLOCK:
+		return LIVE_LOOP;
+	default:
+		return LIVE_MEM;
+	}
+}
+
+struct change {
+	uint32_t point, kernel;
+	uint64_t links;
+	CUdeviceptr list;
+};
+
+struct changes {
+	struct change *all;
+	size_t n, cap;
+	bool failed;
+};
+
+static void add_change(struct changes *x, struct change change)
+{
+	if (x->n == x->cap) {
+		size_t cap = x->cap ? 2 * x->cap : 64;
+		struct change *all = realloc(x->all, cap * sizeof(*all));
+		if (!all) {
+			x->failed = true;
+			return;
+		}
+		x->all = all;
+		x->cap = cap;
+	}
+	x->all[x->n++] = change;
+}
+
+/* What the words of one kernel should lead to. */
+static void compare_kernel(struct context *c, const struct kernel *k, uint64_t links, struct changes *x)
+{
+	uint64_t want[LIVE_POINTS] = { 0 };
+	if (k->row >= LIVE_KERNELS)
+		return;
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
+		char pattern[SESSION_PATTERN_BYTES];
+		if (!(links >> i & 1))
+			continue;
+		memcpy(pattern, agent.shared->links[i].pattern, sizeof(pattern));
+		pattern[sizeof(pattern) - 1] = 0;
+		if (session_match(pattern, k->name, k->demangled) > 0)
+			want[point_of_link(&agent.shared->links[i])] |= UINT64_C(1) << i;
+	}
+	for (uint32_t p = 0; p < LIVE_POINTS; p++)
+		if (want[p] != c->live->shown[p][k->row])
+			add_change(x, (struct change){ p, k->row, want[p], 0 });
+}
+
+static void compare(struct context *c, uint64_t links, struct changes *x)
+{
+	for (struct image *im = atomic_load(&agent.images); im; im = im->next)
+		for (uint32_t i = 0; i < im->n_kernels; i++)
+			compare_kernel(c, &im->kernels[i], links, x);
+}
+
+/* One list serves every kernel and point with the same links. */
+static bool write_lists(struct context *c, struct changes *x)
+{
+	for (size_t i = 0; i < x->n; i++) {
+		struct change *change = &x->all[i];
+		struct live_list list = { 0 };
+		for (size_t k = 0; k < i && !change->list; k++)
+			if (x->all[k].links == change->links)
+				change->list = x->all[k].list;
+		if (!change->links || change->list)
+			continue;
+		for (uint32_t link = 0; link < SESSION_MAX_LINKS && list.n < LIVE_PER_LIST; link++)
+			if (change->links >> link & 1)
+				list.programs[list.n++] = c->live->program[link];
+		change->list = code_room(c->live, sizeof(list));
+		if (!change->list || !put(c, change->list, &list, sizeof(list)) || !finished(c))
+			return false;
+	}
+	return true;
+}
+
+static bool write_words(struct context *c, const struct changes *x)
+{
+	for (size_t i = 0; i < x->n; i++) {
+		const struct change *change = &x->all[i];
+		uint64_t word = change->list;
+		if (!put(c, c->live->value + LIVE_WORD(change->point, change->kernel), &word, sizeof(word)) || !finished(c))
+			return false;
+		c->live->shown[change->point][change->kernel] = change->links;
+	}
+	return true;
+}
+
+/* -- room ------------------------------------------------------------------------- */
+
+/* All words to zero and all room free, if nothing runs and nobody can launch meanwhile. */
+static bool start_over(struct context *c)
+{
+	struct live *l = c->live;
+	const char *why;
+	if (!gate_close(&agent.gate))
+		return false;
+	bool idle = stream_idle(&why) && ok(REAL(cuMemsetD8Async)(l->value, 0, LIVE_WORDS_BYTES, c->stream)) && finished(c);
+	if (idle) {
+		memset(l->shown, 0, sizeof(l->shown));
+		memset(l->program, 0, sizeof(l->program));
+		l->code_used = 0;
+	}
+	gate_open(&agent.gate);
+	return idle;
+}
+
+/* -- publishing ------------------------------------------------------------------- */
+
+static void note_armed(struct context *c, uint64_t links)
+{
+	uint64_t changed = c->live->armed ^ links;
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
+		struct session_link *l = &agent.shared->links[i];
+		if (!(changed >> i & 1))
+			continue;
+		__atomic_store_n(&l->armed_ns, now_ns(), __ATOMIC_RELAXED);
+		__atomic_fetch_add(&l->armed, links >> i & 1 ? 1 : -1, __ATOMIC_RELEASE);
+	}
+	c->live->armed = links;
+}
+
+static uint64_t attached(void)
+{
+	uint64_t links = 0;
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
+		if (is_live(&agent.shared->links[i]))
+			links |= UINT64_C(1) << i;
+	return agent_off_word() ? 0 : links;
+}
+
+/* 0, or -errno: what could not be published stays away whole. */
+static int publish(struct context *c, uint64_t links, struct diag *d)
+{
+	struct changes x = { 0 };
+	int err = 0;
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
+		if (!(links >> i & 1))
+			continue;
+		err = place_program(c, i, d);
+		if (err == -ENOSPC)
+			break;
+		if (err) {
+			agent_log("live link %u: %s", i, d->text);
+			links &= ~(UINT64_C(1) << i);
+			err = 0;
+		}
+	}
+	if (!err)
+		compare(c, links, &x);
+	if (!err && (x.failed || !write_lists(c, &x)))
+		err = -ENOSPC;
+	if (!err && !write_words(c, &x))
+		err = -EIO;
+	if (!err && x.n)
+		ring_bell(c);
+	if (!err) {
+		note_armed(c, links);
+		atomic_store(&c->last_launch_ns, now_ns()); /* readers want to see it soon */
+	}
+	agent_log("live: %zu words changed, links %llx, %d", x.n, (unsigned long long)links, err);
+	free(x.all);
+	return err;
+}
+
+/* Links taken away leave their row free for others: their programs must not be found under it again. */
+static void forget_detached(struct live *l, uint64_t links)
+{
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
+		if (!(links >> i & 1))
+			l->program[i] = 0;
+}
+
+static void update(struct context *c)
+{
+	struct live *l = c->live;
+	uint64_t generation = __atomic_load_n(&agent.shared->generation, __ATOMIC_ACQUIRE);
+	uint32_t n_kernels = __atomic_load_n(&agent.shared->n_kernels, __ATOMIC_ACQUIRE);
+	struct diag d = { 0 };
+	CUcontext was;
+	if (l->generation == generation && l->n_kernels == n_kernels)
+		return;
+	if (!ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
+		return;
+	uint64_t links = attached();
+	int err = publish(c, links, &d);
+	if (err == -ENOSPC && start_over(c))
+		err = publish(c, links, &d);
+	REAL(cuCtxPopCurrent_v2)(&was);
+	if (err == -ENOSPC)
+		return; /* again at the next look */
+	forget_detached(l, links);
+	l->generation = generation;
+	l->n_kernels = n_kernels;
+}
+
+bool live_serve(struct context *c)
+{
+	if (!c->live || atomic_load(&c->dead))
+		return false;
+	lock_take(&c->copying);
+	if (!atomic_load(&c->dead))
+		update(c);
+	lock_drop(&c->copying);
+	return true;
+}
+
+/* -- start ------------------------------------------------------------------------ */
+
+int live_prepare(struct context *c, CUdeviceptr image, struct diag *d)
+{
+	struct live *l = calloc(1, sizeof(*l));
+	if (!l)
+		return diag_set(d, ENOMEM, "out of memory");
+	l->value = image + MAP_IMAGE_HEADER;
+	int err = load_bell(l, c->cc, d);
+	if (!err && !ok(REAL(cuMemAlloc_v2)(&l->pool, POOL_BYTES)))
+		err = diag_set(d, ENOMEM, "no device memory for the maps of live programs");
+	if (err) {
+		if (l->bell_module)
+			REAL(cuModuleUnload)(l->bell_module);
+		free(l);
+		return err;
+	}
+	c->live = l;
+	update(c);
+	return 0;
+}

@@ -1,0 +1,62 @@
+/* session.c - what --live adds to a session before its command starts. */
+#include <errno.h>
+#include <string.h>
+
+#include "live/program.h"
+
+static const char map_name[] = "egpu_live";
+
+bool live_find_map(struct session *s, uint32_t *id)
+{
+	const struct session_file *f = session_data(s);
+
+	for (*id = 0; *id < EBPF_MAX_MAPS; ++*id)
+		if (f->maps[*id].used && f->maps[*id].live)
+			return true;
+	return false;
+}
+
+static int add_map(struct session *s, uint32_t *id, struct diag *d)
+{
+	const struct ebpf_map def = {
+		.name = map_name, .type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = LIVE_VALUE_BYTES, .max_entries = 1
+	};
+	int err = session_add_map(s, &def, id, d);
+
+	if (!err) {
+		session_data(s)->maps[*id].internal = 1;
+		session_data(s)->maps[*id].live = 1;
+	}
+	return err;
+}
+
+static int add_guard(struct session *s, enum live_point point, uint32_t map, const char *pattern, struct diag *d)
+{
+	struct arena *arena = arena_new();
+	struct ebpf_fragment guard;
+	struct buf text = { 0 };
+	uint32_t prog, link;
+	int err = arena ? live_guard(arena, point, map, &guard, d) : diag_set(d, ENOMEM, "out of memory");
+
+	if (!err) {
+		ebpf_fragment_print(&guard, &text);
+		err = text.failed ? diag_set(d, ENOMEM, "out of memory")
+				  : session_add_prog(s, text.data, text.len, guard.name, guard.point, false, &prog, d);
+	}
+	if (!err)
+		err = session_add_link(s, prog, guard.point, false, pattern, &link, d);
+	buf_free(&text);
+	arena_free(arena);
+	return err;
+}
+
+int live_add_guards(struct session *s, uint32_t points, const char *pattern, struct diag *d)
+{
+	uint32_t map;
+	int err = live_find_map(s, &map) ? 0 : add_map(s, &map, d);
+
+	for (int p = 0; p < LIVE_POINTS && !err; p++)
+		if (points >> p & 1)
+			err = add_guard(s, p, map, pattern, d);
+	return err;
+}
