@@ -9,7 +9,7 @@
  *   context.c  per-context state, clock
  *   devmap.c   maps: device <-> session             ptxas.c    the compiler of last resort
  *   live.c     programs into kernels that are running
- *   cache.c    compiled variants on disk
+ *   cache.c    compiled variants on disk            request.c  writes of the host to maps in use
  *
  * Rules: a failure of ours falls through to the program's own call; nothing is printed; no lock
  * that a driver call may need is held by us while others call the driver, except the launch gate as
@@ -160,6 +160,7 @@ struct devmap {
 	struct map_image *image; /* in the instance file */
 	bool is_ring;
 	uint64_t consumed;
+	const void *host; /* memory-mapped globals: the host's image */
 };
 
 struct context {
@@ -179,8 +180,9 @@ struct context {
 	size_t scratch_bytes;
 	uint64_t copy_took_ns;
 	struct devmap maps[EBPF_MAX_MAPS];
-	uint64_t map_mask;
 	struct live *live; /* NULL: no kernel of it was built with guards; under copying */
+	uint64_t map_mask, host_mask; /* those that are made; those with `host` */
+	_Atomic uint64_t dirty;       /* maps that a variant may have changed since their last copy */
 	_Atomic uint64_t launches; /* instrumented, ever */
 	_Atomic uint64_t finished; /* launches known to have ended */
 	_Atomic uint64_t copied;   /* launches whose effect the last copy shows in full */
@@ -209,7 +211,7 @@ void context_ended(struct context *c, bool gone);
 int devmap_make(struct context *c, uint64_t mask, struct diag *d);
 /* The same beside running kernels: room comes from the pool that live_prepare took. Holder of c->copying. */
 int devmap_make_pooled(struct context *c, uint64_t mask, struct diag *d);
-void devmap_launched(struct context *c);
+void devmap_launched(struct context *c, uint64_t maps);
 /* Work was given that may run variants without our seeing it (a graph). */
 void devmap_touched(void);
 /* The last copy, by who holds c->copying; the context need not be current. */
@@ -227,6 +229,16 @@ int live_prepare(struct context *c, CUdeviceptr image, struct diag *d);
 bool live_serve(struct context *c);
 /* 0: the pool is used up. */
 CUdeviceptr live_pool_take(struct context *c, size_t bytes);
+
+/* -- request.c -- */
+/* Whether the host waits for a write to a map of this context. */
+bool request_pending(const struct context *c);
+/* Carries out what can be now. By who holds c->copying. */
+void request_serve(struct context *c);
+/* Watches what the host stores into a memory-mapped map; after it was made. */
+void request_watch(struct context *c, uint32_t id);
+/* Before a launch of a variant that uses these maps. */
+void request_push_globals(struct context *c, uint64_t maps);
 
 /* -- build.c, variant.c ---------------------------------------------------- */
 

@@ -15,6 +15,9 @@
 
 enum {
 	COPY_MS = 20,       /* between copies while work is unfinished */
+	COPY_SHARE = 50,    /* at most one part in so many of the time goes into copies */
+	COPY_MAX_MS = 1000,
+	REQUEST_MS = 1,     /* between looks for a moment at which the host's write can be done */
 	RING_MS = 2,        /* the same where a ring fills */
 	LATE_MS = 200,      /* when the last launch was more than a second ago */
 	AFTER_SYNC_MS = 10, /* at most one copy in the program's own thread in this time */
@@ -29,6 +32,12 @@ enum {
 static bool ok(CUresult r)
 {
 	return r == CUDA_SUCCESS;
+}
+
+/* What the thread sleeps on: in the session, so that the host can wake it. */
+static atomic_int *sync_word(void)
+{
+	return agent.row ? (atomic_int *)(void *)&agent.row->wake : &agent.sync.word;
 }
 
 /* -- making --------------------------------------------------------------------- */
@@ -69,6 +78,7 @@ static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 	}
 	m->consumed = m->image->consumed;
 	c->map_mask |= (uint64_t)1 << id;
+	request_watch(c, id);
 	return is_live(id) ? live_prepare(c, m->address, d) : 0;
 }
 
@@ -192,29 +202,38 @@ static void copy_image(struct context *c, struct devmap *m)
 	map_instance_end(m->instance, now_ns());
 }
 
-/* All maps once; whether a ring still flows. Holder of c->copying, any thread. */
-static bool copy_maps(struct context *c)
+/* Rings, and with `images` all maps that a launch may have changed since their last copy; whether a
+ * ring still flows. Holder of c->copying, any thread. */
+static bool copy_maps(struct context *c, bool images)
 {
 	CUcontext was;
 	bool flows = false;
-	uint64_t start = now_ns(), launches = atomic_load(&c->launches),
-		 finished = atomic_load(&c->finished);
+	uint64_t start = now_ns();
 	if (!ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
 		return false;
+	/* In this order: a launch counts itself first and then looks whether its maps are dirty. */
+	uint64_t dirty = images ? atomic_exchange(&c->dirty, 0) : 0;
+	uint64_t launches = atomic_load(&c->launches), finished = atomic_load(&c->finished);
+	if (images && c->live)
+		dirty = c->map_mask; /* programs come to kernels that run */
 	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
 		struct devmap *m = &c->maps[i];
 		if (!m->address || is_live(i)) /* that is only the device's */
 			continue;
 		if (m->is_ring)
 			flows |= drain_round(c, i) > 0;
-		else
+		else if (dirty >> i & 1)
 			copy_image(c, m);
 	}
 	REAL(cuCtxPopCurrent_v2)(&was);
-	if (finished >= launches)
-		atomic_store(&c->copied, launches);
 	if (agent.row)
 		__atomic_fetch_add(&agent.row->syncs, 1, __ATOMIC_RELAXED);
+	if (!images)
+		return flows;
+	if (finished >= launches)
+		atomic_store(&c->copied, launches);
+	else
+		atomic_fetch_or(&c->dirty, dirty);
 	atomic_store(&c->copied_ns, now_ns());
 	c->copy_took_ns = now_ns() - start;
 	return flows;
@@ -224,14 +243,14 @@ static bool copy_maps(struct context *c)
  */
 void devmap_final(struct context *c)
 {
-	for (int i = 0; i < RING_ROUNDS && copy_maps(c); i++)
+	for (int i = 0; i < RING_ROUNDS && copy_maps(c, !i); i++)
 		;
 }
 
 static bool unfinished(const struct context *c)
 {
 	return c->ready && !atomic_load(&c->dead) &&
-	       atomic_load(&c->copied) != atomic_load(&c->launches);
+	       (atomic_load(&c->copied) != atomic_load(&c->launches) || atomic_load(&c->dirty));
 }
 
 void devmap_after_sync(CUcontext which)
@@ -247,48 +266,76 @@ void devmap_after_sync(CUcontext which)
 		for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
 			bytes += c->maps[i].address && !is_live(i) ? c->maps[i].bytes : 0;
 		if (bytes <= AFTER_SYNC_BYTES && !atomic_load(&c->dead))
-			copy_maps(c);
+			copy_maps(c, true);
 		lock_drop(&c->copying);
 	}
 }
 
 /* -- thread --------------------------------------------------------------------- */
 
-void devmap_launched(struct context *c)
+void devmap_launched(struct context *c, uint64_t maps)
 {
 	atomic_store_explicit(&c->last_launch_ns, now_ns(), memory_order_relaxed);
 	atomic_fetch_add(&c->launches, 1);
+	if (~atomic_load(&c->dirty) & maps)
+		atomic_fetch_or(&c->dirty, maps);
 	if (atomic_load(&agent.sync.parked))
-		word_wake(&agent.sync.word);
+		word_wake(sync_word());
 }
 
 void devmap_touched(void)
 {
 	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next)
 		if (atomic_load(&c->launches))
-			devmap_launched(c);
+			devmap_launched(c, c->map_mask);
+}
+
+/* Between copies of images: a large map is not copied all the time, nor are maps of a program that
+ * launches and synchronises in a loop copied each time. */
+static uint64_t copy_interval_ns(const struct context *c)
+{
+	uint64_t age = now_ns() - atomic_load(&c->last_launch_ns),
+		 ns = (age < 1000000000u ? COPY_MS : LATE_MS) * UINT64_C(1000000),
+		 share = c->copy_took_ns * COPY_SHARE;
+	if (share > COPY_MAX_MS * UINT64_C(1000000))
+		share = COPY_MAX_MS * UINT64_C(1000000);
+	return share > ns ? share : ns;
+}
+
+static bool has_ring(const struct context *c)
+{
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
+		if (c->maps[i].address && c->maps[i].is_ring)
+			return true;
+	return false;
 }
 
 /* Milliseconds until this context wants the next look. */
 static int serve(struct context *c)
 {
-	bool ring = false, flows = true;
+	bool flows = true;
 	uint64_t launches = atomic_load(&c->launches);
-	if (atomic_load(&c->finished) < launches && stream_context_idle(c->handle, true))
-		atomic_store(&c->finished, launches);
 	lock_take(&c->copying);
+	if (atomic_load(&c->dead) || !c->ready) {
+		lock_drop(&c->copying);
+		return PARKED_MS;
+	}
+	request_serve(c);
+	uint64_t since = now_ns() - atomic_load(&c->copied_ns), interval = copy_interval_ns(c);
+	bool ring = has_ring(c), due = since >= interval;
+	if (due && atomic_load(&c->finished) < launches && stream_context_idle(c->handle, true))
+		atomic_store(&c->finished, launches);
 	/* What flows is followed without a pause, up to a point: the stop word wants to be seen. */
-	for (int i = 0; i < 64 && flows && !atomic_load(&c->dead) && c->ready; i++)
-		flows = copy_maps(c);
-	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
-		ring |= c->maps[i].address && c->maps[i].is_ring;
-	uint64_t took_ms = c->copy_took_ns / 1000000;
+	for (int i = 0; i < 64 && flows && (due || ring); i++)
+		flows = copy_maps(c, due && !i);
+	uint64_t wait = due ? copy_interval_ns(c) : interval - since;
+	bool asked = request_pending(c);
 	lock_drop(&c->copying);
-	if (flows)
+	if (flows && ring)
 		return 0;
-	uint64_t age = now_ns() - atomic_load(&c->last_launch_ns);
-	int ms = ring ? RING_MS : age < 1000000000ull ? COPY_MS : LATE_MS;
-	return took_ms * 10 > (uint64_t)ms ? (int)(took_ms * 10 < 1000 ? took_ms * 10 : 1000) : ms;
+	if (asked)
+		return REQUEST_MS;
+	return ring ? RING_MS : (int)(wait / 1000000) + 1;
 }
 
 static void last_copy(struct context *c)
@@ -332,7 +379,7 @@ static void settle(void)
 		REAL(cuCtxPopCurrent_v2)(&was);
 	}
 	atomic_store(&agent.sync.settled, 1);
-	word_wake(&agent.sync.word);
+	word_wake(sync_word());
 }
 
 static void *sync_thread(void *arg)
@@ -342,12 +389,12 @@ static void *sync_thread(void *arg)
 	if (REAL(cuThreadExchangeStreamCaptureMode))
 		REAL(cuThreadExchangeStreamCaptureMode)(&mode);
 	while (!atomic_load(&agent.sync.stop)) {
-		int seen = atomic_load(&agent.sync.word), ms = PARKED_MS;
+		int seen = atomic_load(sync_word()), ms = PARKED_MS;
 		bool parked = true;
 		for (struct context *c = atomic_load(&agent.contexts); c; c = c->next) {
 			if (live_serve(c))
 				ms = LIVE_MS < ms ? LIVE_MS : ms;
-			if (!unfinished(c))
+			if (!unfinished(c) && !request_pending(c))
 				continue;
 			int want = serve(c);
 			ms = want < ms ? want : ms;
@@ -357,18 +404,18 @@ static void *sync_thread(void *arg)
 			/* A launch that came after the look sees the flag and wakes us. */
 			atomic_store(&agent.sync.parked, 1);
 			for (struct context *c = atomic_load(&agent.contexts); c; c = c->next)
-				parked &= !unfinished(c);
+				parked &= !unfinished(c) && !request_pending(c);
 			if (parked)
-				word_wait(&agent.sync.word, seen, ms);
+				word_wait(sync_word(), seen, ms);
 			atomic_store(&agent.sync.parked, 0);
 		} else if (ms) {
-			word_wait(&agent.sync.word, seen, ms);
+			word_wait(sync_word(), seen, ms);
 		}
 	}
 	settle();
 	last_copies();
 	atomic_store(&agent.sync.done, 1);
-	word_wake(&agent.sync.word);
+	word_wake(sync_word());
 	return NULL;
 }
 
@@ -399,9 +446,9 @@ static void wait_for(atomic_int *flag, int ms)
 {
 	for (uint64_t end = now_ns() + (uint64_t)ms * 1000000;
 		!atomic_load(flag) && now_ns() < end;) {
-		int seen = atomic_load(&agent.sync.word);
+		int seen = atomic_load(sync_word());
 		if (!atomic_load(flag))
-			word_wait(&agent.sync.word, seen, 100);
+			word_wait(sync_word(), seen, 100);
 	}
 }
 
@@ -410,7 +457,7 @@ void devmap_stop(void)
 	if (!atomic_load(&agent.sync.started))
 		return;
 	atomic_store(&agent.sync.stop, 1);
-	word_wake(&agent.sync.word);
+	word_wake(sync_word());
 	wait_for(&agent.sync.settled, EXIT_SETTLE_MS);
 	/* A kernel that does not end is cut off by the exit; what it has counted so far is kept. */
 	if (!atomic_load(&agent.sync.settled))

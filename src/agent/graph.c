@@ -368,7 +368,7 @@ static void count(struct graph_exec *e)
 			continue;
 		if (row)
 			__atomic_fetch_add(&row->launches_instrumented, 1, __ATOMIC_RELAXED);
-		devmap_launched(n->now->context);
+		devmap_launched(n->now->context, n->now->build->maps);
 	}
 }
 

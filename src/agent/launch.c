@@ -95,6 +95,8 @@ static CUresult launch_variant(const struct launch *l, struct variant *v)
 {
 	uint64_t id = __atomic_fetch_add(&agent.shared->next_launch, 1, __ATOMIC_RELAXED) + 1;
 	CUresult r;
+	if (v->context->host_mask & v->build->maps)
+		request_push_globals(v->context, v->build->maps);
 	if (!v->build->result.launch_param)
 		r = call(l, v->function, l->params, l->extra);
 	else if (l->extra && !l->params)
@@ -106,7 +108,7 @@ static CUresult launch_variant(const struct launch *l, struct variant *v)
 	struct session_kernel *row = atomic_load_explicit(&v->kernel->shared, memory_order_relaxed);
 	if (row)
 		__atomic_fetch_add(&row->launches_instrumented, 1, __ATOMIC_RELAXED);
-	devmap_launched(v->context);
+	devmap_launched(v->context, v->build->maps);
 	return r;
 }
 

@@ -103,14 +103,19 @@ void gate_open(struct gate *g)
 		futex_wake(&g->users, INT_MAX);
 }
 
+/* Words may be in memory that other processes share. */
 void word_wait(atomic_int *word, int seen, int ms)
 {
 	struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
-	futex_wait(word, seen, &t);
+	int keep = errno;
+	syscall(SYS_futex, word, FUTEX_WAIT, seen, &t, NULL, 0);
+	errno = keep;
 }
 
 void word_wake(atomic_int *word)
 {
+	int keep = errno;
 	atomic_fetch_add(word, 1);
-	futex_wake(word, INT_MAX);
+	syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	errno = keep;
 }

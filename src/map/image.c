@@ -347,6 +347,9 @@ int map_instance_create(struct session *s, uint32_t map, uint32_t n_replicas, ui
 		inst->image_bytes = bytes;
 		inst->device = device;
 		inst->base_offset = base_offset;
+		/* Before the host's image is copied: a write that comes later is asked for again. */
+		inst->write_done =
+			__atomic_load_n(&s->file->maps[map].write_seq, __ATOMIC_ACQUIRE);
 		*image = (struct map_image *)((char *)inst + SESSION_PAGE);
 		map_image_init(*image, row.type, row.key_size, row.value_size, row.max_entries,
 			n_replicas);

@@ -63,4 +63,49 @@ struct session_name {
 };
 bool session_name_parse(const char *name, struct session_name *out);
 
+/* -- map.c and write.c: an open map -- */
+
+struct source {
+	int fd;
+	uint64_t data_at, data_bytes; /* where the image's data is in the file */
+	uint64_t header_at;
+	uint64_t base_at; /* instance: the host's data when it was made; 0: as it is now */
+	uint32_t n_replicas;
+	bool instance;
+	uint32_t pid, n; /* instance: of its name */
+	bool stable;     /* the host's image can change no more */
+	uint64_t generation;
+	uint64_t reads; /* in this generation, outside of the window */
+	uint8_t *window;
+	uint64_t from, len, cap;
+};
+
+struct map {
+	struct session *s;
+	uint32_t id;
+	struct session_map row;
+	struct source base;
+	struct source *instances;
+	size_t n_instances, cap_instances;
+	uint32_t scanned; /* row.instances at the last complete scan */
+	uint32_t writing; /* row.writing when the host's image was read last */
+	uint32_t cpus;
+	size_t stride;
+	uint8_t *sum, *one, *was; /* stride bytes each */
+	uint8_t *key;             /* one slot: header and key */
+};
+
+/* Finds instances made since. */
+int map_scan(struct map *m);
+/* The same, and what was kept of older generations is dropped: first in every reading operation. */
+int map_begin(struct map *m);
+/* Whether the agent of an instance lives. */
+bool map_source_alive(const struct map *m, const struct source *src);
+/* The key of an array; -ENOENT beyond its end. */
+int map_array_index(const struct map *m, const void *key, uint32_t *index);
+/* The slot that holds the key (LIVE or DEAD), or -ENOENT with the first empty one in *slot
+ * (UINT64_MAX: none). */
+int map_hash_find(
+	struct map *m, struct source *src, const void *key, uint64_t *slot, uint32_t *state);
+
 #endif

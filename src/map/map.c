@@ -20,42 +20,14 @@ enum {
 	WHOLE_BYTES = 64 << 20,   /* images up to this size are read whole */
 	READS_BEFORE_WINDOW = 32, /* a few look-ups in a big map must not read all of it */
 	READ_TRIES = 2000,        /* milliseconds, about */
-};
-
-struct source {
-	int fd;
-	uint64_t data_at, data_bytes; /* where the image's data is in the file */
-	uint64_t header_at;
-	uint64_t base_at; /* instance: the host's data when it was made; 0: as it is now */
-	uint32_t n_replicas;
-	bool instance;
-	uint32_t pid, n; /* instance: of its name */
-	bool stable;     /* the host's image can change no more */
-	uint64_t generation;
-	uint64_t reads; /* in this generation, outside of the window */
-	uint8_t *window;
-	uint64_t from, len, cap;
-};
-
-struct map {
-	struct session *s;
-	uint32_t id;
-	struct session_map row;
-	struct source base;
-	struct source *instances;
-	size_t n_instances, cap_instances;
-	uint32_t scanned; /* row.instances at the last complete scan */
-	uint32_t cpus;
-	size_t stride;
-	uint8_t *sum, *one, *was; /* stride bytes each */
-	uint8_t *key;             /* one slot: header and key */
+	WRITER_MS = 100,          /* that a reader waits for the host's own write */
 };
 
 /* -- sources -- */
 
 /* A process number may have been given to another process since: the agents' table knows the start
  * time. */
-static bool source_writer_alive(const struct map *m, const struct source *src)
+bool map_source_alive(const struct map *m, const struct source *src)
 {
 	for (int i = 0; i < SESSION_MAX_AGENTS; i++) {
 		const struct session_agent *a = &m->s->file->agents[i];
@@ -77,7 +49,7 @@ static int source_generation(struct map *m, struct source *src, uint64_t *out)
 		*out = head.generation;
 		if (!(head.generation & 1))
 			return 0;
-		if (head.ended || ((i & 15) == 15 && !source_writer_alive(m, src))) {
+		if (head.ended || ((i & 15) == 15 && !map_source_alive(m, src))) {
 			return 0; /* torn, and final */
 		}
 		file_sleep_ms(i < 10 ? 0 : 1);
@@ -179,7 +151,7 @@ static int instance_check(const struct map *m, struct source *src, uint64_t size
 		file_read_at(src->fd, &image, sizeof(image), SESSION_PAGE))
 		return -EINVAL;
 	if (inst.magic != SESSION_MAGIC)
-		return source_writer_alive(m, src) ? -EAGAIN : -EINVAL;
+		return map_source_alive(m, src) ? -EAGAIN : -EINVAL;
 	if (inst.map != m->id || !map_image_fits(&image, &m->row, inst.image_bytes) ||
 		size < SESSION_PAGE + inst.image_bytes)
 		return -EINVAL;
@@ -203,7 +175,7 @@ static int instance_open(struct map *m, uint32_t pid, uint32_t n)
 	if (m->n_instances >= SESSION_MAX_INSTANCES)
 		return -E2BIG;
 	int err = session_file_path(m->s, path, "map-%u.%u.%u", m->id, pid, n);
-	src.fd = err ? err : file_open(path, O_RDONLY, m->s->owner, &size);
+	src.fd = err ? err : file_open(path, O_RDWR, m->s->owner, &size);
 	if (src.fd < 0)
 		return src.fd;
 	err = instance_check(m, &src, size);
@@ -256,7 +228,7 @@ static int by_pid(const void *a, const void *b)
 
 /* Looks for instances that appeared since the last scan; the directory is read only when agents
  * made some. */
-static int map_scan(struct map *m)
+int map_scan(struct map *m)
 {
 	uint32_t made = __atomic_load_n(&m->s->file->maps[m->id].instances, __ATOMIC_ACQUIRE);
 	if (made == m->scanned)
@@ -286,8 +258,33 @@ static int map_scan(struct map *m)
 	return err;
 }
 
-static int map_begin(struct map *m)
+/* While the host writes, base and instances do not belong together. A writer that died has left the
+ * count odd; its lock is gone. */
+static void map_wait_for_writer(struct map *m)
 {
+	uint32_t *writing = &m->s->file->maps[m->id].writing, now;
+	for (int ms = 0; (now = __atomic_load_n(writing, __ATOMIC_ACQUIRE)) & 1; ms++) {
+		if (ms < WRITER_MS) {
+			file_sleep_ms(1);
+			continue;
+		}
+		if (!file_lock(m->base.fd, true, 0)) {
+			__atomic_compare_exchange_n(writing, &now, now + 1, false, __ATOMIC_ACQ_REL,
+				__ATOMIC_RELAXED);
+			file_unlock(m->base.fd);
+		}
+		break;
+	}
+	if (now != m->writing) {
+		m->writing = now;
+		m->base.len = 0;
+		m->base.reads = 0;
+	}
+}
+
+int map_begin(struct map *m)
+{
+	map_wait_for_writer(m);
 	int err = map_scan(m);
 	for (size_t i = 0; i < m->n_instances && !err; i++)
 		err = source_begin(m, &m->instances[i]);
@@ -392,7 +389,7 @@ static void words_add(uint8_t *to, const uint8_t *from, const uint8_t *minus, si
 
 /* -- arrays -- */
 
-static int array_index(const struct map *m, const void *key, uint32_t *index)
+int map_array_index(const struct map *m, const void *key, uint32_t *index)
 {
 	memcpy(index, key, sizeof(*index));
 	return *index < m->row.max_entries ? 0 : -ENOENT;
@@ -401,7 +398,7 @@ static int array_index(const struct map *m, const void *key, uint32_t *index)
 static int array_lookup(struct map *m, const void *key, void *value)
 {
 	uint32_t index;
-	int err = array_index(m, key, &index);
+	int err = map_array_index(m, key, &index);
 	uint64_t at = (uint64_t)index * m->stride;
 	if (!err)
 		err = source_read(m, &m->base, at, m->was, m->stride);
@@ -438,7 +435,7 @@ static int percpu_fold(struct map *m, struct source *src, uint32_t index, uint8_
 static int percpu_lookup(struct map *m, const void *key, void *value)
 {
 	uint32_t index;
-	int err = array_index(m, key, &index);
+	int err = map_array_index(m, key, &index);
 	if (err)
 		return err;
 	memset(value, 0, map_value_bytes(m));
@@ -477,7 +474,7 @@ static int hash_slot(struct map *m, struct source *src, uint64_t slot, uint32_t 
 
 /* The slot that holds the key (LIVE or DEAD), or -ENOENT with the first empty one, if any, in
  * *slot. */
-static int hash_find(
+int map_hash_find(
 	struct map *m, struct source *src, const void *key, uint64_t *slot, uint32_t *state)
 {
 	uint64_t n = map_hash_slots(m->row.max_entries),
@@ -501,7 +498,7 @@ static int hash_is_live(
 	struct map *m, struct source *src, const void *key, uint64_t *slot, bool *live)
 {
 	uint32_t state;
-	int err = hash_find(m, src, key, slot, &state);
+	int err = map_hash_find(m, src, key, slot, &state);
 	*live = !err && state == MAP_SLOT_LIVE;
 	return err == -ENOENT ? 0 : err;
 }
@@ -627,7 +624,7 @@ static int hash_next_key(struct map *m, const void *key, void *next)
 	for (size_t i = 0; i <= m->n_instances; i++) {
 		uint64_t slot;
 		uint32_t state;
-		int err = hash_find(m, hash_source(m, i), key, &slot, &state);
+		int err = map_hash_find(m, hash_source(m, i), key, &slot, &state);
 		if (err && err != -ENOENT)
 			return err;
 		if (err)
@@ -639,108 +636,6 @@ static int hash_next_key(struct map *m, const void *key, void *next)
 	}
 	return from == SIZE_MAX ? hash_first_from(m, 0, 0, next)
 				: hash_first_from(m, from, from_slot, next);
-}
-
-/* -- host writes: under the lock of map-ID, and only before any device has a copy -- */
-
-static int base_lock(struct map *m)
-{
-	int err = file_lock(m->base.fd, true, 10000);
-	if (!err && __atomic_load_n(&m->s->file->maps[m->id].instances, __ATOMIC_ACQUIRE)) {
-		file_unlock(m->base.fd);
-		err = -EBUSY;
-	}
-	return err;
-}
-
-static int array_update(struct map *m, const void *key, const void *value, uint64_t flags)
-{
-	uint32_t index;
-	if (flags == BPF_NOEXIST)
-		return -EEXIST;
-	if (array_index(m, key, &index))
-		return -E2BIG;
-	if (m->row.type == BPF_MAP_TYPE_ARRAY)
-		return file_write_at(
-			m->base.fd, value, m->row.value_size, (uint64_t)index * m->stride);
-	uint64_t replica = map_replica_bytes(m->row.max_entries, m->row.value_size);
-	const uint8_t *slots = value;
-	for (uint32_t r = 0; r < m->base.n_replicas; r++) {
-		memset(m->one, 0, m->stride);
-		if (r < m->cpus)
-			memcpy(m->one, slots + (size_t)r * m->stride, m->row.value_size);
-		int err = file_write_at(
-			m->base.fd, m->one, m->stride, r * replica + (uint64_t)index * m->stride);
-		if (err)
-			return err;
-	}
-	return 0;
-}
-
-static int hash_live_add(struct map *m, int n)
-{
-	uint64_t live, at = m->base.header_at + offsetof(struct map_image, live);
-	int err = file_read_at(m->base.fd, &live, sizeof(live), at);
-	if (err)
-		return err;
-	if (n > 0 && live >= m->row.max_entries)
-		return -E2BIG;
-	live += (uint64_t)(int64_t)n;
-	return file_write_at(m->base.fd, &live, sizeof(live), at);
-}
-
-static int hash_write_value(struct map *m, uint64_t slot, const void *value)
-{
-	uint64_t bytes = map_hash_slot_bytes(m->row.key_size, m->row.value_size);
-	return file_write_at(m->base.fd, value, m->row.value_size,
-		slot * bytes + 8 + map_round_up(m->row.key_size, 8));
-}
-
-/* The state goes last, so that a reader never finds a live slot without its value. */
-static int hash_write_slot(struct map *m, uint64_t slot, const void *key, const void *value)
-{
-	uint64_t at = slot * map_hash_slot_bytes(m->row.key_size, m->row.value_size);
-	uint32_t live = MAP_SLOT_LIVE, hash = map_hash_key(key, m->row.key_size);
-	int err = file_write_at(m->base.fd, &hash, sizeof(hash), at + 4);
-	if (!err)
-		err = file_write_at(m->base.fd, key, m->row.key_size, at + 8);
-	if (!err)
-		err = hash_write_value(m, slot, value);
-	return err ? err : file_write_at(m->base.fd, &live, sizeof(live), at);
-}
-
-static int hash_update(struct map *m, const void *key, const void *value, uint64_t flags)
-{
-	uint64_t slot;
-	uint32_t state;
-	int err = hash_find(m, &m->base, key, &slot, &state);
-	if (err && err != -ENOENT)
-		return err;
-	bool live = !err && state == MAP_SLOT_LIVE;
-	if (live && flags == BPF_NOEXIST)
-		return -EEXIST;
-	if (!live && flags == BPF_EXIST)
-		return -ENOENT;
-	if (live)
-		return hash_write_value(m, slot, value);
-	if (slot == UINT64_MAX)
-		return -E2BIG;
-	err = hash_live_add(m, 1);
-	return err ? err : hash_write_slot(m, slot, key, value);
-}
-
-static int hash_delete(struct map *m, const void *key)
-{
-	uint64_t slot;
-	uint32_t state, dead = MAP_SLOT_DEAD;
-	int err = hash_find(m, &m->base, key, &slot, &state);
-	if (err)
-		return err;
-	if (state != MAP_SLOT_LIVE)
-		return -ENOENT;
-	err = file_write_at(m->base.fd, &dead, sizeof(dead),
-		slot * map_hash_slot_bytes(m->row.key_size, m->row.value_size));
-	return err ? err : hash_live_add(m, -1);
 }
 
 /* -- bpf(2) -- */
@@ -758,33 +653,6 @@ int map_lookup(struct map *m, const void *key, void *value)
 	default:
 		return hash_lookup(m, key, value);
 	}
-}
-
-int map_update(struct map *m, const void *key, const void *value, uint64_t flags)
-{
-	if (m->row.type == BPF_MAP_TYPE_RINGBUF)
-		return -EOPNOTSUPP;
-	if (flags > BPF_EXIST)
-		return -EINVAL;
-	int err = base_lock(m);
-	if (err)
-		return err;
-	err = m->row.type == BPF_MAP_TYPE_HASH ? hash_update(m, key, value, flags)
-					       : array_update(m, key, value, flags);
-	file_unlock(m->base.fd);
-	return err;
-}
-
-int map_delete(struct map *m, const void *key)
-{
-	if (m->row.type != BPF_MAP_TYPE_HASH)
-		return m->row.type == BPF_MAP_TYPE_RINGBUF ? -EOPNOTSUPP : -EINVAL;
-	int err = base_lock(m);
-	if (err)
-		return err;
-	err = hash_delete(m, key);
-	file_unlock(m->base.fd);
-	return err;
 }
 
 int map_next_key(struct map *m, const void *key, void *next)

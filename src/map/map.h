@@ -19,8 +19,9 @@ uint32_t map_possible_cpus(void);
 /* Bytes of one value as bpf(2) hands it out: value_size, or round_up(value_size, 8) * possible CPUs. */
 size_t map_value_bytes(const struct map *m);
 
-/* The bpf(2) operations, with its errors: -ENOENT, -E2BIG, -EEXIST, -EINVAL, -EBUSY (a device instance exists: host writes reach
- * only contexts created later, so they are refused), -EOPNOTSUPP. */
+/* The bpf(2) operations, with its errors: -ENOENT, -E2BIG, -EEXIST, -EINVAL, -EOPNOTSUPP. A write reaches every device that has the
+ * map before it returns (docs/maps.md); -EBUSY: an earlier write still waits for its agent; -ETIMEDOUT: an agent did not answer in two
+ * seconds, and may carry the write out later. */
 int map_lookup(struct map *m, const void *key, void *value);
 int map_update(struct map *m, const void *key, const void *value, uint64_t flags);
 int map_delete(struct map *m, const void *key);

@@ -8,6 +8,7 @@
  *	    map-ID                     the host's own image: initial values, host writes. Its data first, at offset 0, so that mapping the
  *	                               file gives what mapping an array of bpf(2) gives; its struct map_image at the next multiple of 4096
  *	    map-ID.PID.N               a device instance: struct map_instance page, then the image as last synchronised
+ *	    map-ID.write               the host's last write to instances: struct map_write, key, value (write.c)
  *	    ring-ID                    RINGBUF only: what agents drained, for consumers (struct map_ring)
  *	    libegpu-driver.so.1        symlink to the real driver or to softgpu (found through LD_LIBRARY_PATH)
  *
@@ -57,7 +58,9 @@ struct session_map { /* writer: loader, before the link that uses it */
 	uint32_t internal; /* 1: made by egpu itself (trace output) */
 	uint32_t live;	   /* 1: words and programs for running kernels (live/live.h): only the device's, agents do not copy it back */
 	uint32_t btf_id, btf_key_type_id, btf_value_type_id; /* BTF object saved as btf-ID in the directory; 0: none */
-	uint32_t instances; /* writer: agents, atomic: instance files ever made; host writes are refused from the first on */
+	uint32_t instances; /* writer: agents, atomic: instance files ever made */
+	uint32_t write_seq; /* writer: the host, under the lock of map-ID: number of the request in map-ID.write */
+	uint32_t writing;   /* writer: the same: odd while a host write is under way */
 };
 
 struct session_prog { /* writer: loader */
@@ -119,6 +122,8 @@ struct session_agent { /* writer: the agent */
 	uint32_t ended; /* 1 after its last synchronisation at exit */
 	uint64_t start_time; /* /proc/PID/stat field 22 */
 	uint64_t syncs;
+	uint32_t wake; /* futex: the agent's thread sleeps on it; +1 by whoever wants it to look */
+	uint32_t pad;
 };
 
 struct session_file {
@@ -151,6 +156,17 @@ struct map_instance {
 	uint32_t device;     /* ordinal */
 	uint32_t ended;	     /* 1: the context is gone; the image is final */
 	uint64_t base_offset; /* maps that the host can map: where in this file the host's data as of its creation is; 0: it cannot change */
+	uint32_t write_done; /* writer: agent: the last host write it has carried out */
+	int32_t write_error; /* and with what: 0, -E2BIG, -EIO */
+};
+
+/* map-ID.write: key (padded to 8) and value follow. An agent carries it out when row.write_seq is its seq and not its instance's
+ * write_done. Per-CPU elements become zero in instances, whatever the value. */
+enum map_write_op { MAP_WRITE_PUT = 1, MAP_WRITE_DELETE = 2 };
+struct map_write { /* writer: the host */
+	uint32_t seq;
+	uint32_t op; /* enum map_write_op */
+	uint32_t key_size, value_size;
 };
 
 /* ring-ID: consumer page, producer page, data; positions and records as BPF_MAP_TYPE_RINGBUF has them, so that

@@ -1,0 +1,381 @@
+/* request.c - writes of the host to maps that are on a device: what map/write.c asks for, carried
+ * out by the agent's thread, and memory-mapped globals, pushed before a launch that reads them.
+ *
+ * Elements of arrays, and values of keys that a hash map has, are written by DMA at any time: an
+ * element and a key keep their places. A key that comes or goes moves the map's counts with it, so
+ * that waits for a moment when nothing runs in the context and the launch gate is free.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "map/file.h"
+
+enum { PATH_BYTES = 512 };
+
+struct request {
+	struct map_write head;
+	uint8_t *key, *value; /* value NULL: the key is to go */
+};
+
+static bool ok(CUresult r)
+{
+	return r == CUDA_SUCCESS;
+}
+
+static bool to_device(struct context *c, CUdeviceptr at, const void *from, size_t n)
+{
+	return ok(REAL(cuMemcpyHtoDAsync_v2)(at, from, n, c->stream));
+}
+
+static bool finish(struct context *c)
+{
+	return ok(REAL(cuStreamSynchronize)(c->stream));
+}
+
+/* -- asking ------------------------------------------------------------------------- */
+
+static uint32_t wanted(uint32_t map)
+{
+	return __atomic_load_n(&agent.shared->maps[map].write_seq, __ATOMIC_ACQUIRE);
+}
+
+bool request_pending(const struct context *c)
+{
+	for (uint64_t left = c->map_mask; left; left &= left - 1) {
+		uint32_t i = (uint32_t)__builtin_ctzll(left);
+		const struct map_instance *inst = c->maps[i].instance;
+		if (inst && inst->write_done != wanted(i))
+			return true;
+	}
+	return false;
+}
+
+static void done(struct devmap *m, uint32_t seq, int err)
+{
+	m->instance->write_error = err;
+	__atomic_store_n(&m->instance->write_done, seq, __ATOMIC_RELEASE);
+}
+
+static bool is_sane(const struct request *r, const struct map_image *image, uint64_t size)
+{
+	uint64_t key = map_round_up(image->key_size, 8);
+	bool put = r->head.op == MAP_WRITE_PUT;
+	return (put || (r->head.op == MAP_WRITE_DELETE && image->type == BPF_MAP_TYPE_HASH)) &&
+	       r->head.key_size == image->key_size &&
+	       r->head.value_size == (put ? image->value_size : 0) &&
+	       size >= sizeof(r->head) + key + r->head.value_size;
+}
+
+/* Reads map-ID.write. r->key is freed by the caller. */
+static int read_request(uint32_t id, const struct map_image *image, struct request *r)
+{
+	char path[PATH_BYTES];
+	uint64_t size;
+	size_t key = (size_t)map_round_up(image->key_size, 8);
+	int n = snprintf(path, sizeof(path), "%s/map-%u.write", session_path(agent.session), id);
+	int fd = n < (int)sizeof(path) ? file_open(path, O_RDONLY, geteuid(), &size) : -ENAMETOOLONG;
+	if (fd < 0)
+		return fd;
+	int err = file_read_at(fd, &r->head, sizeof(r->head), 0);
+	if (!err && !is_sane(r, image, size))
+		err = -EINVAL;
+	r->key = err ? NULL : calloc(1, key + (size_t)map_stride(image->value_size));
+	if (!err)
+		err = r->key ? file_read_at(fd, r->key, key + r->head.value_size, sizeof(r->head))
+			     : -ENOMEM;
+	close(fd);
+	r->value = r->head.op == MAP_WRITE_PUT ? r->key + key : NULL;
+	return err;
+}
+
+/* -- arrays ---------------------------------------------------------------------------- */
+
+/* The same bytes in the session's copy, so that a reader sees them before the next copy. */
+static void patch(struct devmap *m, size_t at, const void *from, size_t n)
+{
+	memcpy((char *)m->image + at, from, n);
+	if (m->instance->base_offset)
+		memcpy((char *)m->instance + m->instance->base_offset + at - MAP_IMAGE_HEADER, from,
+			n);
+}
+
+/* Replica 0 gets the value, the others nothing; replicas of per-CPU maps are all cleared: there the
+ * host's image has the value. */
+static int write_array(struct context *c, struct devmap *m, const struct request *r)
+{
+	const struct map_image *im = m->image;
+	bool per_cpu = im->type == BPF_MAP_TYPE_PERCPU_ARRAY;
+	size_t bytes = im->value_size, stride = (size_t)map_stride(im->value_size);
+	uint64_t replica = map_replica_bytes(im->max_entries, im->value_size);
+	uint32_t index;
+	memcpy(&index, r->key, sizeof(index));
+	if (index >= im->max_entries)
+		return -E2BIG;
+	uint8_t *zero = calloc(1, stride);
+	if (!zero)
+		return -ENOMEM;
+	bool good = true;
+	for (uint32_t k = 0; k < im->n_replicas && good; k++)
+		good = to_device(c,
+			m->address + MAP_IMAGE_HEADER + k * replica + (uint64_t)index * stride,
+			per_cpu || k ? zero : r->value, bytes);
+	good &= finish(c);
+	map_instance_begin(m->instance);
+	for (uint32_t k = 0; k < im->n_replicas && good; k++)
+		patch(m, MAP_IMAGE_HEADER + k * replica + (uint64_t)index * stride,
+			per_cpu || k ? zero : r->value, bytes);
+	map_instance_end(m->instance, now_ns());
+	free(zero);
+	return good ? 0 : -EIO;
+}
+
+/* -- hash maps --------------------------------------------------------------------------- */
+
+static bool copy_down(struct context *c, struct devmap *m)
+{
+	return ok(REAL(cuMemcpyDtoHAsync_v2)(m->image, m->address, m->bytes, c->stream)) && finish(c);
+}
+
+/* The key's slot in the session's copy, or the first empty one. NULL: there is neither. */
+static uint8_t *find_slot(const struct map_image *im, const uint8_t *key, bool *has)
+{
+	uint64_t n = map_hash_slots(im->max_entries),
+		 bytes = map_hash_slot_bytes(im->key_size, im->value_size),
+		 at = map_hash_key(key, im->key_size) & (n - 1);
+	*has = false;
+	for (uint64_t i = 0; i < n; i++, at = (at + 1) & (n - 1)) {
+		uint8_t *slot = (uint8_t *)(uintptr_t)(im + 1) + at * bytes;
+		uint32_t state;
+		memcpy(&state, slot, sizeof(state));
+		if (state == MAP_SLOT_EMPTY)
+			return slot;
+		*has = (state == MAP_SLOT_LIVE || state == MAP_SLOT_DEAD) &&
+		       !memcmp(slot + 8, key, im->key_size);
+		if (*has)
+			return slot;
+	}
+	return NULL;
+}
+
+static bool is_live(const uint8_t *slot)
+{
+	uint32_t state;
+	memcpy(&state, slot, sizeof(state));
+	return state == MAP_SLOT_LIVE;
+}
+
+static bool slot_to_device(struct context *c, struct devmap *m, const uint8_t *slot, size_t from)
+{
+	const struct map_image *im = m->image;
+	size_t bytes = (size_t)map_hash_slot_bytes(im->key_size, im->value_size);
+	return to_device(c, m->address + (uint64_t)(slot - (const uint8_t *)im) + from, slot + from,
+		bytes - from);
+}
+
+/* The slot in the copy becomes what it is to be on the device. */
+static void change_slot(struct map_image *im, uint8_t *slot, const struct request *r)
+{
+	uint32_t state = r->value ? MAP_SLOT_LIVE : MAP_SLOT_DEAD,
+		 hash = map_hash_key(r->key, im->key_size);
+	bool was = is_live(slot);
+	if (r->value) {
+		memcpy(slot + 4, &hash, sizeof(hash));
+		memcpy(slot + 8, r->key, im->key_size);
+		memcpy(slot + 8 + map_round_up(im->key_size, 8), r->value, im->value_size);
+	}
+	memcpy(slot, &state, sizeof(state));
+	im->live += (uint64_t)(r->value != NULL) - (uint64_t)was;
+}
+
+/* Nothing runs in the context, nor can begin to. */
+static int write_slot(struct context *c, struct devmap *m, const struct request *r)
+{
+	struct map_image *im = m->image;
+	bool has, good = false;
+	int err = 0;
+	map_instance_begin(m->instance);
+	if (copy_down(c, m)) {
+		uint8_t *slot = find_slot(im, r->key, &has);
+		bool live = has && is_live(slot);
+		good = true;
+		if (!r->value && !live)
+			err = 0; /* it is not there */
+		else if (!slot || (!live && r->value && (uint32_t)im->live >= im->max_entries))
+			err = -E2BIG;
+		else {
+			change_slot(im, slot, r);
+			good = slot_to_device(c, m, slot, 0) &&
+			       to_device(c, m->address + offsetof(struct map_image, live),
+				       &im->live, sizeof(im->live)) &&
+			       finish(c);
+		}
+	}
+	map_instance_end(m->instance, now_ns());
+	return good ? err : -EIO;
+}
+
+/* The value of a key that the device has; -ENOENT. */
+static int write_value(struct context *c, struct devmap *m, const struct request *r)
+{
+	struct map_image *im = m->image;
+	size_t at = 8 + (size_t)map_round_up(im->key_size, 8);
+	bool has;
+	uint32_t state = MAP_SLOT_LIVE;
+	uint8_t *slot = find_slot(im, r->key, &has);
+	if (!slot || !has || !is_live(slot))
+		return -ENOENT;
+	memcpy(slot + at, r->value, im->value_size);
+	/* A kernel may have deleted it since: then it is to be made anew. */
+	if (!slot_to_device(c, m, slot, at) || !finish(c) ||
+		!ok(REAL(cuMemcpyDtoHAsync_v2)(&state,
+			m->address + (uint64_t)(slot - (uint8_t *)im), sizeof(state),
+			c->stream)) ||
+		!finish(c))
+		return -EIO;
+	return state == MAP_SLOT_LIVE ? 0 : -ENOENT;
+}
+
+/* -EAGAIN: work is under way. */
+static int write_hash(struct context *c, struct devmap *m, const struct request *r)
+{
+	if (r->value) {
+		map_instance_begin(m->instance);
+		int err = copy_down(c, m) ? write_value(c, m, r) : -EIO;
+		map_instance_end(m->instance, now_ns());
+		if (err != -ENOENT)
+			return err;
+	}
+	if (!gate_close(&agent.gate))
+		return -EAGAIN;
+	int err = stream_context_idle(c->handle, true) ? write_slot(c, m, r) : -EAGAIN;
+	gate_open(&agent.gate);
+	return err;
+}
+
+/* -- serving ------------------------------------------------------------------------------ */
+
+static void serve_map(struct context *c, uint32_t id)
+{
+	struct devmap *m = &c->maps[id];
+	struct request r = { 0 };
+	uint32_t seq = wanted(id);
+	if (!m->instance || m->instance->write_done == seq)
+		return;
+	int err = read_request(id, m->image, &r);
+	if (!err && r.head.seq != seq)
+		err = -EAGAIN; /* a newer one is being written */
+	if (!err)
+		err = m->image->type == BPF_MAP_TYPE_HASH ? write_hash(c, m, &r)
+							  : write_array(c, m, &r);
+	free(r.key);
+	if (err != -EAGAIN)
+		done(m, seq, err);
+}
+
+void request_serve(struct context *c)
+{
+	CUcontext was;
+	if (!request_pending(c) || !ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
+		return;
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
+		if (c->map_mask >> i & 1)
+			serve_map(c, i);
+	REAL(cuCtxPopCurrent_v2)(&was);
+}
+
+/* -- memory-mapped globals ------------------------------------------------------------------ */
+
+void request_watch(struct context *c, uint32_t id)
+{
+	struct devmap *m = &c->maps[id];
+	char path[PATH_BYTES];
+	uint64_t size;
+	size_t bytes = m->bytes - MAP_IMAGE_HEADER;
+	if (!m->instance->base_offset)
+		return;
+	int n = snprintf(path, sizeof(path), "%s/map-%u", session_path(agent.session), id);
+	int fd = n < (int)sizeof(path) ? file_open(path, O_RDONLY, geteuid(), &size) : -1;
+	void *at = fd >= 0 && size >= bytes ? mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0)
+					    : MAP_FAILED;
+	if (fd >= 0)
+		close(fd);
+	if (at == MAP_FAILED)
+		return;
+	m->host = at;
+	c->host_mask |= (uint64_t)1 << id;
+}
+
+/* Sends the bytes that the host has changed, and no others: beside them may be what the device
+ * counts. */
+static bool push_map(struct context *c, struct devmap *m)
+{
+	const uint8_t *now = m->host;
+	uint8_t *was = (uint8_t *)m->instance + m->instance->base_offset;
+	size_t bytes = m->bytes - MAP_IMAGE_HEADER;
+	bool good = true;
+	map_instance_begin(m->instance);
+	for (size_t i = 0; i < bytes && good;) {
+		size_t from = i;
+		if (now[i] == was[i]) {
+			i++;
+			continue;
+		}
+		for (; i < bytes && now[i] != was[i]; i++) {
+			was[i] = now[i];
+			((uint8_t *)(m->image + 1))[i] = was[i];
+		}
+		good = to_device(c, m->address + MAP_IMAGE_HEADER + from, was + from, i - from);
+	}
+	good &= finish(c);
+	map_instance_end(m->instance, now_ns());
+	return good;
+}
+
+/* Looks while others may write: whoever sees a difference looks again under the lock, and what is
+ * written after the look belongs to the next launch. */
+__attribute__((no_sanitize("thread"))) static bool is_changed(const struct devmap *m)
+{
+	const struct map_instance *inst = m->instance;
+	const volatile uint64_t *now = m->host;
+	if (!inst)
+		return false;
+	const volatile uint64_t *was =
+		(const volatile uint64_t *)(const void *)((const char *)inst + inst->base_offset);
+	uint64_t differ = 0;
+	for (size_t i = 0; i < (m->bytes - MAP_IMAGE_HEADER) / 8; i++)
+		differ |= now[i] ^ was[i];
+	return differ;
+}
+
+static void push(struct context *c, struct devmap *m)
+{
+	CUcontext was;
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	if (atomic_load(&c->dead) || !is_changed(m) || !ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
+		return;
+	/* Another thread of the program may be capturing. */
+	bool exchanged = REAL(cuThreadExchangeStreamCaptureMode) &&
+			 ok(REAL(cuThreadExchangeStreamCaptureMode)(&mode));
+	push_map(c, m);
+	if (exchanged)
+		REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+	REAL(cuCtxPopCurrent_v2)(&was);
+}
+
+void request_push_globals(struct context *c, uint64_t maps)
+{
+	for (uint64_t left = maps & c->host_mask; left; left &= left - 1) {
+		struct devmap *m = &c->maps[__builtin_ctzll(left)];
+		if (!is_changed(m))
+			continue;
+		lock_take(&c->copying);
+		push(c, m);
+		lock_drop(&c->copying);
+	}
+}

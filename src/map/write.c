@@ -1,0 +1,320 @@
+/* Writing from the host: the host's image, and every device's.
+ *
+ * Before a device has an instance of the map, a write changes the host's image, which instances are
+ * made from. Afterwards it must reach each of them: an instance whose agent lives gets a request,
+ * which the agent carries out by DMA and acknowledges; one whose agent is gone is a file that
+ * nobody else writes, and is changed here. In all of them, and in the host's image, the element has
+ * the new value then, so that base + sum of (instance - base) is the value written and, from then
+ * on, whatever the devices add. Per-CPU elements keep the host's value in its own image and are
+ * zero in the instances.
+ *
+ * One write to a map at a time, under the lock of map-ID. Readers see that row.writing is odd.
+ */
+#include "map/map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "map/internal.h"
+
+enum {
+	LOCK_MS = 10000,
+	ANSWER_MS = 2000,
+};
+
+/* -- one image ------------------------------------------------------------------- */
+
+static bool is_base(const struct map *m, const struct source *src)
+{
+	return src == &m->base;
+}
+
+static int put_words(struct source *src, uint64_t at, const void *value, size_t bytes)
+{
+	int err = file_write_at(src->fd, value, bytes, src->data_at + at);
+	return err || !src->base_at ? err : file_write_at(src->fd, value, bytes, src->base_at + at);
+}
+
+static int put_array(struct map *m, struct source *src, uint32_t index, const void *value)
+{
+	return put_words(src, (uint64_t)index * m->stride, value, m->row.value_size);
+}
+
+static int put_per_cpu(struct map *m, struct source *src, uint32_t index, const void *value)
+{
+	uint64_t replica = map_replica_bytes(m->row.max_entries, m->row.value_size);
+	const uint8_t *slots = value;
+	for (uint32_t r = 0; r < src->n_replicas; r++) {
+		memset(m->one, 0, m->stride);
+		if (is_base(m, src) && r < m->cpus)
+			memcpy(m->one, slots + (size_t)r * m->stride, m->row.value_size);
+		int err = put_words(
+			src, r * replica + (uint64_t)index * m->stride, m->one, m->stride);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int hash_live_add(struct map *m, struct source *src, int n)
+{
+	uint64_t live, at = src->header_at + offsetof(struct map_image, live);
+	int err = file_read_at(src->fd, &live, sizeof(live), at);
+	if (err)
+		return err;
+	if (n > 0 && (uint32_t)live >= m->row.max_entries)
+		return -E2BIG;
+	live += (uint64_t)(int64_t)n;
+	return file_write_at(src->fd, &live, sizeof(live), at);
+}
+
+static int hash_write_value(struct map *m, struct source *src, uint64_t slot, const void *value)
+{
+	uint64_t bytes = map_hash_slot_bytes(m->row.key_size, m->row.value_size);
+	return file_write_at(src->fd, value, m->row.value_size,
+		src->data_at + slot * bytes + 8 + map_round_up(m->row.key_size, 8));
+}
+
+/* The state goes last, so that a reader never finds a live slot without its value. */
+static int hash_write_slot(
+	struct map *m, struct source *src, uint64_t slot, const void *key, const void *value)
+{
+	uint64_t at =
+		src->data_at + slot * map_hash_slot_bytes(m->row.key_size, m->row.value_size);
+	uint32_t live = MAP_SLOT_LIVE, hash = map_hash_key(key, m->row.key_size);
+	int err = file_write_at(src->fd, &hash, sizeof(hash), at + 4);
+	if (!err)
+		err = file_write_at(src->fd, key, m->row.key_size, at + 8);
+	if (!err)
+		err = hash_write_value(m, src, slot, value);
+	return err ? err : file_write_at(src->fd, &live, sizeof(live), at);
+}
+
+static int put_hash(struct map *m, struct source *src, const void *key, const void *value)
+{
+	uint64_t slot;
+	uint32_t state;
+	int err = map_hash_find(m, src, key, &slot, &state);
+	if (err && err != -ENOENT)
+		return err;
+	if (!err && state == MAP_SLOT_LIVE)
+		return hash_write_value(m, src, slot, value);
+	if (slot == UINT64_MAX)
+		return -E2BIG;
+	err = hash_live_add(m, src, 1);
+	return err ? err : hash_write_slot(m, src, slot, key, value);
+}
+
+static int remove_hash(struct map *m, struct source *src, const void *key)
+{
+	uint64_t slot;
+	uint32_t state, dead = MAP_SLOT_DEAD;
+	int err = map_hash_find(m, src, key, &slot, &state);
+	if (err || state != MAP_SLOT_LIVE)
+		return err == -ENOENT || !err ? 0 : err;
+	err = file_write_at(src->fd, &dead, sizeof(dead),
+		src->data_at +
+			slot * map_hash_slot_bytes(m->row.key_size, m->row.value_size));
+	return err ? err : hash_live_add(m, src, -1);
+}
+
+/* value NULL: the key is deleted. */
+static int put(struct map *m, struct source *src, const void *key, const void *value)
+{
+	uint32_t index;
+	src->len = 0; /* what was kept of it is old now */
+	if (m->row.type == BPF_MAP_TYPE_HASH)
+		return value ? put_hash(m, src, key, value) : remove_hash(m, src, key);
+	int err = map_array_index(m, key, &index);
+	if (err)
+		return err;
+	return m->row.type == BPF_MAP_TYPE_ARRAY ? put_array(m, src, index, value)
+						 : put_per_cpu(m, src, index, value);
+}
+
+/* -- agents ---------------------------------------------------------------------- */
+
+/* Whether an agent still owns this image; *done is the last request it has carried out. */
+static bool has_agent(const struct map *m, const struct source *src, uint32_t *done, int *error)
+{
+	struct map_instance head;
+	if (file_read_at(src->fd, &head, sizeof(head), 0) || head.ended ||
+		!map_source_alive(m, src))
+		return false;
+	*done = head.write_done;
+	*error = head.write_error;
+	return true;
+}
+
+static void wake_agents(struct map *m)
+{
+	for (int i = 0; i < SESSION_MAX_AGENTS; i++) {
+		struct session_agent *a = &m->s->file->agents[i];
+		if (!__atomic_load_n(&a->pid, __ATOMIC_ACQUIRE))
+			continue;
+		__atomic_fetch_add(&a->wake, 1, __ATOMIC_RELEASE);
+		syscall(SYS_futex, &a->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	}
+}
+
+/* Until every agent has carried out request `seq`: 0, the first error of one, -ETIMEDOUT. */
+static int wait_served(struct map *m, uint32_t seq)
+{
+	for (int ms = 0; ms < ANSWER_MS; ms++) {
+		bool all = true;
+		int first = map_scan(m);
+		for (size_t i = 0; i < m->n_instances && !first; i++) {
+			uint32_t done;
+			int error;
+			if (!has_agent(m, &m->instances[i], &done, &error))
+				continue;
+			all &= done == seq;
+			if (done == seq && error)
+				first = error;
+		}
+		if (all || first)
+			return first;
+		if (ms % 100 == 99)
+			wake_agents(m);
+		file_sleep_ms(1);
+	}
+	return -ETIMEDOUT;
+}
+
+static int request_write(struct map *m, uint32_t seq, const void *key, const void *value)
+{
+	char path[SESSION_FILE_PATH_BYTES];
+	size_t key_bytes = (size_t)map_round_up(m->row.key_size, 8);
+	struct map_write head = {
+		.seq = seq,
+		.op = value ? MAP_WRITE_PUT : MAP_WRITE_DELETE,
+		.key_size = m->row.key_size,
+		.value_size = value ? m->row.value_size : 0,
+	};
+	int err = session_file_path(m->s, path, "map-%u.write", m->id);
+	if (err)
+		return err;
+	uint64_t size;
+	int fd = file_open(path, O_RDWR, m->s->owner, &size);
+	if (fd == -ENOENT)
+		fd = file_create(path, 0, false);
+	if (fd < 0)
+		return fd;
+	err = file_write_at(fd, &head, sizeof(head), 0);
+	if (!err)
+		err = file_write_at(fd, key, m->row.key_size, sizeof(head));
+	if (!err && value)
+		err = file_write_at(fd, value, m->row.value_size, sizeof(head) + key_bytes);
+	close(fd);
+	return err;
+}
+
+/* Instances without an agent are changed here; the others are asked. */
+static int write_instances(struct map *m, const void *key, const void *value)
+{
+	struct session_map *row = &m->s->file->maps[m->id];
+	bool asked = false;
+	for (size_t i = 0; i < m->n_instances; i++) {
+		uint32_t done;
+		int error, err = 0;
+		if (has_agent(m, &m->instances[i], &done, &error))
+			asked = true;
+		else
+			err = put(m, &m->instances[i], key, value);
+		if (err)
+			return err;
+	}
+	if (!asked)
+		return 0;
+	uint32_t seq = __atomic_load_n(&row->write_seq, __ATOMIC_RELAXED) + 1;
+	int err = request_write(m, seq, key, value);
+	if (err)
+		return err;
+	__atomic_store_n(&row->write_seq, seq, __ATOMIC_RELEASE);
+	wake_agents(m);
+	return wait_served(m, seq);
+}
+
+/* -- bpf(2) ------------------------------------------------------------------------ */
+
+/* With instances: whether the devices and the host together have the key. */
+static int check_flags(struct map *m, const void *key, uint64_t flags, bool delete)
+{
+	if (m->row.type != BPF_MAP_TYPE_HASH)
+		return flags == BPF_NOEXIST ? -EEXIST : 0;
+	if (flags == BPF_ANY && !delete)
+		return 0;
+	uint8_t *value = malloc(m->stride);
+	int err = value ? map_lookup(m, key, value) : -ENOMEM;
+	free(value);
+	if (err && err != -ENOENT)
+		return err;
+	if (flags == BPF_NOEXIST)
+		return err ? 0 : -EEXIST;
+	return err;
+}
+
+static bool can_reach_devices(const struct map *m)
+{
+	return m->row.type == BPF_MAP_TYPE_ARRAY || m->row.type == BPF_MAP_TYPE_HASH ||
+	       m->row.type == BPF_MAP_TYPE_PERCPU_ARRAY;
+}
+
+static int write_locked(struct map *m, const void *key, const void *value, uint64_t flags)
+{
+	struct session_map *row = &m->s->file->maps[m->id];
+	int err = map_begin(m);
+	if (!err)
+		err = check_flags(m, key, flags, !value);
+	if (!err && m->n_instances && !can_reach_devices(m))
+		err = -EBUSY;
+	/* One request at a time: the last one may still wait for its agent. */
+	if (!err && m->n_instances &&
+		wait_served(m, __atomic_load_n(&row->write_seq, __ATOMIC_RELAXED)) == -ETIMEDOUT)
+		err = -EBUSY;
+	if (err)
+		return err;
+	uint32_t odd = __atomic_load_n(&row->writing, __ATOMIC_RELAXED) | 1;
+	__atomic_store_n(&row->writing, odd, __ATOMIC_RELEASE);
+	err = put(m, &m->base, key, value);
+	if (!err)
+		err = write_instances(m, key, value);
+	__atomic_store_n(&row->writing, odd + 1, __ATOMIC_RELEASE);
+	return err;
+}
+
+static int locked(struct map *m, const void *key, const void *value, uint64_t flags)
+{
+	int err = file_lock(m->base.fd, true, LOCK_MS);
+	if (err)
+		return err;
+	err = write_locked(m, key, value, flags);
+	file_unlock(m->base.fd);
+	return err;
+}
+
+int map_update(struct map *m, const void *key, const void *value, uint64_t flags)
+{
+	uint32_t index;
+	if (m->row.type == BPF_MAP_TYPE_RINGBUF)
+		return -EOPNOTSUPP;
+	if (flags > BPF_EXIST)
+		return -EINVAL;
+	if (m->row.type != BPF_MAP_TYPE_HASH && flags != BPF_NOEXIST &&
+		map_array_index(m, key, &index))
+		return -E2BIG;
+	return locked(m, key, value, flags);
+}
+
+int map_delete(struct map *m, const void *key)
+{
+	if (m->row.type != BPF_MAP_TYPE_HASH)
+		return m->row.type == BPF_MAP_TYPE_RINGBUF ? -EOPNOTSUPP : -EINVAL;
+	return locked(m, key, NULL, BPF_EXIST);
+}
