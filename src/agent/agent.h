@@ -252,14 +252,17 @@ struct variant {
 	struct kernel *kernel;
 	struct module *module;
 	struct context *context;
-	struct build *build;
-	uint64_t links;
+	struct build *build; /* NULL once it is unloaded */
+	_Atomic uint64_t links; /* 0 once it is retired */
 	_Atomic int state; /* enum variant_state, stored last */
 	atomic_int graph_refs; /* nodes of executable graphs that may launch it */
 	bool in_queue;
 	CUmodule handle;
 	CUfunction function;
 	CUfunction original;
+	/* Of the build, which does not live as long. */
+	uint32_t n_params, launch_param_offset;
+	bool launch_param;
 	uint32_t cap; /* registers a thread it was limited to, so that as many blocks fit as of the
 			 original; 0: none */
 	bool tight;   /* fewer blocks than of the original may fit an SM */
@@ -338,6 +341,14 @@ enum load_hurry {
 };
 void variant_load_queued(enum load_hurry hurry);
 void variant_retire_module(struct module *m);
+/* Links that are attached now. */
+uint64_t links_attached(void);
+/* Maps of programs that are attached now; fragments of others are dropped. Under agent.build. */
+uint64_t build_live_maps(uint64_t attached);
+/* Frees builds of a kernel with links that are gone, which no variant uses. Under agent.build. */
+void build_sweep(struct kernel *k, uint64_t attached, bool (*used)(const struct build *b));
+/* Takes the images of these maps from the device after a last copy. Nothing runs or will run that uses them. */
+void devmap_free(struct context *c, uint64_t mask);
 bool variant_prepared(const struct module *m, const struct context *c);
 void variant_context_gone(struct context *c);
 
@@ -397,11 +408,13 @@ struct agent {
 	_Atomic uint64_t generation;        /* of the session, when links were matched */
 	struct arena *arena;                /* fragments, for the process's life */
 	struct ebpf_fragment *fragments[SESSION_MAX_PROGS];
+	struct arena *fragment_arenas[SESSION_MAX_PROGS];
 	const char *fragment_error[SESSION_MAX_PROGS];
 	struct link_record *links;
 	struct link_product *products;
 	struct variant *queue, *retired; /* under build */
 	atomic_int n_queued, n_retired;
+	atomic_int sweep_due; /* links have gone: what is theirs is to be freed */
 	_Atomic uint64_t last_try_ns;
 	atomic_int captures;
 	_Atomic(struct stream_row *) stream_rows; /* grows at the head; rows are used again */

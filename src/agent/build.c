@@ -16,25 +16,89 @@ enum {
 
 /* -- programs ---------------------------------------------------------------- */
 
+static void fragment_drop(uint32_t prog)
+{
+	arena_free(agent.fragment_arenas[prog]);
+	agent.fragment_arenas[prog] = NULL;
+	agent.fragments[prog] = NULL;
+	agent.fragment_error[prog] = NULL;
+}
+
 static struct ebpf_fragment *fragment_get(uint32_t prog)
 {
-	char *text;
+	char *text = NULL;
 	size_t size;
 	struct diag d = { 0 };
 	if (prog >= SESSION_MAX_PROGS || agent.fragments[prog] || agent.fragment_error[prog])
 		return prog < SESSION_MAX_PROGS ? agent.fragments[prog] : NULL;
-	int err = session_read_prog(agent.session, prog, &text, &size);
-	struct ebpf_fragment *f = err ? NULL : arena_alloc(agent.arena, sizeof(*f));
-	if (!err) {
-		err = f ? ebpf_fragment_parse(agent.arena, text, size, f, &d) : -ENOMEM;
-		free(text);
-	}
+	struct arena *a = arena_new();
+	struct ebpf_fragment *f = a ? arena_alloc(a, sizeof(*f)) : NULL;
+	int err = f ? session_read_prog(agent.session, prog, &text, &size) : -ENOMEM;
+	if (!err)
+		err = ebpf_fragment_parse(a, text, size, f, &d);
+	free(text);
+	agent.fragment_arenas[prog] = a;
 	if (err) {
 		agent_log("program %u: %d %s", prog, err, d.text);
 		agent.fragment_error[prog] = "its program cannot be read from the session";
 		return NULL;
 	}
 	return agent.fragments[prog] = f;
+}
+
+uint64_t links_attached(void)
+{
+	uint64_t bits = 0;
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
+		if (__atomic_load_n(&agent.shared->links[i].state, __ATOMIC_ACQUIRE) ==
+			SESSION_LINK_ATTACHED)
+			bits |= (uint64_t)1 << i;
+	return bits;
+}
+
+static uint64_t maps_of_client(uint32_t client)
+{
+	uint64_t maps = 0;
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
+		if (agent.shared->maps[i].used && agent.shared->maps[i].owner == client)
+			maps |= (uint64_t)1 << i;
+	return maps;
+}
+
+/* A program's number is given to another one after it has gone. */
+uint64_t build_live_maps(uint64_t attached)
+{
+	uint64_t maps = 0, progs = 0;
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
+		uint32_t prog = agent.shared->links[i].prog;
+		if (!(attached >> i & 1) || prog >= SESSION_MAX_PROGS)
+			continue;
+		if (agent.shared->links[i].live) {
+			maps |= maps_of_client(agent.shared->links[i].owner);
+			continue;
+		}
+		const struct ebpf_fragment *f = fragment_get(prog);
+		progs |= (uint64_t)1 << prog;
+		maps |= f ? f->maps : 0;
+	}
+	for (uint32_t i = 0; i < SESSION_MAX_PROGS; i++)
+		if (!(progs >> i & 1))
+			fragment_drop(i);
+	return maps;
+}
+
+void build_sweep(struct kernel *k, uint64_t attached, bool (*used)(const struct build *b))
+{
+	struct build **at = &k->builds, *b;
+	while ((b = *at)) {
+		if (!(b->links & ~attached) || used(b)) {
+			at = &b->next;
+			continue;
+		}
+		*at = b->next;
+		free(b->cubin);
+		arena_free(b->arena);
+	}
 }
 
 static uint64_t links_of(const struct kernel *k)

@@ -104,6 +104,29 @@ int devmap_make(struct context *c, uint64_t mask, struct diag *d)
 	return err;
 }
 
+void devmap_free(struct context *c, uint64_t mask)
+{
+	lock_take(&c->copying);
+	devmap_final(c);
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
+		struct devmap *m = &c->maps[i];
+		if (!(mask >> i & 1) || !m->address)
+			continue;
+		if (m->is_ring) {
+			map_ring_give_up(agent.session, i, m->image, m->consumed);
+			session_forget_ring(agent.session, i);
+		}
+		__atomic_store_n(&m->instance->ended, 1, __ATOMIC_RELEASE);
+		if (REAL(cuMemHostUnregister))
+			REAL(cuMemHostUnregister)(m->instance);
+		REAL(cuMemFree_v2)(m->address);
+		map_instance_close(m->instance);
+		memset(m, 0, sizeof(*m));
+		c->map_mask &= ~((uint64_t)1 << i);
+	}
+	lock_drop(&c->copying);
+}
+
 /* -- rings ---------------------------------------------------------------------- */
 
 /* Runs fn over the one or two pieces of the ring that hold positions [from, to). */

@@ -259,12 +259,12 @@ static struct variant *wanted(struct graph_exec *e, struct graph_node *n)
 		return NULL;
 	CUcontext c = n->context ? n->context : n->f->context ? n->f->context : e->context;
 	struct variant *v = variant_for_launch(n->f, c);
-	if (!v || (!v->tight && !v->build->result.launch_param))
+	if (!v || (!v->tight && !v->launch_param))
 		return v;
 	if (!ok(REAL(cuGraphKernelNodeGetParams_v2)(n->plain, &p)))
 		return NULL;
 	/* A block of parameters has no room for one more. */
-	if (v->build->result.launch_param && p.extra && !p.kernelParams)
+	if (v->launch_param && p.extra && !p.kernelParams)
 		return NULL;
 	return v->tight ? variant_that_fits(n->f, v,
 				  (uint64_t)p.gridDimX * p.gridDimY * p.gridDimZ,
@@ -282,7 +282,7 @@ static void choose(struct graph_exec *e)
 
 static bool has_launch_id(const struct variant *v)
 {
-	return v && v->build->result.launch_param;
+	return v && v->launch_param;
 }
 
 static bool set_node(struct graph_node *n)
@@ -297,7 +297,7 @@ static bool set_node(struct graph_node *n)
 		p.func = v->function;
 		p.kern = NULL;
 	}
-	uint32_t given = v ? v->build->result.n_params : 0;
+	uint32_t given = v ? v->n_params : 0;
 	if (has_launch_id(v)) {
 		if (given > FEW)
 			list = malloc((given + 1) * sizeof(*list));
@@ -357,6 +357,16 @@ static bool apply(struct graph_exec *e)
 	return true;
 }
 
+/* What the host wrote to mapped variables is there when the graph runs. */
+static void push_globals(struct graph_exec *e)
+{
+	for (size_t i = 0; e && i < e->n; i++) {
+		struct variant *v = e->nodes[i].now;
+		if (v && v->build && v->context->host_mask & v->build->maps)
+			request_push_globals(v->context, v->build->maps);
+	}
+}
+
 static void count(struct graph_exec *e)
 {
 	for (size_t i = 0; i < e->n; i++) {
@@ -389,6 +399,7 @@ static CUresult launch(CUgraphExec handle, CUstream stream, bool per_thread)
 	stream_used(stream, per_thread);
 	if (!fine)
 		restore(e);
+	push_globals(e);
 	CUresult r = (per_thread ? REAL(cuGraphLaunch_ptsz) : REAL(cuGraphLaunch))(handle, stream);
 	gate_leave(&agent.gate);
 	if (!ok(r) || captured)

@@ -44,7 +44,7 @@ static bool is_cooperative(const struct launch *l)
 /* Parameters by address: the same list with the launch id behind. */
 static CUresult with_list(const struct launch *l, const struct variant *v, uint64_t *id)
 {
-	uint32_t n = v->build->result.n_params;
+	uint32_t n = v->n_params;
 	void *few[FEW_PARAMS + 1], **list = few;
 	if (n && !l->params)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -65,7 +65,7 @@ static CUresult with_list(const struct launch *l, const struct variant *v, uint6
 static CUresult with_block(const struct launch *l, const struct variant *v, uint64_t id)
 {
 	const void *from = NULL;
-	size_t bytes = 0, at = v->build->result.launch_param_offset, total = at + sizeof(id);
+	size_t bytes = 0, at = v->launch_param_offset, total = at + sizeof(id);
 	for (void **e = l->extra; *e != CU_LAUNCH_PARAM_END; e += 2) {
 		if (e[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
 			from = e[1];
@@ -97,7 +97,7 @@ static CUresult launch_variant(const struct launch *l, struct variant *v)
 	CUresult r;
 	if (v->context->host_mask & v->build->maps)
 		request_push_globals(v->context, v->build->maps);
-	if (!v->build->result.launch_param)
+	if (!v->launch_param)
 		r = call(l, v->function, l->params, l->extra);
 	else if (l->extra && !l->params)
 		r = with_block(l, v, id);

@@ -88,6 +88,8 @@ static int join(void)
 	for (uint32_t i = 0; i < SESSION_MAX_AGENTS; i++)
 		if (agent.shared->agents[i].pid == (uint32_t)agent.pid)
 			agent.row = &agent.shared->agents[i];
+	if (agent.row)
+		__atomic_store_n(&agent.row->seen, atomic_load(&agent.generation), __ATOMIC_RELEASE);
 	return 0;
 }
 
@@ -122,6 +124,7 @@ void agent_start(void)
 void agent_moment(enum load_hurry hurry)
 {
 	if (atomic_load_explicit(&agent.n_queued, memory_order_relaxed) ||
-		atomic_load_explicit(&agent.n_retired, memory_order_relaxed))
+		atomic_load_explicit(&agent.n_retired, memory_order_relaxed) ||
+		atomic_load_explicit(&agent.sweep_due, memory_order_relaxed))
 		variant_load_queued(hurry);
 }

@@ -295,6 +295,9 @@ static int load(struct variant *v, struct diag *d)
 		unload(v);
 		return err;
 	}
+	v->n_params = v->build->result.n_params;
+	v->launch_param = v->build->result.launch_param;
+	v->launch_param_offset = (uint32_t)v->build->result.launch_param_offset;
 	load_eagerly(v);
 	mirror_attributes(v);
 	report(v);
@@ -335,21 +338,107 @@ static void set_pending(const char *why)
 			kernel_state(v->kernel, SESSION_KERNEL_PENDING, why);
 }
 
+static void unlink_variant(struct variant *v)
+{
+	_Atomic(struct variant *) *head = &v->module->variants;
+	struct variant *at = atomic_load(head);
+	if (at == v) {
+		atomic_store(head, v->next);
+		return;
+	}
+	while (at && at->next != v)
+		at = at->next;
+	if (at)
+		__atomic_store_n(&at->next, v->next, __ATOMIC_RELEASE);
+}
+
+/* The gate is closed and nothing runs. What an executable graph may launch stays. The record itself is
+ * never freed: a launch may be looking at it. */
 static void unload_retired(void)
 {
-	struct variant *v = agent.retired;
+	struct variant *v = agent.retired, *next;
 	agent.retired = NULL;
 	atomic_store(&agent.n_retired, 0);
-	while (v) {
+	for (; v; v = next) {
 		CUcontext was;
-		struct variant *next = v->queued;
+		next = v->queued;
+		if (atomic_load(&v->graph_refs) && !atomic_load(&v->context->dead)) {
+			v->queued = agent.retired;
+			agent.retired = v;
+			atomic_fetch_add(&agent.n_retired, 1);
+			continue;
+		}
 		if (!atomic_load(&v->context->dead) &&
 			REAL(cuCtxPushCurrent_v2)(v->context->handle) == CUDA_SUCCESS) {
 			unload(v);
 			REAL(cuCtxPopCurrent_v2)(&was);
 		}
-		v = next;
+		unlink_variant(v);
+		v->build = NULL;
 	}
+}
+
+static void retire(struct variant *v)
+{
+	atomic_store(&v->links, 0);
+	if (atomic_exchange(&v->state, VARIANT_REFUSED) != VARIANT_READY)
+		return;
+	v->queued = agent.retired;
+	agent.retired = v;
+	atomic_fetch_add(&agent.n_retired, 1);
+}
+
+static bool build_used(const struct build *b)
+{
+	for (struct module *m = atomic_load(&agent.modules); m; m = m->next)
+		for (struct variant *v = atomic_load(&m->variants); v; v = v->next)
+			if (v->build == b)
+				return true;
+	return false;
+}
+
+/* Maps that something loaded in this context refers to, or soon will. */
+static uint64_t maps_used(const struct context *c)
+{
+	uint64_t used = 0;
+	for (struct module *m = atomic_load(&agent.modules); m; m = m->next)
+		for (struct variant *v = atomic_load(&m->variants); v; v = v->next)
+			if (v->context == c && v->build && (v->handle || v->state == VARIANT_PENDING))
+				used |= v->build->maps;
+	return used;
+}
+
+/* What belonged to links that are gone is freed; nothing runs. */
+static void sweep(void)
+{
+	CUcontext was;
+	uint64_t generation = atomic_load(&agent.generation), attached = links_attached(),
+		 live = build_live_maps(attached);
+	for (struct module *m = atomic_load(&agent.modules); m; m = m->next)
+		for (struct variant *v = atomic_load(&m->variants), *next; v; v = next) {
+			next = v->next;
+			if (v->handle || v->state != VARIANT_REFUSED ||
+				!(v->build && v->build->links & ~attached))
+				continue;
+			unlink_variant(v);
+			v->build = NULL;
+		}
+	for (struct image *im = atomic_load(&agent.images); im; im = im->next)
+		for (uint32_t i = 0; i < im->n_kernels; i++)
+			build_sweep(&im->kernels[i], attached, build_used);
+	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next) {
+		uint64_t gone = c->map_mask & ~live & ~maps_used(c);
+		if (!gone || atomic_load(&c->dead) ||
+			REAL(cuCtxPushCurrent_v2)(c->handle) != CUDA_SUCCESS)
+			continue;
+		devmap_free(c, gone);
+		REAL(cuCtxPopCurrent_v2)(&was);
+	}
+	if (agent.retired)
+		return;
+	atomic_store(&agent.sweep_due, 0);
+	if (agent.row)
+		__atomic_store_n(&agent.row->drained, generation, __ATOMIC_RELEASE);
 }
 
 /* agent.build is held. */
@@ -368,6 +457,8 @@ static void try_load(void)
 			load_one(v);
 		}
 		unload_retired();
+		if (atomic_load(&agent.sweep_due))
+			sweep();
 		why = NULL;
 	}
 	gate_open(&agent.gate);
@@ -381,7 +472,8 @@ void variant_load_queued(enum load_hurry hurry)
 {
 	uint64_t now = now_ns();
 	bool work = atomic_load(&agent.n_queued) ||
-		    (hurry == LOAD_SYNC && atomic_load(&agent.n_retired));
+		    (hurry == LOAD_SYNC &&
+			    (atomic_load(&agent.n_retired) || atomic_load(&agent.sweep_due)));
 	if (!agent_on() || (!work && hurry != LOAD_MUST))
 		return;
 	if (hurry == LOAD_POLL && now - atomic_load(&agent.last_try_ns) < RETRY_NS)
@@ -393,7 +485,7 @@ void variant_load_queued(enum load_hurry hurry)
 	else if (!lock_try(&agent.build))
 		return;
 	atomic_store(&agent.last_try_ns, now);
-	if (agent.queue || agent.retired)
+	if (agent.queue || agent.retired || atomic_load(&agent.sweep_due))
 		try_load();
 	lock_drop(&agent.build);
 }
@@ -481,6 +573,7 @@ static struct variant *ready(struct function *f, CUcontext context)
 	struct variant *v = atomic_load_explicit(&f->cached, memory_order_acquire);
 	uint64_t links = atomic_load_explicit(&f->kernel->links, memory_order_relaxed);
 	if (v && v->context->handle == context && v->links == links &&
+		atomic_load_explicit(&v->state, memory_order_acquire) == VARIANT_READY &&
 		!atomic_load_explicit(&v->context->dead, memory_order_relaxed))
 		return v;
 	for (v = atomic_load_explicit(&f->module->variants, memory_order_acquire); v; v = v->next) {
@@ -561,7 +654,8 @@ static struct variant *make_capped(struct variant *v)
 	struct module *m = v->module;
 	lock_take(&agent.build);
 	struct variant *c = existing(m, v->kernel, v->context, true);
-	if (!c && !atomic_exchange(&v->cap_tried, 1) && (c = calloc(1, sizeof(*c)))) {
+	if (!c && v->build && atomic_load(&v->state) == VARIANT_READY &&
+		!atomic_exchange(&v->cap_tried, 1) && (c = calloc(1, sizeof(*c)))) {
 		c->kernel = v->kernel;
 		c->module = m;
 		c->context = v->context;
@@ -606,6 +700,30 @@ void variant_each(struct function *f, void (*fn)(struct variant *v, void *arg), 
 			fn(v, arg);
 }
 
+static void drop_from_queue(bool (*drop)(struct variant *v, void *arg), void *arg);
+
+static bool is_stale(struct variant *v, void *attached)
+{
+	return v->links & ~*(uint64_t *)attached;
+}
+
+/* A link never comes back: variants with one that is gone will not be launched again. */
+static void retire_stale(uint64_t attached)
+{
+	bool any = false;
+	drop_from_queue(is_stale, &attached);
+	for (struct module *m = atomic_load(&agent.modules); m; m = m->next)
+		for (struct variant *v = atomic_load(&m->variants); v; v = v->next)
+			if (v->build && v->build->links & ~attached) {
+				retire(v);
+				any = true;
+			}
+	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next)
+		any |= c->map_mask & ~build_live_maps(attached);
+	if (any)
+		atomic_store(&agent.sweep_due, 1);
+}
+
 void variant_relink(void)
 {
 	lock_take(&agent.build);
@@ -616,7 +734,14 @@ void variant_relink(void)
 				build_match(im);
 		for (struct module *m = atomic_load(&agent.modules); m; m = m->next)
 			atomic_store(&m->n_prepared, 0);
+		retire_stale(links_attached());
 		atomic_store(&agent.generation, generation);
+		if (agent.row) {
+			__atomic_store_n(&agent.row->seen, generation, __ATOMIC_RELEASE);
+			if (!atomic_load(&agent.sweep_due))
+				__atomic_store_n(
+					&agent.row->drained, generation, __ATOMIC_RELEASE);
+		}
 	}
 	lock_drop(&agent.build);
 }
@@ -655,14 +780,8 @@ void variant_retire_module(struct module *m)
 	lock_take(&agent.build);
 	atomic_store(&m->gone, 1);
 	drop_from_queue(of_module, m);
-	for (struct variant *v = atomic_load(&m->variants); v; v = v->next) {
-		if (atomic_load(&v->state) != VARIANT_READY)
-			continue;
-		atomic_store(&v->state, VARIANT_REFUSED);
-		v->queued = agent.retired;
-		agent.retired = v;
-		atomic_fetch_add(&agent.n_retired, 1);
-	}
+	for (struct variant *v = atomic_load(&m->variants); v; v = v->next)
+		retire(v);
 	lock_drop(&agent.build);
 }
 

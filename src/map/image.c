@@ -166,7 +166,7 @@ static int map_refuse(const struct ebpf_map *def, struct diag *d)
 	}
 }
 
-int session_add_map(struct session *s, const struct ebpf_map *def, uint32_t *id, struct diag *d)
+static int add_map(struct session *s, const struct ebpf_map *def, uint32_t *id, struct diag *d)
 {
 	uint32_t i = 0;
 	while (i < EBPF_MAX_MAPS && s->file->maps[i].used)
@@ -179,6 +179,7 @@ int session_add_map(struct session *s, const struct ebpf_map *def, uint32_t *id,
 		.value_size = def->value_size,
 		.max_entries = def->max_entries,
 		.flags = def->flags,
+		.owner = s->client,
 	};
 	snprintf(row.name, sizeof(row.name), "%s", def->name ? def->name : "");
 	if (!map_base_bytes(&row))
@@ -196,22 +197,30 @@ int session_add_map(struct session *s, const struct ebpf_map *def, uint32_t *id,
 	return 0;
 }
 
-void session_remove_map(struct session *s, uint32_t id)
+int session_add_map(struct session *s, const struct ebpf_map *def, uint32_t *id, struct diag *d)
 {
-	char path[SESSION_FILE_PATH_BYTES];
-	if (id >= EBPF_MAX_MAPS || !s->file->maps[id].used)
-		return;
-	__atomic_store_n(&s->file->maps[id].used, 0, __ATOMIC_RELEASE);
-	if (!session_file_path(s, path, "map-%u", id))
-		unlink(path);
-	if (s->file->maps[id].type == BPF_MAP_TYPE_RINGBUF &&
-		!session_file_path(s, path, "ring-%u", id))
-		unlink(path);
+	int lock = session_lock(s);
+	int err = add_map(s, def, id, d);
+	session_unlock(lock);
+	return err;
+}
+
+void session_forget_ring(struct session *s, uint32_t id)
+{
 	struct ring_mapping *r = __atomic_exchange_n(&s->rings[id], NULL, __ATOMIC_ACQ_REL);
 	if (r) {
 		munmap(r->ring, r->bytes);
 		free(r);
 	}
+}
+
+void session_remove_map(struct session *s, uint32_t id)
+{
+	if (id >= EBPF_MAX_MAPS || !s->file->maps[id].used)
+		return;
+	session_unlink_map(s, id);
+	session_forget_ring(s, id);
+	__atomic_store_n(&s->file->maps[id].used, 0, __ATOMIC_RELEASE);
 }
 
 int map_base_copy(int fd, void *to, uint64_t data_bytes)

@@ -28,6 +28,7 @@ struct session {
 	char path[SESSION_PATH_BYTES];
 	struct session_file *file;
 	uid_t owner;
+	uint32_t client; /* number; 0: none */
 	pid_t maker; /* the process that made the directory; 0: opened */
 	struct ring_mapping
 		*rings[EBPF_MAX_MAPS]; /* mapped at the first use; set once, atomically */
@@ -36,6 +37,14 @@ struct session {
 	 * safe over fork. */
 	uint32_t text_cache[SESSION_TEXT_CACHE];
 };
+
+uint64_t session_now_ns(void);
+/* Between processes that add rows: a descriptor for session_unlock, or -errno. */
+int session_lock(struct session *s);
+void session_unlock(int lock);
+int session_claim_client(struct session *s, const char *probe);
+/* Files of a map: its own, its ring, its instances. */
+void session_unlink_map(const struct session *s, uint32_t id);
 
 /* "DIR/name", cut never: 0 or -ENAMETOOLONG. */
 int session_file_path(const struct session *s, char out[SESSION_FILE_PATH_BYTES], const char *fmt,

@@ -124,6 +124,7 @@ int session_create(struct session **out, struct diag *d)
 	f->loader_pid = (uint32_t)s->maker;
 	f->loader_start_time = start;
 	f->strings_used = 1;
+	session_claim_client(s, "");
 	__atomic_store_n(&f->magic, SESSION_MAGIC, __ATOMIC_RELEASE);
 	*out = s;
 	return 0;
@@ -324,7 +325,7 @@ session_string session_add_text(struct session *s, const char *text)
 
 /* -- programs and links: written by the loader -- */
 
-int session_add_prog(struct session *s, const char *fragment_text, size_t size, const char *name,
+static int add_prog(struct session *s, const char *fragment_text, size_t size, const char *name,
 	enum ebpf_point point, bool warp, uint32_t *id, struct diag *d)
 {
 	struct session_file *f = s->file;
@@ -352,10 +353,20 @@ int session_add_prog(struct session *s, const char *fragment_text, size_t size, 
 	struct session_prog *p = &f->progs[i];
 	p->point = point;
 	p->warp = warp;
+	p->owner = s->client;
 	snprintf(p->name, sizeof(p->name), "%s", name);
 	__atomic_store_n(&p->used, 1, __ATOMIC_RELEASE);
 	*id = i;
 	return 0;
+}
+
+int session_add_prog(struct session *s, const char *fragment_text, size_t size, const char *name,
+	enum ebpf_point point, bool warp, uint32_t *id, struct diag *d)
+{
+	int lock = session_lock(s);
+	int err = add_prog(s, fragment_text, size, name, point, warp, id, d);
+	session_unlock(lock);
+	return err;
 }
 
 int session_read_prog(struct session *s, uint32_t prog, char **text, size_t *size)
@@ -386,6 +397,17 @@ int session_read_prog(struct session *s, uint32_t prog, char **text, size_t *siz
 	return 0;
 }
 
+/* Agents see the new state with the new generation. Under the lock. */
+static void link_changed(struct session *s, struct session_link *l, uint32_t state)
+{
+	uint64_t next = __atomic_load_n(&s->file->generation, __ATOMIC_RELAXED) + 1;
+	__atomic_store_n(&l->changed, next, __ATOMIC_RELAXED);
+	l->since_ns = session_now_ns();
+	__atomic_store_n(&l->state, state, __ATOMIC_RELEASE);
+	__atomic_store_n(&s->file->generation, next, __ATOMIC_RELEASE);
+	session_wake(s);
+}
+
 static int add_link(struct session *s, uint32_t prog, enum ebpf_point point, bool warp, bool live,
 	const char *pattern, uint32_t *id, struct diag *d)
 {
@@ -406,9 +428,10 @@ static int add_link(struct session *s, uint32_t prog, enum ebpf_point point, boo
 	l->warp = warp;
 	l->live = live;
 	l->armed = 0;
+	l->matched = 0;
+	l->owner = s->client;
 	memcpy(l->pattern, pattern, strlen(pattern) + 1);
-	__atomic_store_n(&l->state, SESSION_LINK_ATTACHED, __ATOMIC_RELEASE);
-	__atomic_fetch_add(&f->generation, 1, __ATOMIC_RELEASE);
+	link_changed(s, l, SESSION_LINK_ATTACHED);
 	*id = i;
 	return 0;
 }
@@ -416,7 +439,10 @@ static int add_link(struct session *s, uint32_t prog, enum ebpf_point point, boo
 int session_add_link(struct session *s, uint32_t prog, enum ebpf_point point, bool warp,
 	const char *pattern, uint32_t *id, struct diag *d)
 {
-	return add_link(s, prog, point, warp, false, pattern, id, d);
+	int lock = session_lock(s);
+	int err = add_link(s, prog, point, warp, false, pattern, id, d);
+	session_unlock(lock);
+	return err;
 }
 
 int session_add_live_link(struct session *s, const void *object, size_t size, const char *name, enum ebpf_point point, bool warp,
@@ -427,19 +453,23 @@ int session_add_live_link(struct session *s, const void *object, size_t size, co
 	if (err)
 		return err;
 	s->file->progs[prog].live = 1;
-	return add_link(s, prog, point, warp, true, pattern, id, d);
+	int lock = session_lock(s);
+	err = add_link(s, prog, point, warp, true, pattern, id, d);
+	session_unlock(lock);
+	return err;
 }
 
 int session_detach_link(struct session *s, uint32_t link)
 {
 	if (link >= SESSION_MAX_LINKS)
 		return -ENOENT;
-	uint32_t attached = SESSION_LINK_ATTACHED;
-	if (!__atomic_compare_exchange_n(&s->file->links[link].state, &attached,
-		    SESSION_LINK_DETACHED, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-		return -ENOENT;
-	__atomic_fetch_add(&s->file->generation, 1, __ATOMIC_RELEASE);
-	return 0;
+	int lock = session_lock(s);
+	struct session_link *l = &s->file->links[link];
+	bool attached = __atomic_load_n(&l->state, __ATOMIC_ACQUIRE) == SESSION_LINK_ATTACHED;
+	if (attached)
+		link_changed(s, l, SESSION_LINK_DETACHED);
+	session_unlock(lock);
+	return attached ? 0 : -ENOENT;
 }
 
 /* -- agents, kernels, sites: written by agents of several processes -- */
@@ -469,6 +499,9 @@ int session_join(struct session *s, pid_t pid)
 	}
 	if (!mine)
 		return -ENOSPC;
+	uint64_t generation = __atomic_load_n(&s->file->generation, __ATOMIC_ACQUIRE);
+	__atomic_store_n(&mine->seen, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&mine->drained, generation, __ATOMIC_RELAXED);
 	__atomic_store_n(&mine->ended, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&mine->start_time, start, __ATOMIC_RELEASE);
 	return 0;

@@ -42,6 +42,7 @@ enum {
 	SESSION_MAX_KERNELS = 8192,
 	SESSION_MAX_SITES = 262144,
 	SESSION_MAX_AGENTS = 64,
+	SESSION_MAX_CLIENTS = 64,
 	SESSION_STRING_BYTES = 16 << 20,
 	SESSION_PATTERN_BYTES = 1024,
 };
@@ -61,6 +62,7 @@ struct session_map { /* writer: loader, before the link that uses it */
 	uint32_t instances; /* writer: agents, atomic: instance files ever made */
 	uint32_t write_seq; /* writer: the host, under the lock of map-ID: number of the request in map-ID.write */
 	uint32_t writing;   /* writer: the same: odd while a host write is under way */
+	uint32_t owner;	    /* number of the client that added it */
 };
 
 struct session_prog { /* writer: loader */
@@ -69,6 +71,7 @@ struct session_prog { /* writer: loader */
 	uint32_t warp;
 	uint32_t live; /* 1: prog-ID.frag holds a program for the interpreter inside kernels (live/live.h), no text */
 	char name[64];
+	uint32_t owner;
 };
 
 struct session_link { /* writer: loader; state is stored last, with release order */
@@ -79,6 +82,9 @@ struct session_link { /* writer: loader; state is stored last, with release orde
 	uint32_t armed;	 /* writer: agents, atomic: contexts whose kernels can run it now */
 	uint64_t armed_ns; /* writer: agents: CLOCK_MONOTONIC when `armed` last changed */
 	uint64_t matched; /* writer: agents, atomic: kernels it was attached to */
+	uint64_t changed; /* generation at which it was attached, or detached */
+	uint64_t since_ns; /* CLOCK_MONOTONIC of that */
+	uint32_t owner;
 	char pattern[SESSION_PATTERN_BYTES];
 };
 
@@ -106,6 +112,7 @@ struct session_kernel { /* writer: the agent that claimed it */
 	uint64_t compile_ns;		  /* of its variant; 0: none yet */
 	uint32_t compile_cached;	  /* 1: it was taken from the cache on disk */
 	uint32_t pad;
+	uint64_t since_ns;		  /* CLOCK_MONOTONIC: in this state since */
 };
 
 struct session_site { /* writer: the agent that claimed its kernel */
@@ -123,7 +130,20 @@ struct session_agent { /* writer: the agent */
 	uint64_t start_time; /* /proc/PID/stat field 22 */
 	uint64_t syncs;
 	uint32_t wake; /* futex: the agent's thread sleeps on it; +1 by whoever wants it to look */
+	uint32_t late;	  /* 1: it came when the program was running */
+	uint64_t seen;	  /* generation whose links its launches follow */
+	uint64_t drained; /* generation: nothing that was detached by then is loaded or referred to any more */
+	uint32_t hooked;  /* late: 1: the program's calls pass through it, 0: it is idle */
+	session_string trouble; /* what it could not do; 0: nothing */
 	uint32_t pad;
+};
+
+/* One loader, or one `egpu attach`: rows that it adds carry its number, which is the index here plus 1. */
+struct session_client {
+	uint32_t pid; /* 0: free; claimed under the writers' lock */
+	uint32_t ended; /* 1: it is gone; its links may stay */
+	uint64_t start_time;
+	char probe[64];
 };
 
 struct session_file {
@@ -141,6 +161,7 @@ struct session_file {
 	struct session_prog progs[SESSION_MAX_PROGS];
 	struct session_link links[SESSION_MAX_LINKS];
 	struct session_agent agents[SESSION_MAX_AGENTS];
+	struct session_client clients[SESSION_MAX_CLIENTS];
 	struct session_kernel kernels[SESSION_MAX_KERNELS];
 	struct session_site sites[SESSION_MAX_SITES];
 	char strings[SESSION_STRING_BYTES];
@@ -203,6 +224,27 @@ int session_add_live_link(struct session *s, const void *object, size_t size, co
 	const char *pattern, uint32_t *id, struct diag *d);
 int session_detach_link(struct session *s, uint32_t link);
 
+/* -- several loaders in one session --
+ * Rows are added under a lock between processes. What a client has added goes when it has ended, its links are detached,
+ * and no agent refers to them any more. */
+/* Makes the opener of a session a client of it. -ENOSPC. The maker is one already. */
+int session_enter(struct session *s, const char *probe, struct diag *d);
+/* This client has ended: rows that nothing uses are freed now, others by a later client. */
+void session_end_client(struct session *s);
+uint32_t session_client_number(const struct session *s);
+/* Opens the session that a process is in. -ESRCH: it is in none. */
+int session_of_process(pid_t pid, struct session **out, struct diag *d);
+/* Detaches all links of a client (0: of every client); the number of links. */
+int session_detach_client(struct session *s, uint32_t client);
+/* Whether every live agent is through with what was detached by now; waits at most ms milliseconds. */
+bool session_drained(struct session *s, int ms);
+/* Whether every live agent follows the links as they are now. */
+bool session_seen(const struct session *s);
+/* Frees the rows of clients that are over; the number of links freed. */
+int session_recycle(struct session *s);
+/* Wakes agents that wait for a change of links. */
+void session_wake(struct session *s);
+
 /* -- everybody -- */
 /* Maps an existing session read-write after checking owner, size, magic, version. */
 int session_open(const char *dir, struct session **out, struct diag *d);
@@ -217,6 +259,8 @@ int session_read_prog(struct session *s, uint32_t prog, char **text, size_t *siz
 int session_list(char (*dirs)[256], int max);
 
 /* -- agent -- */
+/* Forgets the mapping of a ring that is no more: its number will be another map's. Nobody drains it meanwhile. */
+void session_forget_ring(struct session *s, uint32_t id);
 int session_join(struct session *s, pid_t pid);	   /* takes a row of agents[] */
 void session_leave(struct session *s, pid_t pid);
 session_string session_add_text(struct session *s, const char *text); /* 0 when full */

@@ -1,0 +1,244 @@
+/* Several loaders in one session: who they are, and when what they added may go. */
+#include "map/internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t session_now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* The lock of the directory: the one of the file `session` says who lives in it. */
+int session_lock(struct session *s)
+{
+	int fd = open(s->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0)
+		while (flock(fd, LOCK_EX) && errno == EINTR)
+			;
+	return fd;
+}
+
+void session_unlock(int lock)
+{
+	if (lock >= 0)
+		close(lock);
+}
+
+/* Agents sleep on the lower half of the generation. */
+void session_wake(struct session *s)
+{
+	syscall(SYS_futex, &s->file->generation, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* -- clients ------------------------------------------------------------------------ */
+
+static bool client_alive(const struct session_client *c)
+{
+	return c->pid && !__atomic_load_n(&c->ended, __ATOMIC_ACQUIRE) &&
+	       process_alive((pid_t)c->pid, c->start_time);
+}
+
+int session_claim_client(struct session *s, const char *probe)
+{
+	for (uint32_t i = 0; i < SESSION_MAX_CLIENTS; i++) {
+		struct session_client *c = &s->file->clients[i];
+		if (c->pid)
+			continue;
+		c->ended = 0;
+		process_start_time(getpid(), &c->start_time);
+		snprintf(c->probe, sizeof(c->probe), "%s", probe);
+		__atomic_store_n(&c->pid, (uint32_t)getpid(), __ATOMIC_RELEASE);
+		s->client = i + 1;
+		return 0;
+	}
+	return -ENOSPC;
+}
+
+int session_enter(struct session *s, const char *probe, struct diag *d)
+{
+	session_recycle(s);
+	int lock = session_lock(s);
+	int err = session_claim_client(s, probe);
+	session_unlock(lock);
+	return err ? diag_set(d, -err, "too many probes at once: a session holds %d",
+			     SESSION_MAX_CLIENTS)
+		   : 0;
+}
+
+uint32_t session_client_number(const struct session *s)
+{
+	return s->client;
+}
+
+void session_end_client(struct session *s)
+{
+	if (s->client)
+		__atomic_store_n(
+			&s->file->clients[s->client - 1].ended, 1, __ATOMIC_RELEASE);
+	session_recycle(s);
+	s->client = 0;
+}
+
+int session_detach_client(struct session *s, uint32_t client)
+{
+	int n = 0;
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
+		if (!client || s->file->links[i].owner == client)
+			n += !session_detach_link(s, i);
+	return n;
+}
+
+/* -- what agents are through with ------------------------------------------------------ */
+
+static uint64_t least(const struct session *s, bool drained)
+{
+	uint64_t min = UINT64_MAX;
+	for (uint32_t i = 0; i < SESSION_MAX_AGENTS; i++) {
+		const struct session_agent *a = &s->file->agents[i];
+		uint32_t pid = __atomic_load_n(&a->pid, __ATOMIC_ACQUIRE);
+		if (!pid || __atomic_load_n(&a->ended, __ATOMIC_ACQUIRE) ||
+			!process_alive((pid_t)pid, a->start_time))
+			continue;
+		uint64_t at = __atomic_load_n(drained ? &a->drained : &a->seen, __ATOMIC_ACQUIRE);
+		min = at < min ? at : min;
+	}
+	return min;
+}
+
+bool session_seen(const struct session *s)
+{
+	return least(s, false) >= __atomic_load_n(&s->file->generation, __ATOMIC_ACQUIRE);
+}
+
+bool session_drained(struct session *s, int ms)
+{
+	uint64_t generation = __atomic_load_n(&s->file->generation, __ATOMIC_ACQUIRE);
+	for (; least(s, true) < generation; ms--) {
+		if (ms <= 0)
+			return false;
+		file_sleep_ms(1);
+	}
+	return true;
+}
+
+/* -- recycling ------------------------------------------------------------------------- */
+
+/* Nobody stands behind these rows, no link of them is attached, and no agent refers to one. */
+static bool client_over(const struct session *s, uint32_t client, uint64_t drained)
+{
+	const struct session_client *c = &s->file->clients[client - 1];
+	if (!c->pid || client_alive(c))
+		return false;
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
+		const struct session_link *l = &s->file->links[i];
+		if (l->owner != client || l->state == SESSION_LINK_FREE)
+			continue;
+		if (l->state == SESSION_LINK_ATTACHED || l->changed > drained)
+			return false;
+	}
+	return true;
+}
+
+static void unlink_prog(const struct session *s, uint32_t id)
+{
+	char path[SESSION_FILE_PATH_BYTES];
+	if (!session_file_path(s, path, "prog-%u.frag", id))
+		unlink(path);
+}
+
+void session_unlink_map(const struct session *s, uint32_t id)
+{
+	char prefix[32], ring[32];
+	int fd = open(s->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *list = fd < 0 ? NULL : fdopendir(fd);
+	if (!list) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	int n = snprintf(prefix, sizeof(prefix), "map-%u", id);
+	snprintf(ring, sizeof(ring), "ring-%u", id);
+	for (struct dirent *e; (e = readdir(list));)
+		if (!strcmp(e->d_name, ring) || (!strncmp(e->d_name, prefix, (size_t)n) &&
+							(!e->d_name[n] || e->d_name[n] == '.')))
+			unlinkat(dirfd(list), e->d_name, 0);
+	closedir(list);
+}
+
+static int free_client(struct session *s, uint32_t client)
+{
+	struct session_file *f = s->file;
+	int n = 0;
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
+		if (f->links[i].owner == client && f->links[i].state != SESSION_LINK_FREE) {
+			__atomic_store_n(&f->links[i].state, SESSION_LINK_FREE, __ATOMIC_RELEASE);
+			n++;
+		}
+	for (uint32_t i = 0; i < SESSION_MAX_PROGS; i++)
+		if (f->progs[i].used && f->progs[i].owner == client) {
+			unlink_prog(s, i);
+			__atomic_store_n(&f->progs[i].used, 0, __ATOMIC_RELEASE);
+		}
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
+		if (f->maps[i].used && f->maps[i].owner == client)
+			session_remove_map(s, i);
+	__atomic_store_n(&f->clients[client - 1].pid, 0, __ATOMIC_RELEASE);
+	return n;
+}
+
+int session_recycle(struct session *s)
+{
+	int n = 0, lock = session_lock(s);
+	uint64_t drained = least(s, true);
+	for (uint32_t i = 1; i <= SESSION_MAX_CLIENTS; i++)
+		if (client_over(s, i, drained))
+			n += free_client(s, i);
+	session_unlock(lock);
+	return n;
+}
+
+/* -- finding --------------------------------------------------------------------------- */
+
+static bool has_process(const struct session *s, pid_t pid)
+{
+	for (uint32_t i = 0; i < SESSION_MAX_AGENTS; i++) {
+		const struct session_agent *a = &s->file->agents[i];
+		if (a->pid == (uint32_t)pid && !a->ended && process_alive(pid, a->start_time))
+			return true;
+	}
+	return false;
+}
+
+int session_of_process(pid_t pid, struct session **out, struct diag *d)
+{
+	enum { MAX = 256 };
+	char(*dirs)[256] = calloc(MAX, sizeof(*dirs));
+	int n = dirs ? session_list(dirs, MAX) : 0, err = -ESRCH;
+	for (int i = 0; i < n && i < MAX && err; i++) {
+		struct session *s;
+		if (session_open(dirs[i], &s, NULL))
+			continue;
+		if (has_process(s, pid)) {
+			*out = s;
+			err = 0;
+		} else {
+			session_close(s);
+		}
+	}
+	free(dirs);
+	return err ? diag_set(d, ESRCH, "process %d is in no session", (int)pid) : 0;
+}
