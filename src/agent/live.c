@@ -44,7 +44,7 @@ static bool ok(CUresult r)
 
 /* -- the doorbell --------------------------------------------------------------- */
 
-static const char bell_ptx[] = ".version 6.4\n.target sm_70\n.address_size 64\n"
+static const char bell_ptx[] = ".version 6.2\n.target sm_70\n.address_size 64\n"
 			       ".visible .entry egpu_bell()\n{\n\tfence.acq_rel.sys;\n\tret;\n}\n";
 
 static int load_bell(struct live *l, uint32_t cc, struct diag *d)

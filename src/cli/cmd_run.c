@@ -10,12 +10,14 @@
 #include "cli/target.h"
 #include "cli/tools.h"
 #include "cli/trace.h"
+#include "live/program.h"
 
 struct opts {
 	struct driver_choice driver;
 	const char *pattern, *json, *out;
 	struct opt_list set;
 	bool allow_empty;
+	struct opt_maybe live;
 	int verbose;
 	struct rules_opts rules;
 };
@@ -35,6 +37,8 @@ static const struct opt options[] = {
 		"write the report there, not to standard error" },
 	{ 0, "allow-empty", OPT_FLAG, offsetof(struct opts, allow_empty), NULL,
 		"no failure when the pattern matches no kernel" },
+	{ 0, "live", OPT_MAYBE, offsetof(struct opts, live), "POINTS",
+		"let programs come and go while kernels run, at entry,exit,loop (default) or mem; needs -k" },
 	RULES_OPTIONS(struct opts, rules),
 	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL,
 		"say more; per-CPU maps show every slot" },
@@ -185,6 +189,40 @@ static int run_target(const struct opts *o, struct probe *p, struct runner *r, c
 	return status;
 }
 
+/* -- guards --------------------------------------------------------------------- */
+
+static const char *const live_points[LIVE_POINTS] = { "entry", "exit", "mem", "loop" };
+
+/* "entry,loop" as bits; 0 after a message. */
+static uint32_t parse_points(const char *list)
+{
+	uint32_t points = 0;
+	for (const char *s = list; *s;) {
+		size_t n = strcspn(s, ",");
+		int p = 0;
+		while (p < LIVE_POINTS && (strlen(live_points[p]) != n || strncmp(s, live_points[p], n)))
+			p++;
+		if (p == LIVE_POINTS) {
+			say("--live=%s: \"%.*s\" is no point with guards; use entry, exit, loop, mem", list, (int)n, s);
+			return 0;
+		}
+		points |= 1u << p;
+		s += n + (s[n] == ',');
+	}
+	if (!points)
+		say("--live=: name points: entry, exit, loop, mem");
+	return points;
+}
+
+static int add_guards(const struct opts *o, struct session *s)
+{
+	struct diag d = { 0 };
+	uint32_t points = parse_points(o->live.value ? o->live.value : "entry,exit,loop");
+	if (!points)
+		return EGPU_FAILED;
+	return live_add_guards(s, points, o->pattern, &d) ? say_diag("--live", &d) : 0;
+}
+
 static int run(const void *opts, const struct opt_rest *rest)
 {
 	const struct opts *o = opts;
@@ -192,12 +230,15 @@ static int run(const void *opts, const struct opt_rest *rest)
 		.pattern = o->pattern,
 		.set = &o->set,
 		.rules = { .log_level = 1 },
+		.live = o->live.given,
 		.verbose = o->verbose > 0 };
 	struct runner r;
 	struct probe p;
 	if (!rest->command || !rest->n_command)
 		return say_fail(
 			"no command to run: write it after --:\n  egpu %s", cmd_run.synopsis);
+	if (o->live.given && !o->pattern)
+		return say_fail("--live puts guards into the kernels that you name: give -k KERNEL");
 	/* Before the command has run for hours. */
 	if (check_out(o->out) || check_out(o->json))
 		return EGPU_FAILED;
@@ -209,7 +250,8 @@ static int run(const void *opts, const struct opt_rest *rest)
 		return status;
 	status = runner_open(&r, &o->driver);
 	if (!status) {
-		status = probe_open(&p, r.session);
+		status = o->live.given ? add_guards(o, r.session) : 0;
+		status = status ? status : probe_open(&p, r.session);
 		status = status ? status : probe_load(&p);
 		status = status ? status : probe_attach(&p);
 		status = status ? status : run_target(o, &p, &r, rest->command);

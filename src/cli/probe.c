@@ -241,6 +241,7 @@ int probe_open(struct probe *p, struct session *s)
 		.session = s,
 		.default_pattern = p->options->pattern ? p->options->pattern : "*",
 		.verifier = p->options->rules,
+		.live = p->options->live,
 	};
 	static bool registered;
 	struct diag d = { 0 };

@@ -20,6 +20,7 @@ struct probe_options {
 	const char *pattern; /* -k, NULL: none; kernels of programs whose section names none */
 	const struct opt_list *set; /* VAR=VALUE, may be NULL */
 	struct verifier_options rules; /* of the verifier, log_level included */
+	bool live;    /* into kernels that run already: the session has guards */
 	bool verbose; /* libbpf's messages and the whole verifier log to standard error */
 };
 

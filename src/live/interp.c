@@ -2,7 +2,7 @@
  *
  * Compiled by clang to PTX when egpu is built (embed), and from then on text: the variant's splice check compares it
  * byte for byte, because the addresses that programs compute cannot be followed in it. The verifier has proved the programs.
- * It has no module-scope data and calls nothing, so that it can be put into any module from sm_70 and PTX 6.4 on.
+ * It has no module-scope data and calls nothing, so that it can be put into any module from sm_70 and PTX 6.2 on.
  *
  * Maps follow map/layout.h; the protocols are those of translate/hash.c and translate/ring.c, whose comments explain them.
  */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "live/program.h"
 #include "syscall/object.h"
 
 enum { MAX_NAME_BYTES = SESSION_PATTERN_BYTES + 64 };
@@ -84,6 +85,31 @@ static int link_prog(struct loader *l, struct object *prog, const char *section,
 	return err;
 }
 
+/* A link whose program runs in kernels that are running already. */
+static int live_link(struct loader *l, const struct object *prog, enum ebpf_point point, bool warp, const char *pattern, uint32_t *id)
+{
+	const struct loader_prog *info = &prog->prog.report->info;
+	struct buf object = { 0 };
+	uint32_t map;
+	if (!live_find_map(l->options.session, &map))
+		return diag_set(&l->error, ENOENT, "no kernel of this run has guards: start it with egpu run --live -k KERNEL");
+	int err = live_encode(info->program, &info->verified, point, warp, &object, &l->error);
+	if (!err)
+		err = session_add_live_link(
+			l->options.session, object.data, object.len, info->name, point, warp, pattern, id, &l->error);
+	buf_free(&object);
+	return err;
+}
+
+/* A link whose program is spliced into kernels from their next launch on. */
+static int spliced_link(
+	struct loader *l, struct object *prog, const char *name, enum ebpf_point point, bool warp, const char *pattern, uint32_t *id)
+{
+	uint32_t prog_id;
+	int err = link_prog(l, prog, name, point, warp, &prog_id);
+	return err ? err : session_add_link(l->options.session, prog_id, point, warp, pattern, id, &l->error);
+}
+
 /* The section's own pattern, else the default one. */
 static int link_pattern(struct loader *l, const char *name, const char **pattern)
 {
@@ -118,7 +144,7 @@ COMMAND(link_open)
 	struct object *prog;
 	enum ebpf_point point;
 	bool warp;
-	uint32_t prog_id, id;
+	uint32_t id;
 	const char *pattern = NULL, *name = (const char *)(uintptr_t)attr->raw_tracepoint.name;
 	object_sweep(l);
 	int err = object_by_fd(l, (int)attr->raw_tracepoint.prog_fd, OBJECT_PROG, &prog);
@@ -142,10 +168,8 @@ COMMAND(link_open)
 	if (!err)
 		err = link_pattern(l, name, &pattern);
 	if (!err)
-		err = link_prog(l, prog, name, point, warp, &prog_id);
-	if (!err)
-		err = session_add_link(
-			l->options.session, prog_id, point, warp, pattern, &id, &l->error);
+		err = l->options.live ? live_link(l, prog, point, warp, pattern, &id)
+				      : spliced_link(l, prog, name, point, warp, pattern, &id);
 	if (err)
 		return err;
 	int fd = link_object(l, prog, name, id);

@@ -21,6 +21,7 @@ struct loader_options {
 	struct session *session;     /* borrowed; must outlive loader_stop */
 	const char *default_pattern; /* kernels of links whose section names none (-k); NULL: such
 					links are refused */
+	bool live; /* links are for kernels that run: their programs go to guards (live/live.h) */
 	struct verifier_options verifier; /* log_level: at least this much is kept for loader_prog,
 					     whatever libbpf asks for */
 };
