@@ -56,6 +56,7 @@
 	X(EventDestroy, cuEventDestroy_v2)                                                         \
 	X(EventRecord, cuEventRecord)                                                              \
 	X(EventElapsedTime, cuEventElapsedTime)                                                    \
+	X(OccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor)                  \
 	X(LaunchKernel, cuLaunchKernel)
 
 #define SAMPLE_FIELD(field, symbol) __typeof__(symbol) *field;

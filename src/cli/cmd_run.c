@@ -226,14 +226,16 @@ static int add_guards(const struct opts *o, struct session *s)
 static int run(const void *opts, const struct opt_rest *rest)
 {
 	const struct opts *o = opts;
-	struct probe_options po = { .name = rest->args[0],
+	struct probe_options po = { .name = rest->n_args ? rest->args[0] : NULL,
 		.pattern = o->pattern,
 		.set = &o->set,
 		.rules = { .log_level = 1 },
 		.live = o->live.given,
 		.verbose = o->verbose > 0 };
 	struct runner r;
-	struct probe p;
+	struct probe p = { .options = &po };
+	if (!po.name && !po.live)
+		return say_fail("no probe: name a tool, a .bpf.o or a .bpf.c before --:\n  egpu %s", cmd_run.synopsis);
 	if (!rest->command || !rest->n_command)
 		return say_fail(
 			"no command to run: write it after --:\n  egpu %s", cmd_run.synopsis);
@@ -245,17 +247,20 @@ static int run(const void *opts, const struct opt_rest *rest)
 	int status = rules_read(&o->rules, &po.rules);
 	if (status)
 		return status;
-	status = probe_read(&p, &po);
+	status = po.name ? probe_read(&p, &po) : 0;
 	if (status)
 		return status;
 	status = runner_open(&r, &o->driver);
 	if (!status) {
 		status = o->live.given ? add_guards(o, r.session) : 0;
-		status = status ? status : probe_open(&p, r.session);
-		status = status ? status : probe_load(&p);
-		status = status ? status : probe_attach(&p);
+		if (po.name) {
+			status = status ? status : probe_open(&p, r.session);
+			status = status ? status : probe_load(&p);
+			status = status ? status : probe_attach(&p);
+		}
 		status = status ? status : run_target(o, &p, &r, rest->command);
-		probe_close(&p);
+		if (po.name)
+			probe_close(&p);
 		runner_close(&r);
 	}
 	probe_free(&p);
@@ -283,6 +288,6 @@ const struct command cmd_run = {
 	.opts = options,
 	.opts_bytes = sizeof(struct opts),
 	.run = run,
-	.min_args = 1,
+	.min_args = 0, /* --live may start without a probe */
 	.max_args = 1,
 };
