@@ -104,8 +104,9 @@ static int stack_readable(struct verifier *v, const struct span *s, uint32_t reg
 		uint8_t kind = *stack_byte(s->frame, at);
 		if (kind == SLOT_UNSET)
 			return uninitialised(v, reg, s->low, at, bytes);
-		if (kind == SLOT_SPILL && is_pointer(&slot->spill))
-			return refuse(v, EACCES, "leak", "invalid read from stack R%u off %lld: part of a pointer that is kept there", reg, (long long)at);
+		if (kind == SLOT_PART || (kind == SLOT_SPILL && is_pointer(&slot->spill)))
+			return refuse(v, EACCES, "leak", "invalid read from stack R%u off %lld: part of a pointer that %s kept there", reg, (long long)at,
+				kind == SLOT_PART ? "was" : "is");
 		if (kind == SLOT_MISC || (kind == SLOT_SPILL && !range_is_value(&slot->spill.r, 0)))
 			*zero = false;
 		int err = node_mark(v, slot->live, MARK_READ);
@@ -149,12 +150,13 @@ static int stack_read(struct verifier *v, const struct span *s, uint32_t reg, ui
 	return err;
 }
 
-/* What was kept in the slot as a register is from now on bytes. */
+/* What was kept in the slot as a register is from now on bytes; those of a pointer tell an address. */
 static void slot_scrub(struct vslot *s)
 {
+	uint8_t left = holds_pointer(s) ? SLOT_PART : SLOT_MISC;
 	for (int k = 0; k < 8; k++)
 		if (s->kind[k] == SLOT_SPILL)
-			s->kind[k] = SLOT_MISC;
+			s->kind[k] = left;
 }
 
 static int check_spill(struct verifier *v, const struct span *s, uint32_t bytes, const struct vreg *value)
@@ -173,8 +175,6 @@ static int stack_write(struct verifier *v, const struct span *s, uint32_t bytes,
 		return err;
 	if (s->fixed && s->low % 8 == 0) {
 		struct vslot *slot = stack_slot(s->frame, s->low);
-		if (bytes != 8 && holds_pointer(slot))
-			return refuse(v, EACCES, "leak", "attempt to corrupt spilled pointer on stack; overwrite all 8 bytes of it");
 		slot_scrub(slot);
 		for (uint32_t k = 0; k < bytes; k++)
 			slot->kind[k] = SLOT_SPILL;
@@ -194,8 +194,8 @@ static int stack_write(struct verifier *v, const struct span *s, uint32_t bytes,
 	for (int64_t at = s->low; at < s->high && !err; at++) {
 		struct vslot *slot = stack_slot(s->frame, at);
 		uint8_t *kind = stack_byte(s->frame, at);
-		if (holds_pointer(slot))
-			return refuse(v, EACCES, "leak", "attempt to corrupt spilled pointer on stack; overwrite all 8 bytes of it");
+		if (!s->fixed && holds_pointer(slot))
+			return refuse(v, EACCES, "leak", "attempt to corrupt spilled pointer on stack; write at an offset known in advance");
 		slot_scrub(slot);
 		if (s->fixed)
 			*kind = zero ? SLOT_ZERO : SLOT_MISC;

@@ -141,17 +141,27 @@ static void divide(bool modulo, bool is_signed, bool wide, struct range *dst, co
 		range_divide(modulo, is_signed, wide, dst, src);
 }
 
+static bool tells_nothing(const struct verifier *v, uint8_t op, bool wide, const struct vreg *src)
+{
+	bool shift = op == BPF_LSH || op == BPF_RSH || op == BPF_ARSH, counted = range_is_const(&src->r) && src->r.bits.value < (wide ? 64 : 32);
+	return v->opts.linux_ranges && (op == BPF_DIV || op == BPF_MOD || (shift && !counted));
+}
+
 static int scalar_alu(struct verifier *v, const struct bpf_insn *i, struct vreg *dst, const struct vreg *src)
 {
 	uint8_t op = BPF_OP(i->code);
 	struct vreg out = *dst;
 	bool wide = BPF_CLASS(i->code) == BPF_ALU64;
-	if (op == BPF_END)
+	if (op == BPF_END) {
 		range_endian(&out.r, i->imm, wide || BPF_SRC(i->code) == BPF_TO_BE);
-	else if (op == BPF_DIV || op == BPF_MOD)
+	} else if (tells_nothing(v, op, wide, src)) {
+		out.r = range_unknown();
+		range_zext(&out.r, wide ? 8 : 4);
+	} else if (op == BPF_DIV || op == BPF_MOD) {
 		divide(op == BPF_MOD, i->off, wide, &out.r, &src->r);
-	else
+	} else {
 		range_alu(op, wide, &out.r, &src->r);
+	}
 	out.id = 0;
 	out.node = node_join(v, dst->node, src->node);
 	*dst = out;
@@ -236,7 +246,7 @@ static int branch_scalar(struct verifier *v, const struct bpf_insn *i, struct vr
 	uint8_t op = BPF_OP(i->code);
 	bool wide = BPF_CLASS(i->code) == BPF_JMP, can[2], taken;
 	struct vreg zero;
-	if (dst == src) {
+	if (dst == src && !v->opts.linux_ranges) {
 		if (branch_self(v, i, &op, &zero))
 			return 0;
 		src = &zero;
@@ -288,11 +298,26 @@ static void settle_null(struct verifier *v, uint32_t id, bool null)
 			v->cur.refs[k--] = v->cur.refs[--v->cur.n_refs];
 }
 
+/* Both lead to one known place, or to two places of the same stack frame or context: which way is known, and tells nothing of addresses. */
+static bool same_base(const struct vreg *a, const struct vreg *b)
+{
+	return a->type == b->type && (a->type == V_STACK || a->type == V_CTX) && a->frame == b->frame && range_is_const(&a->r) && range_is_const(&b->r);
+}
+
+static int64_t place_of(const struct vreg *ptr)
+{
+	return ptr->off + ptr->r.b64.smin;
+}
+
 static int branch_pointer(struct verifier *v, const struct bpf_insn *i, struct vreg *dst, struct vreg *src)
 {
 	uint8_t op = BPF_OP(i->code);
 	bool equal = op == BPF_JEQ, taken;
 	struct vreg *ptr = is_pointer(dst) ? dst : src, *num = ptr == dst ? src : dst;
+	if (is_pointer(num) && same_base(dst, src) && BPF_CLASS(i->code) == BPF_JMP && (equal || op == BPF_JNE)) {
+		jump_to(v, i, equal == (place_of(dst) == place_of(src)));
+		return 0;
+	}
 	if (is_pointer(num) || !range_is_value(&num->r, 0) || BPF_CLASS(i->code) != BPF_JMP || (!equal && op != BPF_JNE))
 		return refuse(v, EACCES, "leak", "R%d pointer comparison prohibited; pointers may only be compared with NULL",
 			ptr == dst ? i->dst_reg : i->src_reg);

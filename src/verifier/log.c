@@ -127,7 +127,7 @@ static void log_slot(struct verifier *v, struct buf *b, const struct vslot *s, u
 		return;
 	}
 	for (int i = 7; i >= 0; i--)
-		buf_add(b, &"?m0r"[s->kind[i]], 1);
+		buf_add(b, &"?m0rx"[s->kind[i]], 1);
 	if (s->kind[0] == SLOT_SPILL) {
 		buf_puts(b, ":");
 		log_reg(v, b, &s->spill, frame);

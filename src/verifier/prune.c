@@ -81,7 +81,7 @@ static bool slot_scalar(const struct vslot *s, uint32_t bytes, struct vreg *out)
 	for (uint32_t k = 0; k < bytes; k++) {
 		spilled += s->kind[k] == SLOT_SPILL;
 		zero += s->kind[k] == SLOT_ZERO;
-		set += s->kind[k] != SLOT_UNSET;
+		set += s->kind[k] != SLOT_UNSET && s->kind[k] != SLOT_PART;
 	}
 	if (set < bytes || (spilled && is_pointer(&s->spill)))
 		return false;
@@ -105,8 +105,8 @@ static uint32_t slot_spilled(const struct vslot *s)
 /* A byte that the old state had as `old`; what follows relied on a zero, or only on its being set. */
 static bool byte_covers(uint8_t old, uint8_t kind, const struct vslot *cur)
 {
-	bool number = kind != SLOT_UNSET && !(kind == SLOT_SPILL && is_pointer(&cur->spill));
-	if (old == SLOT_UNSET)
+	bool number = kind != SLOT_UNSET && kind != SLOT_PART && !(kind == SLOT_SPILL && is_pointer(&cur->spill));
+	if (old == SLOT_UNSET || old == SLOT_PART)
 		return true;
 	if (old == SLOT_ZERO)
 		return kind == SLOT_ZERO || (kind == SLOT_SPILL && number && range_is_value(&cur->spill.r, 0));

@@ -49,7 +49,8 @@ struct vreg {
 	struct range r; /* scalars: the value; pointers: the variable part of the offset */
 };
 
-enum slot_kind { SLOT_UNSET, SLOT_MISC, SLOT_ZERO, SLOT_SPILL };
+/* SLOT_PART: what is left of a pointer of which other bytes were overwritten; nobody may read it. */
+enum slot_kind { SLOT_UNSET, SLOT_MISC, SLOT_ZERO, SLOT_SPILL, SLOT_PART };
 
 /* Eight bytes of stack; kind[0] is the byte of the lowest address. Where kind[0] is SLOT_SPILL, `spill` was stored there, with as many
  * bytes as there are SLOT_SPILL from kind[0] on (8 for pointers). */

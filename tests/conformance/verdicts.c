@@ -14,34 +14,12 @@ static unsigned false_accept, false_reject, agree, skipped, wrong_reason;
 static bool verbose;
 
 struct maps {
-	struct ebpf_map map[EBPF_MAX_MAPS];
-	uint32_t n;
+	struct case_maps def;
 	uint8_t *values[EBPF_MAX_MAPS]; /* arrays: all entries; hashes: one entry */
 	uint8_t keys[EBPF_MAX_MAPS][64];
 	bool live[EBPF_MAX_MAPS];
-	const char *initial[EBPF_MAX_MAPS]; /* of entry 0, as hex; "" for zeros */
 	uint8_t record[4096] __attribute__((aligned(8)));
 };
-
-static uint32_t number(const json_t *o, const char *key)
-{
-	return (uint32_t)json_integer_value(json_object_get(o, key));
-}
-
-static int map_index(struct maps *m, const json_t *defs, const char *name)
-{
-	for (uint32_t k = 0; k < m->n; k++)
-		if (!strcmp(m->map[k].name, name))
-			return (int)k;
-	const json_t *def = json_object_get(defs, name);
-	if (!def || m->n == EBPF_MAX_MAPS)
-		return -1;
-	m->map[m->n] = (struct ebpf_map){ .name = name, .type = number(def, "type"), .key_size = number(def, "key"),
-		.value_size = number(def, "value"), .max_entries = number(def, "max"), .flags = number(def, "flags"), .id = m->n };
-	const char *bytes = json_string_value(json_array_get(json_array_get(json_object_get(def, "init"), 0), 1));
-	m->initial[m->n] = bytes ? bytes : "";
-	return (int)m->n++;
-}
 
 static bool is_array(const struct ebpf_map *m)
 {
@@ -51,7 +29,7 @@ static bool is_array(const struct ebpf_map *m)
 static void *map_lookup(void *self, uint32_t map, const void *key)
 {
 	struct maps *m = self;
-	const struct ebpf_map *def = &m->map[map];
+	const struct ebpf_map *def = &m->def.map[map];
 	uint32_t index;
 	if (is_array(def)) {
 		memcpy(&index, key, 4);
@@ -63,7 +41,7 @@ static void *map_lookup(void *self, uint32_t map, const void *key)
 static int64_t map_update(void *self, uint32_t map, const void *key, const void *value, uint64_t flags)
 {
 	struct maps *m = self;
-	const struct ebpf_map *def = &m->map[map];
+	const struct ebpf_map *def = &m->def.map[map];
 	if (flags > BPF_EXIST)
 		return -EINVAL;
 	if (!is_array(def)) {
@@ -80,7 +58,7 @@ static int64_t map_update(void *self, uint32_t map, const void *key, const void 
 static int64_t map_delete(void *self, uint32_t map, const void *key)
 {
 	struct maps *m = self;
-	if (is_array(&m->map[map]))
+	if (is_array(&m->def.map[map]))
 		return -EINVAL;
 	if (!map_lookup(self, map, key))
 		return -ENOENT;
@@ -115,13 +93,13 @@ static uint32_t draw(void *self)
 }
 
 static const struct interp_ops ops = { map_lookup, map_update, map_delete, map_value, ring_reserve, ring_commit, ring_output, NULL,
-	NULL, draw, NULL, NULL };
+	NULL, draw, NULL, NULL, NULL, NULL };
 
 static void reset_map(struct maps *m, uint32_t k)
 {
-	const struct ebpf_map *def = &m->map[k];
+	const struct ebpf_map *def = &m->def.map[k];
 	size_t bytes;
-	uint8_t *first = case_hex(m->initial[k], &bytes);
+	uint8_t *first = case_hex(m->def.initial[k], &bytes);
 	memset(m->values[k], 0, (size_t)(is_array(def) ? def->max_entries : 1) * ((def->value_size + 7) & ~7u));
 	memcpy(m->values[k], first, bytes < def->value_size ? bytes : def->value_size);
 	m->live[k] = false;
@@ -138,7 +116,7 @@ static bool run_agrees(const json_t *o, struct ebpf_program *p, struct maps *m, 
 	struct interp run = { .program = p, .memory = context, .ops = &ops, .self = m, .max_insns = v->max_run_insns, .check = true };
 	struct interp_result r;
 	json_array_foreach(runs, k, want) {
-		for (uint32_t i = 0; i < m->n; i++)
+		for (uint32_t i = 0; i < m->def.n; i++)
 			reset_map(m, i);
 		int err = interp_run(&run, &r);
 		if (err) {
@@ -266,31 +244,18 @@ static void judge(const json_t *o, struct ebpf_program *p, struct maps *m)
 static void each(const json_t *o)
 {
 	static struct maps m;
-	size_t bytes, k;
-	uint8_t *insns = case_hex(case_text(o, "insns"), &bytes);
-	struct ebpf_program p = { .name = case_text(o, "id"), .insns = (struct bpf_insn *)insns, .n_insns = (uint32_t)(bytes / 8),
-		.context = EBPF_CONTEXT_MEM, .maps = m.map };
-	const json_t *use;
-	bool skip = out_of_scope(o);
+	struct ebpf_program p;
 	memset(&m, 0, sizeof(m));
-	json_array_foreach(json_object_get(o, "maps"), k, use) {
-		uint32_t at = (uint32_t)json_integer_value(json_array_get(use, 0));
-		int index = map_index(&m, json_object_get(o, "map_defs"), json_string_value(json_array_get(use, 1)));
-		if (index < 0 || at >= p.n_insns)
-			skip = true;
-		else
-			p.insns[at].imm = index;
-	}
-	p.n_maps = m.n;
-	for (uint32_t i = 0; i < m.n; i++)
-		m.values[i] = calloc(is_array(&m.map[i]) ? m.map[i].max_entries : 1, (m.map[i].value_size + 7) & ~7u);
+	bool skip = !case_program(o, &m.def, &p) || out_of_scope(o);
+	for (uint32_t i = 0; i < m.def.n; i++)
+		m.values[i] = calloc(is_array(&m.def.map[i]) ? m.def.map[i].max_entries : 1, (m.def.map[i].value_size + 7) & ~7u);
 	if (skip)
 		skipped++;
 	else
 		judge(o, &p, &m);
-	for (uint32_t i = 0; i < m.n; i++)
+	for (uint32_t i = 0; i < m.def.n; i++)
 		free(m.values[i]);
-	free(insns);
+	free(p.insns);
 }
 
 int main(int argc, char **argv)

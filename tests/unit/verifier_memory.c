@@ -50,11 +50,15 @@ static void test_spills(void)
 		LD(BPF_W, 0, 10, -8), EXIT());
 	refused("leak", 0, "invalid size of register spill; a pointer is kept whole, at an offset known in advance", "half a pointer kept",
 		ST(BPF_W, 10, -8, 1), EXIT());
-	refused("leak", 1, "attempt to corrupt spilled pointer on stack; overwrite all 8 bytes of it", "a byte of a kept pointer overwritten",
-		ST(BPF_DW, 10, -8, 1), STI(BPF_B, 10, -8, 1), EXIT());
-	refused("leak", 1, "attempt to corrupt spilled pointer on stack; overwrite all 8 bytes of it", "another byte of it overwritten",
-		ST(BPF_DW, 10, -8, 1), STI(BPF_B, 10, -5, 1), EXIT());
-	refused("leak", 5, "attempt to corrupt spilled pointer on stack; overwrite all 8 bytes of it", "overwritten at a variable offset",
+	accepted("a byte of a kept pointer overwritten", ST(BPF_DW, 10, -8, 1), STI(BPF_B, 10, -8, 1), LD(BPF_B, 0, 10, -8), EXIT());
+	refused("leak", 2, "invalid read from stack R10 off -7: part of a pointer that was kept there", "and another one read", ST(BPF_DW, 10, -8, 1),
+		STI(BPF_B, 10, -8, 1), LD(BPF_DW, 0, 10, -8), EXIT());
+	refused("leak", 2, "invalid read from stack R10 off -8: part of a pointer that was kept there", "overwritten in the middle", ST(BPF_DW, 10, -8, 1),
+		STI(BPF_H, 10, -6, 1), LD(BPF_W, 0, 10, -8), EXIT());
+	refused("leak", 5, "invalid read from stack R10 off -8: part of a pointer that was kept there", "overwritten on one way only", ST(BPF_DW, 10, -8, 1), LD(BPF_W, 2, 1, 0),
+		MOVI(0, 0), JMPI(BPF_JEQ, 2, 0, 2), STI(BPF_W, 10, -4, 1), LD(BPF_DW, 0, 10, -8), EXIT());
+	accepted("overwritten bit by bit", ST(BPF_DW, 10, -8, 1), STI(BPF_W, 10, -4, 1), STI(BPF_H, 10, -6, 1), STI(BPF_H, 10, -8, 1), LD(BPF_DW, 0, 10, -8), EXIT());
+	refused("leak", 5, "attempt to corrupt spilled pointer on stack; write at an offset known in advance", "overwritten at a variable offset",
 		ST(BPF_DW, 10, -8, 1), LD(BPF_W, 0, 1, 0), ALUI(BPF_AND, 0, 7), MOV(2, 10), ALU(BPF_ADD, 2, 0), STI(BPF_B, 2, -8, 1), EXIT());
 	accepted_raw("a bounded number keeps its bounds", LD(BPF_DW, 3, 1, 0), ALUI(BPF_AND, 3, 56), ST(BPF_DW, 10, -8, 3), MOVI(3, 0), LD(BPF_DW, 4, 10, -8),
 		ALU(BPF_ADD, 1, 4), LD(BPF_DW, 0, 1, 0), EXIT());
@@ -135,6 +139,12 @@ static void test_context(void)
 
 static void test_pointers(void)
 {
+	accepted("two places of one frame compared", MOV(2, 10), ALUI(BPF_ADD, 2, -8), JMP(BPF_JEQ, 2, 10, 1), JA(1), LD(BPF_DW, 0, 10, -8), MOVI(0, 0), EXIT());
+	accepted("the same place", MOV(2, 10), JMP(BPF_JNE, 2, 10, 1), JA(1), LD(BPF_DW, 0, 10, -8), MOVI(0, 0), EXIT());
+	refused("leak", 0, "R1 pointer comparison prohibited; pointers may only be compared with NULL", "a context and a stack", JMP(BPF_JEQ, 1, 10, 0), MOVI(0, 0), EXIT());
+	refused("leak", 2, "R1 pointer comparison prohibited; pointers may only be compared with NULL", "two values", GLOBAL(1, DATA, 0), JMP(BPF_JEQ, 1, 1, 0),
+		MOVI(0, 0), EXIT());
+	refused("leak", 1, "R2 pointer comparison prohibited; pointers may only be compared with NULL", "which is before the other", MOV(2, 10), JMP(BPF_JLT, 2, 10, 0), MOVI(0, 0), EXIT());
 	refused("type", 0, "R1 32-bit pointer arithmetic prohibited", "half a pointer moved", ALU32I(BPF_ADD, 1, 8), EXIT());
 	refused("leak", 0, "R1 partial copy of pointer; move all 64 bits", "half a pointer copied", MOV32(2, 1), EXIT());
 	refused("leak", 0, "R1 pointer -= pointer prohibited", "the distance of two pointers", ALU(BPF_SUB, 1, 10), EXIT());

@@ -179,7 +179,7 @@ static void check_args(struct world *w, uint32_t at, const struct ebpf_fact *f, 
 			check_place(w, at, r[k + 1], f->args[k].region, f->args[k].fixed, f->args[k].offset, f->args[k].frame, -1);
 		if (f->args[k].region && r[k + 1] % f->args[k].align)
 			wrong(w, at, "a fact names another alignment");
-		if (f->args[k].constant && r[k + 1] != f->args[k].value)
+		if (f->args[k].constant && !f->args[k].region && r[k + 1] != f->args[k].value) /* of memory it is the size */
 			wrong(w, at, "a fact names another constant");
 		if (f->args[k].max && !f->args[k].region && r[k + 1] > f->args[k].max)
 			wrong(w, at, "a fact names a lower maximum");
