@@ -128,11 +128,13 @@ static void take_pred(struct sg_dec *c, uint32_t *op)
 	c->pred_left--;
 }
 
-static void take_storage(struct sg_dec *c, struct sg_sym *s)
+/* Storage that was given back is for registers of one block only. Any other may be alive where the text has not named it yet: in a
+ * loop whose end stands above its beginning, the block that gave it back runs again in between. */
+static void take_storage(struct sg_dec *c, struct sg_sym *s, bool local)
 {
 	static const uint32_t bytes[] = { 4, 128, 256, 512 };
 	int kind = kind_of(s);
-	if (s->vector <= 1 && c->free[kind].n) {
+	if (local && s->vector <= 1 && c->free[kind].n) {
 		s->op = c->free[kind].op[--c->free[kind].n];
 	} else if (kind == KIND_PRED) {
 		take_pred(c, &s->op);
@@ -170,10 +172,11 @@ static bool take_register(struct sg_dec *c, struct sg_sym *s)
 		s->op = 0;
 		return new_life(c, s);
 	}
-	take_storage(c, s);
 	s->life = (uint32_t)c->n_lives++;
 	const struct sg_life *l = &c->lives[s->life];
-	if (l->block == SG_NO_PC || !l->starts_written)
+	bool local = l->block != SG_NO_PC && l->starts_written;
+	take_storage(c, s, local);
+	if (!local)
 		return true;
 	/* Given back when its last instruction is decoded. */
 	uint32_t *head = &c->expire[l->last - c->f->pc];
