@@ -159,7 +159,13 @@ struct devmap {
 	struct map_instance *instance;
 	struct map_image *image; /* in the instance file */
 	bool is_ring;
-	uint64_t consumed;
+	/* Rings: what drain.c knows, none of it from the session. */
+	size_t device_bytes;
+	uint32_t replicas, bin_bytes;
+	void *pinned;      /* the session's memory, where this context pinned it */
+	uint32_t *taken;   /* bytes taken of each bin since it was empty */
+	uint64_t consumed; /* bytes taken in all */
+	uint64_t left;     /* records still there after the last drain */
 	const void *host; /* memory-mapped globals: the host's image */
 };
 
@@ -176,7 +182,7 @@ struct context {
 				 us */
 	bool primary;
 	struct lock copying; /* who holds it may use stream and maps[] */
-	void *scratch;       /* first copy of a ring */
+	void *scratch;       /* counters of a ring */
 	size_t scratch_bytes;
 	uint64_t copy_took_ns;
 	struct devmap maps[EBPF_MAX_MAPS];
@@ -219,6 +225,18 @@ void devmap_final(struct context *c);
 void devmap_after_sync(CUcontext which); /* NULL: every context */
 int devmap_start(void);                  /* the thread */
 void devmap_stop(void);                  /* at exit: last copies */
+
+/* -- drain.c: ring buffers; by who holds c->copying, the context current ----- */
+
+/* For a ring whose instance exists and whose device memory does not. */
+int drain_make(struct context *c, uint32_t id, bool pin, struct diag *d);
+void drain_unpin(struct context *c, uint32_t id);
+/* Bytes taken; -EAGAIN: there is more, and no room for it. */
+int64_t drain_ring(struct context *c, uint32_t id);
+/* Takes what can be taken, and counts what cannot. */
+void drain_final(struct context *c, uint32_t id);
+/* After that: what nobody took is lost. The context may be gone. */
+void drain_give_up(struct context *c, uint32_t id);
 
 /* -- live.c ------------------------------------------------------------------ */
 

@@ -254,10 +254,11 @@ void context_ended(struct context *c, bool gone)
 			if (!c->maps[i].instance)
 				continue;
 			if (c->maps[i].is_ring)
-				map_ring_give_up(
-					agent.session, i, c->maps[i].image, c->maps[i].consumed);
+				drain_give_up(c, i);
 			__atomic_store_n(&c->maps[i].instance->ended, 1, __ATOMIC_RELEASE);
 			map_instance_close(c->maps[i].instance);
+			free(c->maps[i].taken);
+			c->maps[i].taken = NULL;
 			c->maps[i].instance = NULL;
 			c->maps[i].image = NULL;
 		}

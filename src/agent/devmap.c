@@ -26,7 +26,6 @@ enum {
 	LIVE_MS = 2, /* where programs may come while a kernel runs */
 	EXIT_SETTLE_MS = 2000,
 	EXIT_WAIT_MS = 5000,
-	RING_ROUNDS = 100000, /* of a drain at the end, where the consumer may be slow or dead */
 };
 
 static bool ok(CUresult r)
@@ -47,6 +46,18 @@ static bool is_live(uint32_t id)
 	return agent.shared->maps[id].live;
 }
 
+static void forget(struct devmap *m)
+{
+	map_instance_close(m->instance);
+	free(m->taken);
+	memset(m, 0, sizeof(*m));
+}
+
+static bool finish(struct context *c)
+{
+	return ok(REAL(cuStreamSynchronize)(c->stream));
+}
+
 static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 {
 	struct devmap *m = &c->maps[id];
@@ -54,14 +65,19 @@ static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 		&m->instance, &m->image, &m->bytes, d);
 	if (err)
 		return err;
-	m->is_ring = agent.shared->maps[id].type == BPF_MAP_TYPE_RINGBUF;
+	m->is_ring = m->image->type == BPF_MAP_TYPE_RINGBUF;
+	m->device_bytes = m->bytes;
+	err = m->is_ring ? drain_make(c, id, !pooled, d) : 0;
+	if (err) {
+		forget(m);
+		return err;
+	}
 	if (pooled)
-		m->address = live_pool_take(c, m->bytes);
-	else if (!ok(REAL(cuMemAlloc_v2)(&m->address, m->bytes)))
+		m->address = live_pool_take(c, m->device_bytes);
+	else if (!ok(REAL(cuMemAlloc_v2)(&m->address, m->device_bytes)))
 		m->address = 0;
 	if (!m->address) {
-		map_instance_close(m->instance);
-		memset(m, 0, sizeof(*m));
+		forget(m);
 		return diag_set(d, ENOMEM, "no device memory for map %u", id);
 	}
 	/* Copies to memory that is not pinned are slower, not wrong. */
@@ -72,11 +88,9 @@ static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 		!ok(REAL(cuStreamSynchronize)(c->stream))) {
 		if (!pooled)
 			REAL(cuMemFree_v2)(m->address);
-		map_instance_close(m->instance);
-		memset(m, 0, sizeof(*m));
+		forget(m);
 		return diag_set(d, EIO, "map %u cannot be copied to the device", id);
 	}
-	m->consumed = m->image->consumed;
 	c->map_mask |= (uint64_t)1 << id;
 	request_watch(c, id);
 	return is_live(id) ? live_prepare(c, m->address, d) : 0;
@@ -113,106 +127,18 @@ void devmap_free(struct context *c, uint64_t mask)
 		if (!(mask >> i & 1) || !m->address)
 			continue;
 		if (m->is_ring) {
-			map_ring_give_up(agent.session, i, m->image, m->consumed);
+			drain_give_up(c, i);
+			drain_unpin(c, i);
 			session_forget_ring(agent.session, i);
 		}
 		__atomic_store_n(&m->instance->ended, 1, __ATOMIC_RELEASE);
 		if (REAL(cuMemHostUnregister))
 			REAL(cuMemHostUnregister)(m->instance);
 		REAL(cuMemFree_v2)(m->address);
-		map_instance_close(m->instance);
-		memset(m, 0, sizeof(*m));
+		forget(m);
 		c->map_mask &= ~((uint64_t)1 << i);
 	}
 	lock_drop(&c->copying);
-}
-
-/* -- rings ---------------------------------------------------------------------- */
-
-/* Runs fn over the one or two pieces of the ring that hold positions [from, to). */
-static bool each_piece(struct context *c, struct devmap *m, uint64_t from, uint64_t to, void *host,
-	bool (*fn)(struct context *c, struct devmap *m, size_t at, size_t n, void *host))
-{
-	uint64_t size = m->bytes - MAP_IMAGE_HEADER;
-	while (from < to) {
-		uint64_t at = from % size, n = to - from;
-		if (n > size - at)
-			n = size - at;
-		if (!fn(c, m, MAP_IMAGE_HEADER + at, n, host))
-			return false;
-		from += n;
-	}
-	return true;
-}
-
-static bool piece_to_host(struct context *c, struct devmap *m, size_t at, size_t n, void *host)
-{
-	return ok(REAL(cuMemcpyDtoHAsync_v2)((char *)host + at, m->address + at, n, c->stream));
-}
-
-static bool piece_zero(struct context *c, struct devmap *m, size_t at, size_t n, void *host)
-{
-	return ok(REAL(cuMemsetD8Async)(m->address + at, 0, n, c->stream));
-}
-
-static bool ring_scratch(struct context *c, size_t bytes)
-{
-	if (c->scratch_bytes >= bytes)
-		return true;
-	void *p = realloc(c->scratch, bytes);
-	if (!p)
-		return false;
-	c->scratch = p;
-	c->scratch_bytes = bytes;
-	return true;
-}
-
-static bool finish(struct context *c)
-{
-	return ok(REAL(cuStreamSynchronize)(c->stream));
-}
-
-/* One round. A record is taken when the first copy shows it committed, its contents from the second
- * copy, which was made later. What was taken is zeroed before its room is given back, so that a
- * header of an earlier lap is never read. Bytes taken, or negative. */
-static int64_t drain_round(struct context *c, uint32_t id)
-{
-	struct devmap *m = &c->maps[id];
-	if (!ring_scratch(c, m->bytes))
-		return -ENOMEM;
-	struct map_image *first = c->scratch;
-	uint64_t size = m->bytes - MAP_IMAGE_HEADER, from = m->consumed;
-	if (!piece_to_host(c, m, 0, MAP_IMAGE_HEADER, first) || !finish(c))
-		return -EIO;
-	uint64_t produced = first->produced;
-	if (produced < from || produced - from > size)
-		produced = from + size;
-	if (produced != from &&
-		(!each_piece(c, m, from, produced, first, piece_to_host) || !finish(c)))
-		return -EIO;
-	uint64_t committed = produced == from ? from : map_ring_committed(first, from);
-	map_instance_begin(m->instance);
-	bool copied = committed == from ||
-		      (each_piece(c, m, from, committed, m->image, piece_to_host) && finish(c));
-	memcpy(m->image, first, MAP_IMAGE_HEADER);
-	m->image->produced = committed;
-	m->image->consumed = from;
-	uint64_t to = from;
-	int got =
-		copied && committed != from ? map_ring_drain(agent.session, id, m->image, &to) : 0;
-	m->image->consumed = to;
-	map_instance_end(m->instance, now_ns());
-	if (!copied)
-		return -EIO;
-	if (to == from)
-		return got < 0 ? got : 0;
-	m->consumed = to;
-	if (!each_piece(c, m, from, to, NULL, piece_zero) ||
-		!ok(REAL(cuMemcpyHtoDAsync_v2)(m->address + offsetof(struct map_image, consumed),
-			&m->consumed, sizeof(m->consumed), c->stream)) ||
-		!finish(c))
-		return -EIO;
-	return (int64_t)(to - from);
 }
 
 /* -- copies --------------------------------------------------------------------- */
@@ -230,7 +156,7 @@ static void copy_image(struct context *c, struct devmap *m)
 static bool copy_maps(struct context *c, bool images)
 {
 	CUcontext was;
-	bool flows = false;
+	bool flows = false, waits = false;
 	uint64_t start = now_ns();
 	if (!ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
 		return false;
@@ -243,17 +169,20 @@ static bool copy_maps(struct context *c, bool images)
 		struct devmap *m = &c->maps[i];
 		if (!m->address || is_live(i)) /* that is only the device's */
 			continue;
-		if (m->is_ring)
-			flows |= drain_round(c, i) > 0;
-		else if (dirty >> i & 1)
+		if (m->is_ring) {
+			int64_t got = drain_ring(c, i);
+			flows |= got > 0;
+			waits |= got == -EAGAIN;
+		} else if (dirty >> i & 1) {
 			copy_image(c, m);
+		}
 	}
 	REAL(cuCtxPopCurrent_v2)(&was);
 	if (agent.row)
 		__atomic_fetch_add(&agent.row->syncs, 1, __ATOMIC_RELAXED);
 	if (!images)
 		return flows;
-	if (finished >= launches)
+	if (finished >= launches && !waits) /* for a consumer that makes room */
 		atomic_store(&c->copied, launches);
 	else
 		atomic_fetch_or(&c->dirty, dirty);
@@ -266,8 +195,14 @@ static bool copy_maps(struct context *c, bool images)
  */
 void devmap_final(struct context *c)
 {
-	for (int i = 0; i < RING_ROUNDS && copy_maps(c, !i); i++)
-		;
+	CUcontext was;
+	copy_maps(c, true);
+	if (!ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
+		return;
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
+		if (c->maps[i].address && c->maps[i].is_ring)
+			drain_final(c, i);
+	REAL(cuCtxPopCurrent_v2)(&was);
 }
 
 static bool unfinished(const struct context *c)
@@ -287,7 +222,7 @@ void devmap_after_sync(CUcontext which)
 		if (atomic_load(&agent.captures) || !lock_try(&c->copying))
 			continue;
 		for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
-			bytes += c->maps[i].address && !is_live(i) ? c->maps[i].bytes : 0;
+			bytes += c->maps[i].address && !is_live(i) ? c->maps[i].device_bytes : 0;
 		if (bytes <= AFTER_SYNC_BYTES && !atomic_load(&c->dead))
 			copy_maps(c, true);
 		lock_drop(&c->copying);
@@ -369,7 +304,7 @@ static void last_copy(struct context *c)
 		for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
 			struct devmap *m = &c->maps[i];
 			if (m->instance && m->is_ring)
-				map_ring_give_up(agent.session, i, m->image, m->consumed);
+				drain_give_up(c, i);
 			if (m->instance)
 				__atomic_store_n(&m->instance->ended, 1, __ATOMIC_RELEASE);
 		}

@@ -162,7 +162,7 @@ static void unlink_prog(const struct session *s, uint32_t id)
 
 void session_unlink_map(const struct session *s, uint32_t id)
 {
-	char prefix[32], ring[32];
+	char prefix[32], ring[32], raw[32];
 	int fd = open(s->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	DIR *list = fd < 0 ? NULL : fdopendir(fd);
 	if (!list) {
@@ -172,9 +172,11 @@ void session_unlink_map(const struct session *s, uint32_t id)
 	}
 	int n = snprintf(prefix, sizeof(prefix), "map-%u", id);
 	snprintf(ring, sizeof(ring), "ring-%u", id);
+	snprintf(raw, sizeof(raw), "raw-%u", id);
 	for (struct dirent *e; (e = readdir(list));)
-		if (!strcmp(e->d_name, ring) || (!strncmp(e->d_name, prefix, (size_t)n) &&
-							(!e->d_name[n] || e->d_name[n] == '.')))
+		if (!strcmp(e->d_name, ring) || !strcmp(e->d_name, raw) ||
+			(!strncmp(e->d_name, prefix, (size_t)n) &&
+				(!e->d_name[n] || e->d_name[n] == '.')))
 			unlinkat(dirfd(list), e->d_name, 0);
 	closedir(list);
 }

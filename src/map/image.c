@@ -25,10 +25,10 @@ static uint64_t map_data_bytes(uint32_t type, uint32_t key_size, uint32_t value_
 	uint32_t max_entries, uint32_t n_replicas)
 {
 	if (type == BPF_MAP_TYPE_RINGBUF)
-		return !key_size && !value_size && n_replicas == 1 &&
+		return !key_size && !value_size && n_replicas && n_replicas <= MAX_REPLICAS &&
 				       max_entries >= MIN_RING_BYTES &&
 				       !(max_entries & (max_entries - 1))
-			       ? max_entries
+			       ? map_ring_data_at(n_replicas) - MAP_IMAGE_HEADER
 			       : 0;
 	if (!value_size || value_size > MAX_VALUE_BYTES || !max_entries || !n_replicas ||
 		n_replicas > MAX_REPLICAS)
@@ -53,6 +53,16 @@ uint64_t map_image_bytes(uint32_t type, uint32_t key_size, uint32_t value_size,
 {
 	uint64_t data = map_data_bytes(type, key_size, value_size, max_entries, n_replicas);
 	return data && data <= MAX_IMAGE_BYTES - MAP_IMAGE_HEADER ? MAP_IMAGE_HEADER + data : 0;
+}
+
+uint64_t map_device_bytes(uint32_t type, uint32_t key_size, uint32_t value_size,
+	uint32_t max_entries, uint32_t n_replicas)
+{
+	uint64_t image = map_image_bytes(type, key_size, value_size, max_entries, n_replicas);
+	uint64_t bins = type == BPF_MAP_TYPE_RINGBUF ? (uint64_t)n_replicas * MAP_RING_BINS *
+							       map_ring_bin_bytes(max_entries)
+						     : 0;
+	return image && image + bins <= MAX_IMAGE_BYTES ? image + bins : 0;
 }
 
 void map_image_init(struct map_image *image, uint32_t type, uint32_t key_size, uint32_t value_size,
@@ -128,10 +138,11 @@ static int map_base_create(
 	return err;
 }
 
-static int map_ring_create(struct session *s, uint32_t id, const struct session_map *row)
+static int map_ring_create(
+	struct session *s, const char *pattern, uint32_t id, const struct session_map *row)
 {
 	char path[SESSION_FILE_PATH_BYTES];
-	int err = session_file_path(s, path, "ring-%u", id);
+	int err = session_file_path(s, path, pattern, id);
 	int fd = err ? err : file_create(path, sizeof(struct map_ring) + row->max_entries, true);
 	if (fd < 0)
 		return fd;
@@ -186,7 +197,9 @@ static int add_map(struct session *s, const struct ebpf_map *def, uint32_t *id, 
 		return map_refuse(def, d);
 	int err = map_base_create(s, i, &row, def);
 	if (!err && row.type == BPF_MAP_TYPE_RINGBUF)
-		err = map_ring_create(s, i, &row);
+		err = map_ring_create(s, "ring-%u", i, &row);
+	if (!err && row.type == BPF_MAP_TYPE_RINGBUF)
+		err = map_ring_create(s, "raw-%u", i, &row);
 	if (err)
 		return diag_set(d, -err, "cannot make map %s in %s: %s%s", row.name, s->path,
 			strerror(-err),
@@ -207,11 +220,7 @@ int session_add_map(struct session *s, const struct ebpf_map *def, uint32_t *id,
 
 void session_forget_ring(struct session *s, uint32_t id)
 {
-	struct ring_mapping *r = __atomic_exchange_n(&s->rings[id], NULL, __ATOMIC_ACQ_REL);
-	if (r) {
-		munmap(r->ring, r->bytes);
-		free(r);
-	}
+	map_ring_forget(__atomic_exchange_n(&s->rings[id], NULL, __ATOMIC_ACQ_REL));
 }
 
 void session_remove_map(struct session *s, uint32_t id)
@@ -330,7 +339,7 @@ int map_instance_create(struct session *s, uint32_t map, uint32_t n_replicas, ui
 	int err = session_map_row(s, map, &row);
 	if (err)
 		return diag_set(d, -err, "no map %u in the session", map);
-	if (row.type != BPF_MAP_TYPE_PERCPU_ARRAY)
+	if (row.type != BPF_MAP_TYPE_PERCPU_ARRAY && row.type != BPF_MAP_TYPE_RINGBUF)
 		n_replicas = 1;
 	uint64_t bytes = map_image_bytes(
 		row.type, row.key_size, row.value_size, row.max_entries, n_replicas);

@@ -19,8 +19,8 @@ enum {
 };
 
 struct ring_mapping {
-	struct map_ring *ring;
-	size_t bytes;
+	struct map_ring *ring, *raw; /* ring-ID, raw-ID: the data twice in a row */
+	size_t mapped;               /* bytes of each mapping */
 	uint32_t max_entries;
 };
 
@@ -61,8 +61,17 @@ bool map_image_fits(const struct map_image *image, const struct session_map *row
 /* Copies the data of the host's image: holes, which read as zero, are passed over. `to` must be
  * zero. */
 int map_base_copy(int fd, void *to, uint64_t data_bytes);
-/* ring-ID, mapped. NULL with *err. */
+/* ring-ID and raw-ID, mapped. NULL with *err. */
 const struct ring_mapping *map_ring_get(struct session *s, uint32_t map, int *err);
+void map_ring_forget(struct ring_mapping *r);
+/* What map.h says, for a mapped ring. */
+int map_ring_consume_ring(const struct ring_mapping *r,
+	int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg);
+int map_ring_consume_sorted(const struct ring_mapping *r,
+	int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg);
+void map_ring_refill(const struct ring_mapping *r);
+int map_ring_peek_raw(const struct ring_mapping *r, const void **groups, uint64_t *bytes);
+void map_ring_advance_raw(const struct ring_mapping *r, uint64_t bytes);
 
 /* Roots that may hold sessions, in order of preference: up to 2; the number. */
 int session_roots(const char *roots[2]);

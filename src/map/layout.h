@@ -14,10 +14,20 @@
  *	                    128 + s * slot_bytes: u32 state, u32 hash, key (padded to 8), value (padded to 8).
  *	                    state: 0 empty, 1 being written, 2 live, 3 dead (deleted; its key stays, and only the same key
  *	                    takes it again, so a key never moves and never has two slots). Linear probing from hash & (n_slots - 1).
- *	RINGBUF             max_entries (a power of two >= 4096) bytes of records; positions grow without bound. A record is u32 length |
- *	                    MAP_RING_BUSY | MAP_RING_DISCARD, u32 0, payload padded to 8; it never wraps: the rest of the ring is
- *	                    filled with a discarded record. `produced` moves before the header is written: a header of 0 is a record not
- *	                    yet marked busy. Whoever moves `consumed` on a device zeroes the bytes it has taken first.
+ *	RINGBUF             a control part, in device memory and sessions, and behind it bins with records, in device memory alone. For R replicas
+ *	                    (one per multiprocessor) there are B = 2 * R bins of map_ring_bin_bytes():
+ *	                      R lines of 128: u32 next bin (see below), u32 0, u64 records dropped here
+ *	                      B lines of 64: u64 committed bytes of the bin
+ *	                      B lines of 64: u64 head: bytes reserved in the bin
+ *	                      bin b's data at map_ring_data_at(R) + b * map_ring_bin_bytes()
+ *	                    Reserving n bytes adds n to a head; old head + n <= size of the bin: they are [old head, + n). Else the bin is
+ *	                    *closed*, and whoever closed it (old head < size) fills the rest with MAP_RING_FILL. Adding to a closed bin's head
+ *	                    reserves nothing, so that the agent may empty it by storing 0 in committed, then in head, while the device goes on.
+ *	                    Bytes are added to `committed` once they are written for good: a bin whose committed (read first) equals its
+ *	                    head (read second), or its size when closed, holds nothing half-written.
+ *	                    Multiprocessor m tries bin (2 * m + next) mod B and goes on to the next when that is closed.
+ *	                    A bin holds groups, each a multiple of 16 bytes: struct map_ring_group, then the records of a warp's lanes, each
+ *	                    padded to 8. Groups of one bin are in the order of reservation.
  */
 #ifndef EGPU_MAP_LAYOUT_H
 #define EGPU_MAP_LAYOUT_H
@@ -31,18 +41,38 @@
 
 enum { MAP_IMAGE_HEADER = 128, MAP_RING_HEADER = 8 };
 
+enum {
+	MAP_RING_LINE = 128,	    /* of a multiprocessor */
+	MAP_RING_COUNT_LINE = 64,   /* of a bin's committed bytes, and of its head */
+	MAP_RING_BINS = 2,	    /* a multiprocessor */
+	MAP_RING_MIN_BIN = 32 << 10, /* where the ring is that large */
+	MAP_RING_SHARE = 256,	    /* a larger ring's bin is this part of it */
+	MAP_RING_GROUP = 16,
+	MAP_RING_LANES_SHIFT = 24,
+};
+
+/* Head of a group: bytes of one record | lanes - 1 << 24, or MAP_RING_FILL | bytes to skip, these included. */
+#define MAP_RING_FILL 0x40000000u
+#define MAP_RING_SIZE_MASK 0x00ffffffu
+
+struct map_ring_group {
+	uint32_t head;
+	uint32_t present; /* bit k: record k was submitted; else it was discarded */
+	uint64_t time;	  /* %globaltimer when it was reserved */
+};
+
 enum { MAP_SLOT_EMPTY, MAP_SLOT_BUSY, MAP_SLOT_LIVE, MAP_SLOT_DEAD };
 
 struct map_image {
 	uint32_t magic;
 	uint32_t type; /* enum bpf_map_type */
 	uint32_t key_size, value_size, max_entries;
-	uint32_t n_replicas; /* PERCPU: on a device its multiprocessors, in the host's own image the possible CPUs; else 1 */
+	uint32_t n_replicas; /* PERCPU, RINGBUF: on a device its multiprocessors, in the host's own image the possible CPUs (RINGBUF: 1); else 1 */
 	uint64_t data_bytes; /* after the header */
-	uint64_t lost;	     /* records dropped (RINGBUF) or insertions refused for want of room (HASH); device atomics */
+	uint64_t lost;	     /* HASH: insertions refused for want of room, device atomics; RINGBUF, in sessions: records dropped on the device */
 	uint64_t live;	     /* HASH: live keys in the low 32 bits; device atomics. High: insertions under way on the device, 0 at rest */
-	uint64_t produced;   /* RINGBUF: reserved so far, bytes; device atomics */
-	uint64_t consumed;   /* RINGBUF: taken so far, bytes; written by the agent only */
+	uint64_t produced;   /* RINGBUF, in sessions: bytes of groups known to be reserved so far */
+	uint64_t consumed;   /* RINGBUF, in sessions: bytes of groups taken so far */
 	uint64_t reserved[8];
 };
 _Static_assert(sizeof(struct map_image) == MAP_IMAGE_HEADER, "image header");
@@ -77,6 +107,37 @@ static inline uint64_t map_hash_slots(uint32_t max_entries)
 static inline uint64_t map_hash_slot_bytes(uint32_t key_size, uint32_t value_size)
 {
 	return 8 + map_round_up(key_size, 8) + map_stride(value_size);
+}
+
+/* A record of more than this less MAP_RING_GROUP bytes never fits. */
+static inline uint32_t map_ring_bin_bytes(uint32_t max_entries)
+{
+	uint32_t n = max_entries / MAP_RING_SHARE;
+	if (n < MAP_RING_MIN_BIN)
+		n = MAP_RING_MIN_BIN;
+	return n < max_entries ? n : max_entries;
+}
+
+/* Offsets in an image of n_replicas; the control part ends where the data begin. */
+static inline uint64_t map_ring_committed_at(uint32_t n_replicas)
+{
+	return MAP_IMAGE_HEADER + (uint64_t)n_replicas * MAP_RING_LINE;
+}
+
+static inline uint64_t map_ring_head_at(uint32_t n_replicas)
+{
+	return map_ring_committed_at(n_replicas) + (uint64_t)n_replicas * MAP_RING_BINS * MAP_RING_COUNT_LINE;
+}
+
+static inline uint64_t map_ring_data_at(uint32_t n_replicas)
+{
+	return map_ring_head_at(n_replicas) + (uint64_t)n_replicas * MAP_RING_BINS * MAP_RING_COUNT_LINE;
+}
+
+/* Bytes of a group of n records of this size. */
+static inline uint64_t map_ring_group_bytes(uint64_t bytes, uint32_t n)
+{
+	return map_round_up(MAP_RING_GROUP + n * map_round_up(bytes, 8), 16);
 }
 
 /* The hash of a key: 32-bit words of the zero-padded key, folded; the device code computes the same.

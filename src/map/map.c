@@ -692,63 +692,45 @@ uint64_t map_lost(struct map *m)
 
 /* -- ring consumers -- */
 
-/* The record's payload, in one piece: records in ring-ID may go around its end. */
-static const uint8_t *ring_payload(
-	const struct ring_mapping *r, uint64_t pos, uint32_t bytes, uint8_t **copy)
+static const struct ring_mapping *map_ring(struct map *m, int *err)
 {
-	const uint8_t *data = (const uint8_t *)(r->ring + 1);
-	uint64_t at = pos & (r->max_entries - 1), first = r->max_entries - at;
-	if (bytes <= first)
-		return data + at;
-	if (!*copy)
-		*copy = malloc(r->max_entries);
-	if (*copy) {
-		memcpy(*copy, data + at, first);
-		memcpy(*copy + first, data, bytes - first);
-	}
-	return *copy;
+	*err = -EOPNOTSUPP;
+	return m->row.type == BPF_MAP_TYPE_RINGBUF ? map_ring_get(m->s, m->id, err) : NULL;
 }
 
 int map_ring_consume(
 	struct map *m, int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg)
 {
-	int err, n = 0, stop = 0;
-	const struct ring_mapping *r =
-		m->row.type == BPF_MAP_TYPE_RINGBUF ? map_ring_get(m->s, m->id, &err) : NULL;
+	int err;
+	const struct ring_mapping *r = map_ring(m, &err);
 	if (!r)
-		return m->row.type == BPF_MAP_TYPE_RINGBUF ? err : -EOPNOTSUPP;
-	uint8_t *copy = NULL;
-	uint64_t pos = __atomic_load_n(&r->ring->consumer, __ATOMIC_RELAXED);
-	uint64_t end = __atomic_load_n(&r->ring->producer, __ATOMIC_ACQUIRE);
-	while (!stop && pos != end && n < INT32_MAX) {
-		uint32_t head;
-		uint64_t left = end - pos;
-		if (left > r->max_entries || (pos & 7)) {
-			pos = end; /* the positions were overwritten: begin anew */
-			break;
-		}
-		memcpy(&head, (const uint8_t *)(r->ring + 1) + (pos & (r->max_entries - 1)),
-			sizeof(head));
-		uint32_t bytes = head & ~(MAP_RING_BUSY | MAP_RING_DISCARD);
-		uint64_t record = MAP_RING_HEADER + map_round_up(bytes, 8);
-		if (record > left) {
-			pos = end;
-			break;
-		}
-		const uint8_t *data = ring_payload(r, pos + MAP_RING_HEADER, bytes, &copy);
-		if (!data) {
-			n = n ? n : -ENOMEM;
-			break;
-		}
-		pos += record;
-		if (!(head & MAP_RING_DISCARD)) {
-			stop = fn(arg, data, bytes);
-			n++;
-		}
-		/* Frees the room; pairs with the producer's acquire. */
-		__atomic_store_n(&r->ring->consumer, pos, __ATOMIC_RELEASE);
-	}
-	__atomic_store_n(&r->ring->consumer, pos, __ATOMIC_RELEASE);
-	free(copy);
-	return n;
+		return err;
+	map_ring_refill(r);
+	return map_ring_consume_ring(r, fn, arg);
+}
+
+int map_ring_consume_by_time(
+	struct map *m, int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg)
+{
+	int err;
+	const struct ring_mapping *r = map_ring(m, &err);
+	if (!r)
+		return err;
+	map_ring_refill(r);
+	return map_ring_consume_sorted(r, fn, arg);
+}
+
+int map_ring_peek(struct map *m, const void **groups, uint64_t *bytes)
+{
+	int err;
+	const struct ring_mapping *r = map_ring(m, &err);
+	return r ? map_ring_peek_raw(r, groups, bytes) : err;
+}
+
+void map_ring_advance(struct map *m, uint64_t bytes)
+{
+	int err;
+	const struct ring_mapping *r = map_ring(m, &err);
+	if (r)
+		map_ring_advance_raw(r, bytes);
 }

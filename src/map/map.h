@@ -33,9 +33,24 @@ int map_lookup_sum(struct map *m, const void *key, void *value);
 uint64_t map_lost(struct map *m);
 /* Consumes ring records: calls fn for each; stops when it returns nonzero. The number consumed. */
 int map_ring_consume(struct map *m, int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg);
+/* The same in the order of time of reservation (of what is there now, resolution 32 ns; records that lie within a minute of each
+ * other). fn's stop does not keep the rest. */
+int map_ring_consume_by_time(struct map *m, int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg);
+/* Bulk reading: what devices wrote, as groups (map/layout.h), in one piece of *bytes bytes that stays until map_ring_advance gives
+ * room back. From the first call on and as long as this process lives, records go to nobody else. 0, -EBUSY when another process
+ * reads so. map_ring_group_read takes a group apart. */
+int map_ring_peek(struct map *m, const void **groups, uint64_t *bytes);
+void map_ring_advance(struct map *m, uint64_t bytes);
+/* Reads the group's head: n records of `bytes` bytes, each padded to 8, from at + MAP_RING_GROUP on, those submitted in out->present;
+ * n is 0 where a part is skipped. The bytes to the next group; 0: damaged. */
+uint64_t map_ring_group_read(const void *at, uint64_t left, struct map_ring_group *out, uint32_t *bytes, uint32_t *n);
+/* Submitted records in a piece. */
+uint64_t map_ring_count(const void *groups, uint64_t bytes, bool *damaged);
 
 /* Bytes of an image of this shape, header included; 0 when it is invalid or too large (over 64 GiB). */
 uint64_t map_image_bytes(uint32_t type, uint32_t key_size, uint32_t value_size, uint32_t max_entries, uint32_t n_replicas);
+/* The same in device memory, where a ring buffer's records follow its image. */
+uint64_t map_device_bytes(uint32_t type, uint32_t key_size, uint32_t value_size, uint32_t max_entries, uint32_t n_replicas);
 /* Fills a zeroed image's header. */
 void map_image_init(struct map_image *image, uint32_t type, uint32_t key_size, uint32_t value_size, uint32_t max_entries,
 	uint32_t n_replicas);

@@ -221,8 +221,7 @@ static void session_unmap(struct session *s)
 {
 	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
 		if (s->rings[i]) {
-			munmap(s->rings[i]->ring, s->rings[i]->bytes);
-			free(s->rings[i]);
+			map_ring_forget(s->rings[i]);
 		}
 	munmap(s->file, sizeof(*s->file));
 	free(s);

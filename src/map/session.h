@@ -8,8 +8,9 @@
  *	    map-ID                     the host's own image: initial values, host writes. Its data first, at offset 0, so that mapping the
  *	                               file gives what mapping an array of bpf(2) gives; its struct map_image at the next multiple of 4096
  *	    map-ID.PID.N               a device instance: struct map_instance page, then the image as last synchronised
+ *	    raw-ID                     RINGBUF only: groups of records that agents copied from devices (struct map_ring, map/layout.h)
  *	    map-ID.write               the host's last write to instances: struct map_write, key, value (write.c)
- *	    ring-ID                    RINGBUF only: what agents drained, for consumers (struct map_ring)
+ *	    ring-ID                    RINGBUF only: their records, for consumers (struct map_ring)
  *	    libegpu-driver.so.1        symlink to the real driver or to softgpu (found through LD_LIBRARY_PATH)
  *
  * EGPU_DIR, when set to an absolute path, replaces /dev/shm; /tmp serves where /dev/shm is unusable. A process's second session has -1,
@@ -190,15 +191,18 @@ struct map_write { /* writer: the host */
 	uint32_t key_size, value_size;
 };
 
-/* ring-ID: consumer page, producer page, data; positions and records as BPF_MAP_TYPE_RINGBUF has them, so that
- * data mapped twice serves libbpf's ring_buffer. Several agents may produce: they hold the lock word while they copy. */
+/* ring-ID and raw-ID: consumer page, producer page, data. In ring-ID positions and records are as BPF_MAP_TYPE_RINGBUF has them, so that
+ * data mapped twice serves libbpf's ring_buffer; a record's second word is the low half of its %globaltimer >> MAP_RING_TIME_SHIFT.
+ * Several agents may produce: they hold raw-ID's lock word while they do. */
+enum { MAP_RING_TIME_SHIFT = 5 };
 struct map_ring {
 	uint64_t consumer; /* page 0; writer: the consumer */
-	char pad0[4088];
+	uint32_t reader;   /* raw-ID: pid of the bulk reader; 0: agents move the records on to ring-ID */
+	char pad0[4084];
 	uint64_t producer; /* page 1; writer: agents */
-	uint32_t lock;	   /* pid of the producing agent; a dead one's lock is taken over */
+	uint32_t lock;	   /* raw-ID: pid of the producing agent; a dead one's lock is taken over */
 	uint32_t pad1;
-	uint64_t lost;	   /* records that did not fit, atomic */
+	uint64_t lost;	   /* ring-ID: records that nobody took, atomic */
 	char pad2[4072];
 	/* data: max_entries bytes at 8192 */
 };
@@ -276,17 +280,22 @@ void map_instance_close(struct map_instance *inst);
 /* Around every write to the image: readers wait until the end, or take what is there when the writer is dead. */
 void map_instance_begin(struct map_instance *inst);
 void map_instance_end(struct map_instance *inst, uint64_t sync_ns);
-/* Appends committed records of a device ring's copy to ring-ID. `image` is the copied image (header + data); records from
- * *consumed on that are committed are taken, *consumed advances past them. The number taken, or -EAGAIN when ring-ID is full or its
- * lock is held. A zero header is a reservation whose header has not arrived: the agent zeroes what was taken on the device before it
- * advances `consumed` there. */
-int map_ring_drain(struct session *s, uint32_t map, const struct map_image *image, uint64_t *consumed);
-
-/* The position up to which every record from `consumed` on is committed in this copy. A copy made while a kernel runs can hold a
- * commit newer than its payload: copy once, ask here, copy again, set produced of the second copy to the answer, drain that. */
-uint64_t map_ring_committed(const struct map_image *image, uint64_t consumed);
-/* At the end of a context: counts the records from `consumed` on, which nobody will take, as lost. */
-void map_ring_give_up(struct session *s, uint32_t map, const struct map_image *image, uint64_t consumed);
+/* Ring buffers. The agent takes room in raw-ID, copies groups from the device into it (positions at, at + bytes, ...), and ends: then
+ * they are there for a bulk reader, or their records go to ring-ID. map_ring_begin: 0 with the ring's lock held, or -EAGAIN: fewer
+ * than `least` bytes are free, or another agent copies. map_ring_end: the records moved to ring-ID. */
+struct map_ring_room {
+	uint64_t at, bytes;
+};
+int map_ring_begin(struct session *s, uint32_t map, uint64_t least, struct map_ring_room *room);
+/* Memory of position `at`: of `bytes` bytes so many are in one piece. */
+uint64_t map_ring_piece(struct session *s, uint32_t map, uint64_t at, uint64_t bytes, void **to);
+int map_ring_end(struct session *s, uint32_t map, const struct map_ring_room *room, uint64_t bytes);
+/* Records in raw-ID go on to ring-ID. The number moved; -EAGAIN: some found no room. */
+int map_ring_flush(struct session *s, uint32_t map);
+/* All of that memory, to be pinned. */
+int map_ring_memory(struct session *s, uint32_t map, void **at, size_t *bytes);
+/* At the end of a context: counts records that nobody will take, `lost` of them on the device, as lost. */
+void map_ring_give_up(struct session *s, uint32_t map, uint64_t lost);
 
 /* -- names -- */
 /* Whether a kernel (mangled name, and its demangled form or NULL) matches: literal equality with base, qualified or mangled name

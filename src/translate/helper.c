@@ -10,8 +10,6 @@ enum { ENOENT_ = -2, E2BIG_ = -7, EAGAIN_ = -11, EEXIST_ = -17, EINVAL_ = -22 };
 enum {
 	UPDATE_NOEXIST = 1,
 	UPDATE_LAST = 2, /* BPF_EXIST: the highest flag */
-	WAKEUP_FLAGS =
-		3, /* BPF_RB_NO_WAKEUP | BPF_RB_FORCE_WAKEUP: accepted, nobody sleeps on a device */
 	PRINTK_HEADER = 32,
 	PRINTK_ARGS = 3,
 };
@@ -363,143 +361,6 @@ static int lower_prandom(struct tr *t, struct tr_inst *inst, uint32_t i)
 	return 0;
 }
 
-/* -- ring buffers ------------------------------------------------------------ */
-
-static const struct ebpf_map *ring_arg(
-	struct tr *t, const struct tr_inst *inst, uint32_t i, int *err)
-{
-	const struct ebpf_map *m = tr_map_arg(t, inst, i);
-	*err = !m ? no_map(t, inst, i) : m->type != BPF_MAP_TYPE_RINGBUF ? bad_type(t, inst, i) : 0;
-	return m;
-}
-
-/* result = address of a payload of len bytes, or 0. */
-static void reserve(struct tr *t, const struct ebpf_map *m, struct tr_name len, const char *result)
-{
-	struct tr_name args[3] = { tr_map_base(t, m), tr_imm(m->max_entries), len };
-	tr_emit_call(t, tr_ring_reserve(t), result, args, 3);
-}
-
-/* The record's length goes out without its busy bit, after the payload. */
-static void submit(struct tr *t, struct tr_name record, bool discard)
-{
-	struct tr_name w = tr_t32(t);
-	tr_emit(t, "ld.volatile.global.u32 %s, [%s+-8];", w.s, record.s);
-	tr_emit(t, "and.b32 %s, %s, 0x3fffffff;", w.s, w.s);
-	if (discard)
-		tr_emit(t, "or.b32 %s, %s, 0x40000000;", w.s, w.s);
-	tr_emit(t, "membar.gl;");
-	tr_emit(t, "st.volatile.global.u32 [%s+-8], %s;", record.s, w.s);
-}
-
-static int lower_reserve(struct tr *t, struct tr_inst *inst, uint32_t i)
-{
-	int err;
-	const struct ebpf_map *m = ring_arg(t, inst, i, &err);
-	const struct ebpf_fact *f = tr_fact(t, inst, i);
-	struct tr_name r0 = tr_reg(inst, 0);
-	if (err)
-		return err;
-	if (f->args[1].constant && !f->args[1].value)
-		return tr_unsupported(
-			t, inst->at[i].pc, "a ring buffer record needs at least one byte");
-	if (f->args[2].constant && !f->args[2].value) {
-		reserve(t, m, tr_scalar_arg(t, inst, i, 1), r0.s);
-		return 0;
-	}
-	/* The kernel knows no flags here and refuses all. */
-	struct tr_name p = tr_pred(t), done = tr_label(t), flags = tr_t64(t), record = tr_t64(t);
-	tr_emit(t, "mov.u64 %s, %s;", flags.s, tr_scalar_arg(t, inst, i, 2).s);
-	tr_emit(t, "mov.u64 %s, 0;", record.s);
-	tr_emit(t, "setp.ne.u64 %s, %s, 0;", p.s, flags.s);
-	tr_emit(t, "@%s bra %s;", p.s, done.s);
-	reserve(t, m, tr_scalar_arg(t, inst, i, 1), record.s);
-	buf_printf(&t->body, "%s:\n", done.s);
-	tr_emit(t, "mov.u64 %s, %s;", r0.s, record.s);
-	return 0;
-}
-
-static int lower_submit(struct tr *t, struct tr_inst *inst, uint32_t i)
-{
-	submit(t, tr_reg(inst, 1), false);
-	return 0;
-}
-
-static int lower_discard(struct tr *t, struct tr_inst *inst, uint32_t i)
-{
-	submit(t, tr_reg(inst, 1), true);
-	return 0;
-}
-
-/* Copies argument a, of constant or varying size, behind `at` bytes of a record. */
-static int fill(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, struct tr_name record,
-	int32_t at)
-{
-	struct tr_mem m;
-	uint32_t bytes;
-	int err = tr_mem_arg(t, inst, i, a, &m);
-	if (err)
-		return err;
-	if (tr_helper_arg_bytes(t, inst, i, a, &bytes))
-		tr_mem_copy(t, &m, record.s, at, bytes);
-	else
-		tr_mem_copy_call(t, &m, record.s, at, tr_reg(inst, a + 2).s);
-	return 0;
-}
-
-static int lower_output(struct tr *t, struct tr_inst *inst, uint32_t i)
-{
-	int err;
-	const struct ebpf_map *m = ring_arg(t, inst, i, &err);
-	if (err)
-		return err;
-	struct tr_name rc = tr_t64(t), flags = tr_t64(t), record = tr_t64(t), p = tr_pred(t),
-		       done = tr_label(t);
-	tr_emit(t, "mov.u64 %s, %s;", flags.s, tr_scalar_arg(t, inst, i, 3).s);
-	tr_emit(t, "mov.u64 %s, %d;", rc.s, EINVAL_);
-	tr_emit(t, "setp.gt.u64 %s, %s, %d;", p.s, flags.s, WAKEUP_FLAGS);
-	tr_emit(t, "@%s bra %s;", p.s, done.s);
-	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
-	reserve(t, m, tr_scalar_arg(t, inst, i, 2), record.s);
-	tr_emit(t, "setp.eq.u64 %s, %s, 0;", p.s, record.s);
-	tr_emit(t, "@%s bra %s;", p.s, done.s);
-	err = fill(t, inst, i, 1, record, 0);
-	if (err)
-		return err;
-	submit(t, record, false);
-	tr_emit(t, "mov.u64 %s, 0;", rc.s);
-	buf_printf(&t->body, "%s:\n", done.s);
-	tr_emit(t, "mov.u64 %s, %s;", tr_reg(inst, 0).s, rc.s);
-	return 0;
-}
-
-/* BPF_RB_AVAIL_DATA 0, RING_SIZE 1, CONS_POS 2, PROD_POS 3; else 0. */
-static int lower_query(struct tr *t, struct tr_inst *inst, uint32_t i)
-{
-	int err;
-	const struct ebpf_map *m = ring_arg(t, inst, i, &err);
-	if (err)
-		return err;
-	struct tr_name what = tr_t64(t), r = tr_t64(t), made = tr_t64(t), taken = tr_t64(t),
-		       base = tr_map_base(t, m);
-	tr_emit(t, "mov.u64 %s, %s;", what.s, tr_scalar_arg(t, inst, i, 1).s);
-	tr_emit(t, "ld.volatile.global.u64 %s, [%s+56];", taken.s, base.s);
-	tr_emit(t, "ld.volatile.global.u64 %s, [%s+48];", made.s, base.s);
-	tr_emit(t, "sub.s64 %s, %s, %s;", r.s, made.s, taken.s);
-	char size[24];
-	snprintf(size, sizeof(size), "%u", m->max_entries);
-	const char *const answers[] = { r.s, size, taken.s, made.s };
-	struct tr_name r0 = tr_t64(t);
-	tr_emit(t, "mov.u64 %s, 0;", r0.s);
-	for (uint32_t k = 0; k < 4; k++) {
-		struct tr_name p = tr_pred(t);
-		tr_emit(t, "setp.eq.u64 %s, %s, %u;", p.s, what.s, k);
-		tr_emit(t, "@%s mov.u64 %s, %s;", p.s, r0.s, answers[k]);
-	}
-	tr_emit(t, "mov.u64 %s, %s;", tr_reg(inst, 0).s, r0.s);
-	return 0;
-}
-
 /* -- trace_printk ------------------------------------------------------------ */
 
 /* Arguments that the format consumes, all three when it is not known now. */
@@ -542,12 +403,15 @@ static int lower_printk(struct tr *t, struct tr_inst *inst, uint32_t i)
 		return tr_unsupported(
 			t, inst->at[i].pc, "the program has no ring buffer \"egpu_trace\" for it");
 	uint32_t n = printk_args(t, inst, i);
-	struct tr_name rc = tr_t64(t), size = tr_t64(t), len = tr_t64(t), record = tr_t64(t),
-		       p = tr_pred(t), done = tr_label(t);
+	struct tr_name rc = tr_t64(t), size = tr_t64(t), len = tr_t64(t), p = tr_pred(t), done = tr_label(t);
+	const struct ebpf_fact *f = tr_fact(t, inst, i);
 	tr_emit(t, "mov.u64 %s, %s;", size.s, tr_scalar_arg(t, inst, i, 1).s);
 	tr_emit(t, "add.s64 %s, %s, %d;", len.s, size.s, PRINTK_HEADER);
 	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
-	reserve(t, m, len, record.s);
+	if (f->args[1].constant)
+		len = tr_imm((int64_t)f->args[1].value + PRINTK_HEADER);
+	struct tr_ring_record r = tr_ring_reserve(t, m, len, false);
+	struct tr_name record = r.at;
 	tr_emit(t, "setp.eq.u64 %s, %s, 0;", p.s, record.s);
 	tr_emit(t, "@%s bra %s;", p.s, done.s);
 	tr_emit(t, "st.global.u32 [%s+0], %s;", record.s, size.s);
@@ -555,10 +419,10 @@ static int lower_printk(struct tr *t, struct tr_inst *inst, uint32_t i)
 	for (uint32_t k = 0; k < PRINTK_ARGS; k++)
 		tr_emit(t, "st.global.u64 [%s+%u], %s;", record.s, 8 + 8 * k,
 			k < n ? tr_reg(inst, 3 + k).s : "0");
-	int err = fill(t, inst, i, 0, record, PRINTK_HEADER);
+	int err = tr_ring_fill(t, inst, i, 0, record, PRINTK_HEADER);
 	if (err)
 		return err;
-	submit(t, record, false);
+	tr_ring_commit(t, &r);
 	tr_emit(t, "mov.u64 %s, %s;", rc.s, size.s);
 	buf_printf(&t->body, "%s:\n", done.s);
 	tr_emit(t, "mov.u64 %s, %s;", tr_reg(inst, 0).s, rc.s);
@@ -582,11 +446,11 @@ static const struct {
 	{ "trace_printk", lower_printk, 0 },
 	{ "get_prandom_u32", lower_prandom, 0 },
 	{ "get_smp_processor_id", lower_cpu, 0 },
-	{ "ringbuf_output", lower_output, 0 },
-	{ "ringbuf_reserve", lower_reserve, 0 },
-	{ "ringbuf_submit", lower_submit, 1 << 1 },
-	{ "ringbuf_discard", lower_discard, 1 << 1 },
-	{ "ringbuf_query", lower_query, 0 },
+	{ "ringbuf_output", tr_ring_lower, 0 },
+	{ "ringbuf_reserve", tr_ring_lower, 0 },
+	{ "ringbuf_submit", tr_ring_lower, 1 << 1 },
+	{ "ringbuf_discard", tr_ring_lower, 1 << 1 },
+	{ "ringbuf_query", tr_ring_lower, 0 },
 	{ "for_each_map_elem", tr_loop_lower, 0 },
 	{ "loop", tr_loop_lower, 0 },
 	{ "get_globaltimer", tr_special_lower, 0 },

@@ -339,6 +339,21 @@ const uint8_t *tr_frozen(const struct ebpf_map *m, int64_t offset, uint32_t byte
 /* The bytes of a load from a frozen map whose place is known. */
 const uint8_t *tr_frozen_load(const struct tr *t, const struct tr_inst *inst, uint32_t i);
 
+/* -- ring.c: ring buffers -- */
+struct tr_ring_record {
+	struct tr_name at;    /* of the payload, 16-aligned in steps of its padded size; 0: dropped */
+	struct tr_name count; /* of the bin's committed bytes, less MAP_IMAGE_HEADER */
+	struct tr_name bytes; /* that its commit adds */
+	bool grouped;         /* lanes may commit together */
+};
+/* A record of len bytes: a constant, the same in all lanes, or a register. own: not in a group with other lanes' records. */
+struct tr_ring_record tr_ring_reserve(
+	struct tr *t, const struct ebpf_map *m, struct tr_name len, bool own);
+void tr_ring_commit(struct tr *t, const struct tr_ring_record *r);
+/* Copies memory argument a behind `at` bytes of a record. */
+int tr_ring_fill(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, struct tr_name record, int32_t at);
+int tr_ring_lower(struct tr *t, struct tr_inst *inst, uint32_t i);
+
 /* -- hash.c, ring.c: module-scope functions -- */
 const char *tr_func_add(struct tr *t, const char *name, const struct buf *text);
 /* Each leaves the function defined and returns its name, "" when memory is out (buffers have failed
@@ -346,7 +361,6 @@ const char *tr_func_add(struct tr *t, const char *name, const struct buf *text);
 const char *tr_hash_lookup(struct tr *t, const struct ebpf_map *m);
 const char *tr_hash_update(struct tr *t, const struct ebpf_map *m);
 const char *tr_hash_delete(struct tr *t, const struct ebpf_map *m);
-const char *tr_ring_reserve(struct tr *t);
 const char *tr_copy_func(struct tr *t);
 /* A call with 64-bit arguments; result: register or NULL. */
 void tr_emit_call(

@@ -1,17 +1,21 @@
-/* ring.c - module-scope functions for ring buffers, and the copy loop.
+/* ring.c - ring buffers (map/layout.h): reserving, committing, and the copy loop.
  *
- * Reserving moves `produced` by compare-and-swap, after a look at `consumed`, which only the reader
- * moves: nothing is overwritten that was not taken, and a full ring drops the record and counts it.
- * A record that would wrap is preceded by a discarded one which fills the end. Between the move of
- * `produced` and the store of the busy header the header's bytes are those that the reader left
- * there: it clears what it has taken before it moves `consumed`, and takes a header of zero for
- * "not yet marked".
+ * Lanes that come here together and reserve records of the same size do so with one atomic of the
+ * lowest of them, which adds to the head of a bin of this multiprocessor; the others get their
+ * place by a shuffle in the same basic block as the activemask. Where the bin is closed they try
+ * the next, a few times, and then count what they drop. Nobody waits.
+ *
+ * The next bin to try is a hint in a line that only this multiprocessor writes: it may come from
+ * the L1 cache, and a wrong one costs one atomic.
  */
 #include "translate/internal.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { TRIES = 1 << 20 };
+enum { TRIES = 8, EINVAL_ = -22, EAGAIN_ = -11, WAKEUP_FLAGS = 3 };
 
 const char *tr_func_add(struct tr *t, const char *name, const struct buf *text)
 {
@@ -31,72 +35,562 @@ const char *tr_func_add(struct tr *t, const char *name, const struct buf *text)
 	return own_name;
 }
 
+/* -- places ------------------------------------------------------------------ */
+
+/* Registers that hold addresses do so less MAP_IMAGE_HEADER, which every access adds. */
+struct ring {
+	uint32_t bin_bytes;
+	struct tr_name base, sms; /* .b64; .b32 */
+	struct tr_name counts;    /* committed bytes of bin 0 */
+};
+
+static struct tr_name wide(struct tr *t, struct tr_name index, uint32_t stride, struct tr_name base)
+{
+	struct tr_name at = tr_t64(t);
+	tr_emit(t, "mad.wide.u32 %s, %s, %u, %s;", at.s, index.s, stride, base.s);
+	return at;
+}
+
+static struct ring ring_of(struct tr *t, const struct ebpf_map *m)
+{
+	struct ring g = { .bin_bytes = map_ring_bin_bytes(m->max_entries), .sms = tr_t32(t) };
+	struct tr_name sms = tr_table(t, EBPF_TABLE_SMS);
+	g.base = tr_map_base(t, m);
+	tr_emit(t, "cvt.u32.u64 %s, %s;", g.sms.s, sms.s);
+	g.counts = wide(t, g.sms, MAP_RING_LINE, g.base);
+	return g;
+}
+
+static struct tr_name heads_of(struct tr *t, const struct ring *g)
+{
+	return wide(t, g->sms, MAP_RING_LINE + MAP_RING_BINS * MAP_RING_COUNT_LINE, g->base);
+}
+
+static struct tr_name data_of(struct tr *t, const struct ring *g)
+{
+	return wide(t, g->sms, MAP_RING_LINE + 2 * MAP_RING_BINS * MAP_RING_COUNT_LINE, g->base);
+}
+
+/* This multiprocessor's line, and the bin that its hint names. */
+struct hint {
+	struct tr_name line, next, bins, bin;
+};
+
+static struct hint hint_of(struct tr *t, const struct ring *g)
+{
+	struct hint h = { .next = tr_t32(t), .bins = tr_t32(t), .bin = tr_t32(t) };
+	struct tr_name last = tr_t32(t), sm = tr_t32(t), p = tr_pred(t);
+	tr_emit(t, "sub.u32 %s, %s, 1;", last.s, g->sms.s);
+	tr_emit(t, "mov.u32 %s, %%smid;", sm.s);
+	tr_emit(t, "min.u32 %s, %s, %s;", sm.s, sm.s, last.s);
+	h.line = wide(t, sm, MAP_RING_LINE, g->base);
+	tr_emit(t, "ld.global.u32 %s, [%s+%d];", h.next.s, h.line.s, MAP_IMAGE_HEADER);
+	tr_emit(t, "shl.b32 %s, %s, 1;", h.bins.s, g->sms.s);
+	tr_emit(t, "sub.u32 %s, %s, 1;", last.s, h.bins.s);
+	tr_emit(t, "min.u32 %s, %s, %s;", h.next.s, h.next.s, last.s);
+	tr_emit(t, "mad.lo.u32 %s, %s, %d, %s;", h.bin.s, sm.s, MAP_RING_BINS, h.next.s);
+	tr_emit(t, "setp.ge.u32 %s, %s, %s;", p.s, h.bin.s, h.bins.s);
+	tr_emit(t, "@%s sub.u32 %s, %s, %s;", p.s, h.bin.s, h.bin.s, h.bins.s);
+	return h;
+}
+
+/* x = x + 1, or 0 at the end. */
+static void step(struct tr *t, struct tr_name x, struct tr_name end)
+{
+	struct tr_name p = tr_pred(t);
+	tr_emit(t, "add.u32 %s, %s, 1;", x.s, x.s);
+	tr_emit(t, "setp.eq.u32 %s, %s, %s;", p.s, x.s, end.s);
+	tr_emit(t, "@%s mov.u32 %s, 0;", p.s, x.s);
+}
+
+/* What was written before is there for whoever sees what is written after. */
+static void fence(struct tr *t)
+{
+	buf_puts(&t->body, "#if ptx 6.0 sm 70\n\tfence.acq_rel.gpu;\n#else\n\tmembar.gl;\n#endif\n");
+}
+
+/* -- warps ------------------------------------------------------------------- */
+
+/* Lanes that are here together; good to the end of the basic block. */
+struct lanes {
+	struct tr_name mask, first; /* first: number of the lowest */
+	struct tr_name rank, n;
+	struct tr_name leads; /* predicate: this is the lowest */
+};
+
+static void lowest(struct tr *t, struct tr_name lane, struct tr_name mask)
+{
+	tr_emit(t, "brev.b32 %s, %s;", lane.s, mask.s);
+	tr_emit(t, "clz.b32 %s, %s;", lane.s, lane.s);
+}
+
+static struct lanes lanes_here(struct tr *t)
+{
+	struct lanes l = { .mask = tr_t32(t),
+		.first = tr_t32(t),
+		.rank = tr_t32(t),
+		.n = tr_t32(t),
+		.leads = tr_pred(t) };
+	buf_printf(&t->body,
+		"#if ptx 6.2\n\tactivemask.b32 %s;\n#else\n\tsetp.eq.u32 %s, 0, 0;\n"
+		"\tvote.ballot.b32 %s, %s;\n#endif\n",
+		l.mask.s, l.leads.s, l.mask.s, l.leads.s);
+	lowest(t, l.first, l.mask);
+	tr_emit(t, "mov.u32 %s, %%lanemask_lt;", l.rank.s);
+	tr_emit(t, "and.b32 %s, %s, %s;", l.rank.s, l.rank.s, l.mask.s);
+	tr_emit(t, "popc.b32 %s, %s;", l.rank.s, l.rank.s);
+	tr_emit(t, "popc.b32 %s, %s;", l.n.s, l.mask.s);
+	tr_emit(t, "setp.eq.u32 %s, %s, 0;", l.leads.s, l.rank.s);
+	return l;
+}
+
+static void from_lane(struct tr *t, const struct lanes *l, struct tr_name to, struct tr_name from,
+	struct tr_name lane)
+{
+	tr_emit(t, "shfl.sync.idx.b32 %s, %s, %s, 31, %s;", to.s, from.s, lane.s, l->mask.s);
+}
+
+/* -- reserving --------------------------------------------------------------- */
+
+enum shape {
+	SHAPE_SHARED, /* one group for all lanes */
+	SHAPE_OWN,    /* a group for each, all with one atomic */
+	SHAPE_ALONE,  /* each lane by itself: sizes differ, or 32 records are a large part of a bin */
+};
+
+static uint64_t own_bytes(uint64_t bytes)
+{
+	return map_ring_group_bytes(bytes, 1);
+}
+
+static enum shape shape_of(const struct ebpf_map *m, bool constant, uint64_t bytes, bool own)
+{
+	if (!constant || 32 * own_bytes(bytes) > map_ring_bin_bytes(m->max_entries) / 4)
+		return SHAPE_ALONE;
+	return own ? SHAPE_OWN : SHAPE_SHARED;
+}
+
+/* A reservation under way. */
+struct reserve {
+	struct ring g;
+	struct hint h;
+	enum shape shape;
+	uint64_t each;         /* SHARED, OWN: bytes a lane: of its record, of its group */
+	uint64_t bytes;        /* SHARED, OWN: of a record */
+	struct tr_name total;  /* .b32: bytes that are asked for at once */
+	struct tr_name length; /* ALONE: bytes of the record, .b64 or a constant */
+	struct tr_name pos, count;
+	struct lanes l;
+};
+
+static const char *guard(const struct reserve *v, char text[48])
+{
+	if (v->shape == SHAPE_ALONE)
+		return "";
+	snprintf(text, 48, "@%s ", v->l.leads.s);
+	return text;
+}
+
+/* pos = the old head as every lane has it, at most INT32_MAX. */
+static void ask(struct tr *t, struct reserve *v, struct tr_name heads)
+{
+	struct tr_name word = wide(t, v->h.bin, MAP_RING_COUNT_LINE, heads), add = tr_t64(t), old = tr_t64(t);
+	char pred[48];
+	if (v->shape != SHAPE_ALONE) {
+		v->l = lanes_here(t);
+		tr_emit(t, "mad.lo.u32 %s, %s, %llu, %d;", v->total.s, v->l.n.s, (unsigned long long)v->each,
+			v->shape == SHAPE_OWN ? 0 : MAP_RING_GROUP + 15);
+		if (v->shape == SHAPE_SHARED)
+			tr_emit(t, "and.b32 %s, %s, 0xfffffff0;", v->total.s, v->total.s);
+	}
+	tr_emit(t, "cvt.u64.u32 %s, %s;", add.s, v->total.s);
+	tr_emit(t, "mov.u64 %s, 0;", old.s);
+	tr_emit(t, "%satom.global.add.u64 %s, [%s+%d], %s;", guard(v, pred), old.s, word.s, MAP_IMAGE_HEADER,
+		add.s);
+	tr_emit(t, "min.u64 %s, %s, 0x7fffffff;", old.s, old.s);
+	tr_emit(t, "cvt.u32.u64 %s, %s;", v->pos.s, old.s);
+	if (v->shape != SHAPE_ALONE)
+		from_lane(t, &v->l, v->pos, v->pos, v->l.first);
+	v->count = wide(t, v->h.bin, MAP_RING_COUNT_LINE, v->g.counts);
+}
+
+/* The address of position pos in the bin, less MAP_IMAGE_HEADER. */
+static struct tr_name place(struct tr *t, const struct reserve *v)
+{
+	struct tr_name at = wide(t, v->h.bin, v->g.bin_bytes, data_of(t, &v->g)), pos = tr_t64(t);
+	tr_emit(t, "cvt.u64.u32 %s, %s;", pos.s, v->pos.s);
+	tr_emit(t, "add.s64 %s, %s, %s;", at.s, at.s, pos.s);
+	return at;
+}
+
+static void commit_bytes(struct tr *t, const char *pred, struct tr_name count, struct tr_name bytes)
+{
+	tr_emit(t, "%sred.global.add.u64 [%s+%d], %s;", pred, count.s, MAP_IMAGE_HEADER, bytes.s);
+}
+
+/* Whoever found less room than was asked for, but some, fills it. */
+static void close_bin(struct tr *t, const struct reserve *v)
+{
+	struct tr_name p = tr_pred(t), skip = tr_label(t), rest = tr_t32(t), rest64 = tr_t64(t), head = tr_t32(t);
+	if (v->shape == SHAPE_ALONE)
+		tr_emit(t, "setp.ge.u32 %s, %s, %u;", p.s, v->pos.s, v->g.bin_bytes);
+	else
+		tr_emit(t, "setp.ge.or.u32 %s, %s, %u, !%s;", p.s, v->pos.s, v->g.bin_bytes, v->l.leads.s);
+	tr_emit(t, "@%s bra %s;", p.s, skip.s);
+	struct tr_name at = place(t, v);
+	tr_emit(t, "sub.u32 %s, %u, %s;", rest.s, v->g.bin_bytes, v->pos.s);
+	tr_emit(t, "or.b32 %s, %s, 0x%x;", head.s, rest.s, MAP_RING_FILL);
+	tr_emit(t, "st.global.u32 [%s+%d], %s;", at.s, MAP_IMAGE_HEADER, head.s);
+	tr_emit(t, "cvt.u64.u32 %s, %s;", rest64.s, rest.s);
+	fence(t);
+	commit_bytes(t, "", v->count, rest64);
+	buf_printf(&t->body, "%s:\n", skip.s);
+}
+
+/* The group's head, and the record's address in `at`. */
+static void open_group(struct tr *t, const struct reserve *v, struct tr_name record)
+{
+	struct tr_name at = place(t, v), head = tr_t32(t), present = tr_t32(t), both = tr_t64(t), time = tr_t64(t);
+	char pred[48];
+	const char *who = v->shape == SHAPE_SHARED ? guard(v, pred) : "";
+	if (v->shape == SHAPE_OWN) {
+		struct tr_name mine = wide(t, v->l.rank, (uint32_t)v->each, at);
+		at = mine;
+	}
+	if (v->shape == SHAPE_SHARED) {
+		tr_emit(t, "mad.lo.u32 %s, %s, 0x%x, 0x%x;", head.s, v->l.n.s, 1u << MAP_RING_LANES_SHIFT,
+			(uint32_t)v->bytes - (1u << MAP_RING_LANES_SHIFT));
+		tr_emit(t, "shl.b32 %s, 1, %s;", present.s, v->l.n.s); /* 32 gives 0 */
+		tr_emit(t, "sub.u32 %s, %s, 1;", present.s, present.s);
+	} else {
+		if (v->shape == SHAPE_OWN)
+			tr_emit(t, "mov.u32 %s, %llu;", head.s, (unsigned long long)v->bytes);
+		else if (v->length.s[0] == '%')
+			tr_emit(t, "cvt.u32.u64 %s, %s;", head.s, v->length.s);
+		else
+			tr_emit(t, "mov.u32 %s, %s;", head.s, v->length.s);
+		tr_emit(t, "mov.u32 %s, 1;", present.s);
+	}
+	tr_emit(t, "mov.b64 %s, {%s, %s};", both.s, head.s, present.s);
+	tr_emit(t, "mov.u64 %s, %%globaltimer;", time.s);
+	tr_emit(t, "%sst.global.v2.u64 [%s+%d], {%s, %s};", who, at.s, MAP_IMAGE_HEADER, both.s, time.s);
+	if (v->shape == SHAPE_SHARED) {
+		/* Of the group itself; its leader's fence is still to come. */
+		struct tr_name rest = tr_t32(t), rest64 = tr_t64(t);
+		tr_emit(t, "mul.lo.u32 %s, %s, %llu;", rest.s, v->l.n.s, (unsigned long long)v->each);
+		tr_emit(t, "sub.u32 %s, %s, %s;", rest.s, v->total.s, rest.s);
+		tr_emit(t, "cvt.u64.u32 %s, %s;", rest64.s, rest.s);
+		commit_bytes(t, who, v->count, rest64);
+		at = wide(t, v->l.rank, (uint32_t)v->each, at);
+	}
+	tr_emit(t, "add.s64 %s, %s, %d;", record.s, at.s, MAP_IMAGE_HEADER + MAP_RING_GROUP);
+}
+
+static void drop(struct tr *t, const char *pred, struct tr_name line, struct tr_name n)
+{
+	tr_emit(t, "%sred.global.add.u64 [%s+%d], %s;", pred, line.s, MAP_IMAGE_HEADER + 8, n.s);
+}
+
+static void reserve_loop(struct tr *t, struct reserve *v, struct tr_name record)
+{
+	struct tr_name again = tr_label(t), got = tr_label(t), done = tr_label(t), tries = tr_t32(t), p = tr_pred(t),
+		       end = tr_t32(t), n = tr_imm(1), heads = heads_of(t, &v->g);
+	char pred[48];
+	tr_emit(t, "mov.u32 %s, %d;", tries.s, TRIES);
+	buf_printf(&t->body, "%s:\n", again.s);
+	ask(t, v, heads);
+	tr_emit(t, "add.u32 %s, %s, %s;", end.s, v->pos.s, v->total.s);
+	tr_emit(t, "setp.le.u32 %s, %s, %u;", p.s, end.s, v->g.bin_bytes);
+	tr_emit(t, "@%s bra %s;", p.s, got.s);
+	close_bin(t, v);
+	step(t, v->h.next, v->h.bins);
+	step(t, v->h.bin, v->h.bins);
+	tr_emit(t, "%sst.global.u32 [%s+%d], %s;", guard(v, pred), v->h.line.s, MAP_IMAGE_HEADER, v->h.next.s);
+	tr_emit(t, "sub.u32 %s, %s, 1;", tries.s, tries.s);
+	tr_emit(t, "setp.ne.u32 %s, %s, 0;", p.s, tries.s);
+	tr_emit(t, "@%s bra %s;", p.s, again.s);
+	if (v->shape != SHAPE_ALONE) {
+		n = tr_t64(t);
+		tr_emit(t, "cvt.u64.u32 %s, %s;", n.s, v->l.n.s);
+	}
+	drop(t, guard(v, pred), v->h.line, n);
+	tr_emit(t, "bra %s;", done.s);
+	buf_printf(&t->body, "%s:\n", got.s);
+	open_group(t, v, record);
+	buf_printf(&t->body, "%s:\n", done.s);
+}
+
+struct tr_ring_record tr_ring_reserve(
+	struct tr *t, const struct ebpf_map *m, struct tr_name len, bool own)
+{
+	bool constant = len.s[0] != '%';
+	uint64_t bytes = constant ? strtoull(len.s, NULL, 0) : 0;
+	struct tr_ring_record r = { .at = tr_t64(t) };
+	struct reserve v = { .g = ring_of(t, m),
+		.shape = shape_of(m, constant, bytes, own),
+		.bytes = bytes,
+		.total = tr_t32(t),
+		.length = len,
+		.pos = tr_t32(t) };
+	v.h = hint_of(t, &v.g);
+	v.each = v.shape == SHAPE_OWN ? own_bytes(bytes) : map_round_up(bytes, 8);
+	r.grouped = v.shape != SHAPE_ALONE;
+	r.bytes = tr_imm((int64_t)(v.shape == SHAPE_SHARED ? v.each : own_bytes(bytes)));
+	tr_emit(t, "mov.u64 %s, 0;", r.at.s);
+	struct tr_name fits = tr_label(t), done = tr_label(t), p = tr_pred(t);
+	if (constant && own_bytes(bytes) > v.g.bin_bytes) {
+		/* Never true, but the proof of what is written sees a pointer that is checked. */
+		tr_emit(t, "setp.ne.u32 %s, %s, %s;", p.s, v.g.sms.s, v.g.sms.s);
+		tr_emit(t, "selp.b64 %s, %s, 0, %s;", r.at.s, v.g.base.s, p.s);
+		drop(t, "", v.h.line, tr_imm(1));
+		r.count = v.g.counts;
+		return r;
+	}
+	if (!constant) { /* a record that fits no bin must not close them all */
+		r.bytes = tr_t64(t);
+		tr_emit(t, "add.s64 %s, %s, %d;", r.bytes.s, len.s, MAP_RING_GROUP + 15);
+		tr_emit(t, "and.b64 %s, %s, 0xfffffffffffffff0;", r.bytes.s, r.bytes.s);
+		tr_emit(t, "setp.le.u64 %s, %s, %u;", p.s, r.bytes.s, v.g.bin_bytes);
+		tr_emit(t, "@%s bra %s;", p.s, fits.s);
+		drop(t, "", v.h.line, tr_imm(1));
+		tr_emit(t, "bra %s;", done.s);
+		buf_printf(&t->body, "%s:\n", fits.s);
+		tr_emit(t, "cvt.u32.u64 %s, %s;", v.total.s, r.bytes.s);
+	} else if (v.shape == SHAPE_ALONE) {
+		tr_emit(t, "mov.u32 %s, %s;", v.total.s, r.bytes.s);
+	}
+	reserve_loop(t, &v, r.at);
+	if (!constant)
+		buf_printf(&t->body, "%s:\n", done.s);
+	r.count = v.count;
+	return r;
+}
+
+/* -- committing -------------------------------------------------------------- */
+
+/* Lanes whose records lie in the same bin as the lowest one's add them up. */
+void tr_ring_commit(struct tr *t, const struct tr_ring_record *r)
+{
+	fence(t);
+	if (!r->grouped) {
+		commit_bytes(t, "", r->count, r->bytes);
+		return;
+	}
+	struct tr_name mine = tr_t32(t), theirs = tr_t32(t), p = tr_pred(t), n = tr_t32(t), sum = tr_t64(t),
+		       one = tr_t64(t);
+	char pred[48];
+	tr_emit(t, "cvt.u32.u64 %s, %s;", mine.s, r->count.s);
+	struct lanes l = lanes_here(t);
+	from_lane(t, &l, theirs, mine, l.first);
+	tr_emit(t, "setp.eq.u32 %s, %s, %s;", p.s, mine.s, theirs.s);
+	tr_emit(t, "vote.sync.ballot.b32 %s, %s, %s;", n.s, p.s, l.mask.s);
+	tr_emit(t, "popc.b32 %s, %s;", n.s, n.s);
+	tr_emit(t, "mul.wide.u32 %s, %s, %s;", sum.s, n.s, r->bytes.s);
+	tr_emit(t, "mov.u64 %s, %s;", one.s, r->bytes.s);
+	tr_emit(t, "selp.b64 %s, %s, %s, %s;", sum.s, sum.s, one.s, l.leads.s);
+	tr_emit(t, "setp.ne.or.u32 %s, %s, %s, %s;", p.s, mine.s, theirs.s, l.leads.s);
+	snprintf(pred, sizeof(pred), "@%s ", p.s);
+	commit_bytes(t, pred, r->count, sum);
+}
+
+/* -- the kernel's helpers ---------------------------------------------------- */
+
+static int no_ring(struct tr *t, const struct tr_inst *inst, uint32_t i)
+{
+	return tr_unsupported(t, inst->at[i].pc,
+		tr_map_arg(t, inst, i) ? "this type of map has no such operation on a GPU"
+				       : "which map is used differs between paths");
+}
+
+static const struct ebpf_map *ring_arg(struct tr *t, const struct tr_inst *inst, uint32_t i)
+{
+	const struct ebpf_map *m = tr_map_arg(t, inst, i);
+	return m && m->type == BPF_MAP_TYPE_RINGBUF ? m : NULL;
+}
+
+/* Whether records need groups of their own: some are discarded, or the size of a submitted one
+ * differs between paths. */
+static bool own_groups(const struct tr *t)
+{
+	for (uint32_t pc = 0; pc < t->p->n_insns; pc++) {
+		const struct bpf_insn *in = &t->p->insns[pc];
+		const struct ebpf_fact *f = &t->v->facts[pc];
+		if (!f->reached || !tr_is_call(in) || in->src_reg)
+			continue;
+		if (in->imm == BPF_FUNC_ringbuf_discard ||
+			(in->imm == BPF_FUNC_ringbuf_submit && !f->args[0].constant))
+			return true;
+	}
+	return false;
+}
+
+static int lower_reserve(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct ebpf_map *m = ring_arg(t, inst, i);
+	const struct ebpf_fact *f = tr_fact(t, inst, i);
+	struct tr_name r0 = tr_reg(inst, 0), len = tr_scalar_arg(t, inst, i, 1);
+	if (!m)
+		return no_ring(t, inst, i);
+	if (!f->args[1].constant || !f->args[1].value)
+		return tr_unsupported(
+			t, inst->at[i].pc, "a ring buffer record needs at least one byte");
+	if (f->args[2].constant && f->args[2].value) { /* the kernel knows no flags here */
+		tr_emit(t, "mov.u64 %s, 0;", r0.s);
+		return 0;
+	}
+	struct tr_name p = tr_pred(t), done = tr_label(t), record = tr_t64(t);
+	tr_emit(t, "mov.u64 %s, 0;", record.s);
+	if (!f->args[2].constant) {
+		tr_emit(t, "setp.ne.u64 %s, %s, 0;", p.s, tr_scalar_arg(t, inst, i, 2).s);
+		tr_emit(t, "@%s bra %s;", p.s, done.s);
+	}
+	struct tr_ring_record r = tr_ring_reserve(t, m, len, own_groups(t));
+	tr_emit(t, "mov.u64 %s, %s;", record.s, r.at.s);
+	if (!f->args[2].constant)
+		buf_printf(&t->body, "%s:\n", done.s);
+	tr_emit(t, "mov.u64 %s, %s;", r0.s, record.s);
+	return 0;
+}
+
+static int lower_release(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct ebpf_map *m = ring_arg(t, inst, i);
+	const struct ebpf_fact *f = tr_fact(t, inst, i);
+	bool own = own_groups(t), known = f->args[0].constant;
+	struct tr_name record = tr_reg(inst, 1), off = tr_t64(t), bin = tr_t32(t);
+	if (!m)
+		return no_ring(t, inst, i);
+	struct ring g = ring_of(t, m);
+	struct tr_ring_record r = { .at = record };
+	tr_emit(t, "sub.s64 %s, %s, %s;", off.s, record.s, data_of(t, &g).s);
+	tr_emit(t, "sub.s64 %s, %s, %d;", off.s, off.s, MAP_IMAGE_HEADER);
+	tr_emit(t, "shr.u64 %s, %s, %d;", off.s, off.s, __builtin_ctz(g.bin_bytes));
+	tr_emit(t, "cvt.u32.u64 %s, %s;", bin.s, off.s);
+	r.count = wide(t, bin, MAP_RING_COUNT_LINE, g.counts);
+	if (known) {
+		enum shape shape = shape_of(m, true, f->args[0].value, own);
+		r.grouped = shape != SHAPE_ALONE;
+		r.bytes = tr_imm((int64_t)(shape == SHAPE_SHARED ? map_round_up(f->args[0].value, 8)
+								 : own_bytes(f->args[0].value)));
+	} else {
+		struct tr_name head = tr_t32(t);
+		r.bytes = tr_t64(t);
+		tr_emit(t, "ld.volatile.global.u32 %s, [%s+%d];", head.s, record.s, -MAP_RING_GROUP);
+		tr_emit(t, "and.b32 %s, %s, 0x%x;", head.s, head.s, MAP_RING_SIZE_MASK);
+		tr_emit(t, "add.u32 %s, %s, %d;", head.s, head.s, MAP_RING_GROUP + 15);
+		tr_emit(t, "and.b32 %s, %s, 0xfffffff0;", head.s, head.s);
+		tr_emit(t, "cvt.u64.u32 %s, %s;", r.bytes.s, head.s);
+	}
+	if (tr_bpf(t, inst, i)->imm == BPF_FUNC_ringbuf_discard)
+		tr_emit(t, "st.global.u32 [%s+%d], 0;", record.s, 4 - MAP_RING_GROUP);
+	tr_ring_commit(t, &r);
+	return 0;
+}
+
+/* 16 bytes at a time where every record begins at such an address. */
+static void copy_wide(struct tr *t, const struct tr_mem *m, struct tr_name to, uint32_t bytes)
+{
+	for (uint32_t at = 0; at < bytes; at += 16) {
+		struct tr_name w[2] = { tr_t64(t), tr_t64(t) };
+		for (uint32_t k = 0; k < 2; k++)
+			tr_emit(t, "mov.u64 %s, %s;", w[k].s, tr_mem_word(t, m, at + 8 * k, 8).s);
+		tr_emit(t, "st.global.v2.u64 [%s+%u], {%s, %s};", to.s, at, w[0].s, w[1].s);
+	}
+}
+
+int tr_ring_fill(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, struct tr_name record, int32_t at)
+{
+	struct tr_mem m;
+	uint32_t bytes;
+	int err = tr_mem_arg(t, inst, i, a, &m);
+	if (err)
+		return err;
+	if (!tr_helper_arg_bytes(t, inst, i, a, &bytes))
+		tr_mem_copy_call(t, &m, record.s, at, tr_reg(inst, a + 2).s);
+	else if (!at && !(bytes & 15) && bytes <= TR_BY_STORE)
+		copy_wide(t, &m, record, bytes);
+	else
+		tr_mem_copy(t, &m, record.s, at, bytes);
+	return 0;
+}
+
+static int lower_output(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct ebpf_map *m = ring_arg(t, inst, i);
+	const struct ebpf_fact *f = tr_fact(t, inst, i);
+	if (!m)
+		return no_ring(t, inst, i);
+	struct tr_name rc = tr_t64(t), p = tr_pred(t), done = tr_label(t), r0 = tr_reg(inst, 0);
+	if (f->args[3].constant && f->args[3].value > WAKEUP_FLAGS) {
+		tr_emit(t, "mov.u64 %s, %d;", r0.s, EINVAL_);
+		return 0;
+	}
+	if (!f->args[3].constant) {
+		tr_emit(t, "mov.u64 %s, %d;", rc.s, EINVAL_);
+		tr_emit(t, "setp.gt.u64 %s, %s, %d;", p.s, tr_scalar_arg(t, inst, i, 3).s, WAKEUP_FLAGS);
+		tr_emit(t, "@%s bra %s;", p.s, done.s);
+	}
+	struct tr_ring_record r = tr_ring_reserve(t, m, tr_scalar_arg(t, inst, i, 2), false);
+	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
+	tr_emit(t, "setp.eq.u64 %s, %s, 0;", p.s, r.at.s);
+	tr_emit(t, "@%s bra %s;", p.s, done.s);
+	int err = tr_ring_fill(t, inst, i, 1, r.at, 0);
+	if (err)
+		return err;
+	tr_ring_commit(t, &r);
+	tr_emit(t, "mov.u64 %s, 0;", rc.s);
+	buf_printf(&t->body, "%s:\n", done.s);
+	tr_emit(t, "mov.u64 %s, %s;", r0.s, rc.s);
+	return 0;
+}
+
+/* BPF_RB_AVAIL_DATA 0, RING_SIZE 1, CONS_POS 2, PROD_POS 3; else 0. Of the bin that this
+ * multiprocessor fills: nobody keeps a sum. */
+static int lower_query(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct ebpf_map *m = ring_arg(t, inst, i);
+	if (!m)
+		return no_ring(t, inst, i);
+	struct ring g = ring_of(t, m);
+	struct hint h = hint_of(t, &g);
+	struct tr_name word = wide(t, h.bin, MAP_RING_COUNT_LINE, heads_of(t, &g)), what = tr_t64(t), made = tr_t64(t),
+		       r0 = tr_t64(t);
+	char size[24];
+	tr_emit(t, "mov.u64 %s, %s;", what.s, tr_scalar_arg(t, inst, i, 1).s);
+	tr_emit(t, "ld.volatile.global.u64 %s, [%s+%d];", made.s, word.s, MAP_IMAGE_HEADER);
+	tr_emit(t, "min.u64 %s, %s, %u;", made.s, made.s, g.bin_bytes);
+	snprintf(size, sizeof(size), "%u", m->max_entries);
+	const char *const answers[] = { made.s, size, "0", made.s };
+	tr_emit(t, "mov.u64 %s, 0;", r0.s);
+	for (uint32_t k = 0; k < 4; k++) {
+		struct tr_name p = tr_pred(t);
+		tr_emit(t, "setp.eq.u64 %s, %s, %u;", p.s, what.s, k);
+		tr_emit(t, "@%s mov.u64 %s, %s;", p.s, r0.s, answers[k]);
+	}
+	tr_emit(t, "mov.u64 %s, %s;", tr_reg(inst, 0).s, r0.s);
+	return 0;
+}
+
+int tr_ring_lower(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	switch (tr_bpf(t, inst, i)->imm) {
+	case BPF_FUNC_ringbuf_reserve:
+		return lower_reserve(t, inst, i);
+	case BPF_FUNC_ringbuf_output:
+		return lower_output(t, inst, i);
+	case BPF_FUNC_ringbuf_query:
+		return lower_query(t, inst, i);
+	default:
+		return lower_release(t, inst, i);
+	}
+}
+
+/* -- copying ----------------------------------------------------------------- */
+
 static const char *add_text(struct tr *t, const char *name, const char *text)
 {
 	struct buf b = { .data = (char *)text, .len = strlen(text) };
 	return tr_func_add(t, name, &b);
-}
-
-/* len: payload bytes; the result is the payload's address, 0 when dropped. */
-static const char reserve_text[] =
-	".func (.param .b64 result) __egpu_ring_reserve(.param .b64 image, .param .b64 size, "
-	".param .b64 len)\n"
-	"{\n"
-	"\t.reg .pred %p, %pad;\n"
-	"\t.reg .b32 %tries;\n"
-	"\t.reg .b64 %image, %size, %mask, %len, %total, %pos, %off, %room, %fill, %next, %taken, "
-	"%got, %d, %r;\n"
-	"\tld.param.b64 %image, [image];\n"
-	"\tld.param.b64 %size, [size];\n"
-	"\tld.param.b64 %len, [len];\n"
-	"\tmov.u64 %r, 0;\n"
-	"\tmov.u32 %tries, 1048576;\n"
-	"\tsub.s64 %mask, %size, 1;\n"
-	"\tsetp.gt.u64 %p, %len, %mask;\n"
-	"\t@%p bra $drop;\n"
-	"\tadd.s64 %total, %len, 15;\n"
-	"\tand.b64 %total, %total, 0xfffffffffffffff8;\n"
-	"\tsetp.gt.u64 %p, %total, %size;\n"
-	"\t@%p bra $drop;\n"
-	"\tld.volatile.global.u64 %pos, [%image+48];\n"
-	"$try:\n"
-	"\tand.b64 %off, %pos, %mask;\n"
-	"\tsub.s64 %room, %size, %off;\n"
-	"\tsetp.gt.u64 %pad, %total, %room;\n"
-	"\tselp.b64 %fill, %room, 0, %pad;\n"
-	"\tadd.s64 %next, %pos, %fill;\n"
-	"\tadd.s64 %next, %next, %total;\n"
-	"\tld.volatile.global.u64 %taken, [%image+56];\n"
-	"\tsub.s64 %d, %next, %taken;\n"
-	"\tsetp.gt.u64 %p, %d, %size;\n"
-	"\t@%p bra $drop;\n"
-	"\tatom.global.cas.b64 %got, [%image+48], %pos, %next;\n"
-	"\tsetp.eq.u64 %p, %got, %pos;\n"
-	"\t@%p bra $reserved;\n"
-	"\tmov.u64 %pos, %got;\n"
-	"\tsub.u32 %tries, %tries, 1;\n"
-	"\tsetp.ne.u32 %p, %tries, 0;\n"
-	"\t@%p bra $try;\n"
-	"$drop:\n"
-	"\tred.global.add.u64 [%image+32], 1;\n"
-	"\tbra $done;\n"
-	"$reserved:\n"
-	"\tadd.s64 %r, %image, %off;\n"
-	"\tsub.s64 %d, %fill, 8;\n"
-	"\tor.b64 %d, %d, 0x40000000;\n"
-	"\t@%pad st.volatile.global.u64 [%r+128], %d;\n"
-	"\t@%pad mov.u64 %r, %image;\n" /* after the fill comes the ring's start */
-	"\tor.b64 %d, %len, 0x80000000;\n"
-	"\tst.volatile.global.u64 [%r+128], %d;\n"
-	"\tadd.s64 %r, %r, 136;\n"
-	"$done:\n"
-	"\tst.param.b64 [result], %r;\n"
-	"\tret;\n"
-	"}\n";
-
-const char *tr_ring_reserve(struct tr *t)
-{
-	return add_text(t, "__egpu_ring_reserve", reserve_text);
 }
 
 static const char copy_text[] =

@@ -106,6 +106,10 @@ static int arg_record(struct verifier *v, struct call *c, uint32_t reg, const st
 	if (r->off || !range_is_value(&r->r, 0))
 		return refuse(v, EACCES, "ref", "R%u must have zero offset when passed to release func; pass what bpf_ringbuf_reserve returned", reg);
 	c->release = r->ref;
+	/* Its ring and its size. */
+	struct vreg size = { .type = V_SCALAR, .map = -1, .r = range_const(r->bytes) };
+	fact_map(v, r->map);
+	fact_scalar(v, (int)reg - 1, &size, true);
 	return fact_memory(v, r, 0, (int)reg - 1);
 }
 
@@ -261,7 +265,7 @@ static int set_result(struct verifier *v, const struct call *c)
 		r->id = c->known ? 0 : ++v->next_id;
 		return 0;
 	case EBPF_RET_RECORD_OR_NULL:
-		*r = (struct vreg){ .type = V_RECORD_OR_NULL, .map = -1, .bytes = c->size, .r = range_const(0) };
+		*r = (struct vreg){ .type = V_RECORD_OR_NULL, .map = c->map_index, .bytes = c->size, .r = range_const(0) };
 		r->id = r->ref = ++v->next_id;
 		if (v->cur.n_refs == MAX_REFS)
 			return refuse(v, E2BIG, "ref", "more than %d records are reserved at once; submit or discard them first", MAX_REFS);

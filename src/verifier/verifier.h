@@ -29,7 +29,7 @@ struct ebpf_fact {
 	int32_t offset;	  /* fixed: byte offset from the region's start (CONTEXT), or from the frame's top (STACK, negative).
 			   * STACK offsets are relative to the frame of `frame`. */
 	uint8_t frame;	  /* STACK: call depth of the frame that owns the slot, when every path agrees; 255: differs */
-	int32_t map;	  /* index in program->maps of the map value or key touched, or of a call's map argument; -1: none or differs */
+	int32_t map;	  /* index in program->maps of the map value or key touched, or of a call's map argument or record; -1: none or differs */
 	uint32_t callback; /* helpers that call a function of the program: its first instruction; 0: none */
 	/* What all lanes of a warp that execute the instruction together have in common (uniform.c). */
 	uint16_t uniform;  /* registers with the same value before it, a bit each */
@@ -39,7 +39,7 @@ struct ebpf_fact {
 		uint8_t region, frame;
 		bool fixed;
 		int32_t offset;
-		bool constant;	 /* a scalar argument with one known value */
+		bool constant;	 /* a scalar argument with one known value; a ring record: of one known size, which is `value` */
 		uint64_t value;	 /* that value */
 		uint64_t max;	 /* upper bound of a scalar argument (sizes) */
 		uint8_t align;	 /* memory: 1, 2, 4 or 8: what the address is a multiple of on every path */

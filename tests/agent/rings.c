@@ -4,33 +4,30 @@
 
 enum { THREADS = 64, BLOCKS = 5 };
 
-/* Reserves 8 bytes, writes the launch id, commits: what the translator's ring helpers come to. */
+/* Reserves 8 bytes in the first bin, writes the launch id, commits: what the translator's ring helpers come to, without their
+ * choice of bins. */
 static const char ring_body[] =
-	"{\n\t.reg .pred %egpu_p<3>;\n\t.reg .b64 %egpu_r<12>;\n\t.reg .b32 %egpu_w<4>;\n"
+	"{\n\t.reg .pred %egpu_p<3>;\n\t.reg .b64 %egpu_r<12>;\n\t.reg .b32 %egpu_w<6>;\n"
 	"\tld.const.b64 %egpu_r0, [__egpu_table];\n"
-	"\tld.volatile.global.u64 %egpu_r1, [%egpu_r0+48];\n"
-	"$egpu_again:\n"
-	"\tld.volatile.global.u64 %egpu_r2, [%egpu_r0+56];\n"
-	"\tadd.u64 %egpu_r3, %egpu_r1, 16;\n"
-	"\tsub.u64 %egpu_r4, %egpu_r3, %egpu_r2;\n"
-	"\tsetp.gt.u64 %egpu_p0, %egpu_r4, 4096;\n"
+	"\tld.const.b64 %egpu_r1, [__egpu_table+512];\n"
+	"\tcvt.u32.u64 %egpu_w0, %egpu_r1;\n"
+	"\tmad.wide.u32 %egpu_r2, %egpu_w0, 128, %egpu_r0;\n"  /* committed */
+	"\tmad.wide.u32 %egpu_r3, %egpu_w0, 256, %egpu_r0;\n"  /* heads */
+	"\tmad.wide.u32 %egpu_r4, %egpu_w0, 384, %egpu_r0;\n"  /* data */
+	"\tatom.global.add.u64 %egpu_r5, [%egpu_r3+128], 32;\n"
+	"\tsetp.ge.u64 %egpu_p0, %egpu_r5, 4096;\n"
 	"\t@%egpu_p0 bra $egpu_full;\n"
-	"\tatom.global.cas.b64 %egpu_r5, [%egpu_r0+48], %egpu_r1, %egpu_r3;\n"
-	"\tsetp.ne.u64 %egpu_p1, %egpu_r5, %egpu_r1;\n"
-	"\tmov.u64 %egpu_r6, %egpu_r1;\n"
-	"\tmov.u64 %egpu_r1, %egpu_r5;\n"
-	"\t@%egpu_p1 bra $egpu_again;\n"
-	"\tand.b64 %egpu_r7, %egpu_r6, 4095;\n"
-	"\tadd.u64 %egpu_r8, %egpu_r0, %egpu_r7;\n"
-	"\tmov.u32 %egpu_w0, 0x80000008;\n"
-	"\tst.volatile.global.u32 [%egpu_r8+128], %egpu_w0;\n"
-	"\tst.volatile.global.u64 [%egpu_r8+136], %egpu_launch;\n"
-	"\tmembar.gl;\n"
+	"\tadd.u64 %egpu_r8, %egpu_r4, %egpu_r5;\n"
 	"\tmov.u32 %egpu_w1, 8;\n"
 	"\tst.volatile.global.u32 [%egpu_r8+128], %egpu_w1;\n"
+	"\tmov.u32 %egpu_w2, 1;\n"
+	"\tst.volatile.global.u32 [%egpu_r8+132], %egpu_w2;\n"
+	"\tst.volatile.global.u64 [%egpu_r8+144], %egpu_launch;\n"
+	"\tmembar.gl;\n"
+	"\tred.global.add.u64 [%egpu_r2+128], 32;\n"
 	"\tbra $egpu_end;\n"
 	"$egpu_full:\n"
-	"\tred.global.add.u64 [%egpu_r0+32], 1;\n"
+	"\tred.global.add.u64 [%egpu_r0+136], 1;\n"
 	"$egpu_end:\n}\n";
 
 /* One value a multiprocessor. */

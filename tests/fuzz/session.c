@@ -77,6 +77,7 @@ static void read_map(struct session *s, uint32_t id)
 	}
 	map_lost(m);
 	map_ring_consume(m, on_record, &sum);
+	map_ring_consume_by_time(m, on_record, &sum);
 	free(value);
 	free(key);
 	map_close(m);
@@ -104,13 +105,16 @@ static void use(struct session *s)
 		if (session_data(s)->maps[i].max_entries <= 65536 &&
 			session_data(s)->maps[i].value_size <= 65536 &&
 			!map_instance_create(s, i, 3, 0, &inst, &image, &bytes, NULL)) {
-			uint64_t consumed = 0;
-			if (image->type == BPF_MAP_TYPE_RINGBUF) {
-				((uint32_t *)(image + 1))[0] = 8;
-				image->produced = 16;
-				map_ring_drain(s, i, image, &consumed);
-				map_ring_give_up(s, i, image, 0);
+			struct map_ring_room room;
+			void *to;
+			if (!map_ring_begin(s, i, 32, &room)) {
+				const struct map_ring_group g = { 8, 1, 0 };
+				if (map_ring_piece(s, i, room.at, 32, &to) == 32)
+					memcpy(to, &g, sizeof(g));
+				map_ring_end(s, i, &room, 32);
 			}
+			map_ring_flush(s, i);
+			map_ring_give_up(s, i, 0);
 			map_instance_close(inst);
 		}
 	}
@@ -118,7 +122,7 @@ static void use(struct session *s)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const char *const files[] = { "session", "map-0", "map-1", "map-2", "ring-3",
+	static const char *const files[] = { "session", "map-0", "map-1", "map-2", "ring-3", "raw-3",
 		"map-0.%d.0", "map-1.%d.0", "map-2.%d.0", "map-3.%d.0" };
 	/* Where the interesting fields are: the tables, not the holes between them. */
 	static const uint32_t places[] = { 0, 4096, offsetof(struct session_file, maps),
@@ -131,7 +135,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	memcpy(&where, data + 2, 4);
 	struct session *s = make(), *t;
-	snprintf(name, sizeof(name), files[data[0] % 9], (int)getpid());
+	snprintf(name, sizeof(name), files[data[0] % 10], (int)getpid());
 	snprintf(path, sizeof(path), "%s/%s", session_path(s), name);
 	int fd = open(path, O_RDWR);
 	off_t end = fd < 0 ? 0 : lseek(fd, 0, SEEK_END), at = places[data[1] % 9] + where % 8192;

@@ -1,47 +1,52 @@
-/* Ring buffers: from a device ring's copy to a consumer. */
+/* Ring buffers in the session: groups that agents copied, the records of them for consumers, bulk readers. */
 #include "map_fixture.h"
 
 #include <pthread.h>
 
 enum { RING = 4096 };
 
-struct device_ring {
-	struct map_image head;
+/* Groups as a device writes them. */
+struct groups {
 	uint8_t data[RING];
+	uint64_t bytes;
 };
 
-/* What device code does: reserves, writes, commits. Zeroed room is assumed, as the agent leaves it.
- * False: full. */
-static bool device_put(struct device_ring *r, uint32_t bytes, uint8_t fill, uint32_t flags)
+static void put_group(struct groups *g, uint32_t bytes, uint32_t n, uint32_t present, uint8_t fill, uint64_t time)
 {
-	uint64_t n = MAP_RING_HEADER + map_round_up(bytes, 8), at = r->head.produced & (RING - 1);
-	uint64_t skip = n > RING - at ? RING - at : 0;
-	if (r->head.produced + skip + n - r->head.consumed > RING) {
-		r->head.lost++;
-		return false;
-	}
-	if (skip) {
-		uint32_t head = (uint32_t)(skip - MAP_RING_HEADER) | MAP_RING_DISCARD;
-		memcpy(r->data + at, &head, 4);
-		r->head.produced += skip;
-		at = 0;
-	}
-	uint32_t head = bytes | flags;
-	memset(r->data + at + 8, fill, bytes);
-	memcpy(r->data + at, &head, 4);
-	r->head.produced += n;
-	return true;
+	struct map_ring_group head = { bytes | (n - 1) << MAP_RING_LANES_SHIFT, present, time };
+	uint8_t *at = g->data + g->bytes;
+	memcpy(at, &head, sizeof(head));
+	for (uint32_t k = 0; k < n; k++)
+		memset(at + MAP_RING_GROUP + k * map_round_up(bytes, 8), (uint8_t)(fill + k), bytes);
+	g->bytes += map_ring_group_bytes(bytes, n);
 }
 
-static void device_taken(struct device_ring *r, uint64_t consumed)
+static void put_fill(struct groups *g, uint32_t bytes)
 {
-	for (uint64_t p = r->head.consumed; p != consumed; p++)
-		r->data[p & (RING - 1)] = 0;
-	r->head.consumed = consumed;
+	uint32_t head = MAP_RING_FILL | bytes;
+	memcpy(g->data + g->bytes, &head, sizeof(head));
+	g->bytes += bytes;
+}
+
+/* What the agent does: the records moved, or -EAGAIN; *taken says whether the groups are in the session. */
+static int give(struct session *s, uint32_t id, const struct groups *g)
+{
+	struct map_ring_room room;
+	int err = map_ring_begin(s, id, g->bytes, &room);
+	if (err)
+		return err;
+	uint64_t done = 0;
+	while (done < g->bytes) {
+		void *to;
+		uint64_t n = map_ring_piece(s, id, room.at + done, g->bytes - done, &to);
+		memcpy(to, g->data + done, n);
+		done += n;
+	}
+	return map_ring_end(s, id, &room, done);
 }
 
 struct seen {
-	uint32_t n, bytes, bad, limit;
+	uint32_t n, bad, limit;
 	uint8_t next;
 };
 
@@ -52,190 +57,248 @@ static int on_record(void *arg, const void *data, uint32_t bytes)
 		s->bad += ((const uint8_t *)data)[i] != s->next;
 	s->next++;
 	s->n++;
-	s->bytes += bytes;
 	return s->limit && s->n >= s->limit;
 }
 
-static struct device_ring *ring_new(void)
+static void test_groups(struct session *s, uint32_t id)
 {
-	struct device_ring *r = calloc(1, sizeof(*r));
-	map_image_init(&r->head, BPF_MAP_TYPE_RINGBUF, 0, 0, RING, 1);
-	return r;
-}
-
-static void test_order_and_wrap(struct session *s, uint32_t id)
-{
-	struct device_ring *r = ring_new();
-	struct map *m;
 	struct seen seen = { 0 };
-	uint64_t consumed = 0;
-	uint32_t put = 0;
+	struct map *m;
+	uint32_t put = 0, bad = 0;
 	map_open(s, id, &m, NULL);
 	for (int round = 0; round < 500; round++) {
-		for (uint32_t k = 0; k < 5; k++)
-			put += device_put(r, 1 + (round * 37 + k * 101) % 300, (uint8_t)put, 0);
-		map_ring_drain(s, id, &r->head, &consumed);
-		device_taken(r, consumed);
+		struct groups g = { .bytes = 0 };
+		uint32_t n = 1 + round % 5, bytes = 1 + (round * 37) % 120;
+		put_group(&g, bytes, n, ~0u, (uint8_t)put, 0);
+		put += n;
+		if (round % 3 == 0)
+			put_fill(&g, 16 * (1 + round % 4));
+		put_group(&g, 8, 32, ~0u, (uint8_t)put, 0);
+		put += 32;
+		bad += give(s, id, &g) != (int)n + 32;
 		map_ring_consume(m, on_record, &seen);
 	}
-	is_int(put, 2500, "2500 records of mixed sizes");
-	is_int(seen.n, put, "all arrive");
+	is_int(bad, 0, "each group is moved on at once");
+	is_int(seen.n, put, "all records arrive");
 	is_int(seen.bad, 0, "in order and whole, around the end of both rings");
 	is_int(map_lost(m), 0, "none lost");
-	/* Discarded and busy records. */
-	device_put(r, 16, 0, MAP_RING_DISCARD);
-	device_put(r, 16, seen.next, 0);
-	uint64_t busy = r->head.produced;
-	device_put(r, 16, (uint8_t)(seen.next + 1), MAP_RING_BUSY);
-	device_put(r, 16, (uint8_t)(seen.next + 2), 0);
-	is_int(map_ring_committed(&r->head, consumed), busy,
-		"what is committed ends at the busy record");
-	is_int(map_ring_drain(s, id, &r->head, &consumed), 1,
-		"a discarded record is passed over, a busy one stops");
-	is_int(consumed, busy, "there");
-	r->data[(busy & (RING - 1)) + 3] &= 0x7f;
-	is_int(map_ring_drain(s, id, &r->head, &consumed), 2,
-		"committed, it and the one behind it come");
-	device_taken(r, consumed);
-	seen.limit = seen.n + 1;
+	struct groups g = { .bytes = 0 };
+	put_group(&g, 24, 4, 0xa, 0, 0);
+	seen = (struct seen){ .next = 1 };
+	is_int(give(s, id, &g), 2, "discarded records are passed over");
+	seen.limit = 1;
 	is_int(map_ring_consume(m, on_record, &seen), 1, "a consumer may stop");
 	seen.limit = 0;
-	is_int(map_ring_consume(m, on_record, &seen), 2, "and go on");
+	seen.next = 3;
+	is_int(map_ring_consume(m, on_record, &seen), 1, "and go on");
 	is_int(seen.bad, 0, "where it was");
-	r->head.produced += 64; /* reserved, nothing written yet: the header reads zero */
-	is_int(map_ring_drain(s, id, &r->head, &consumed), 0,
-		"a header that has not arrived stops");
 	map_close(m);
-	free(r);
 }
 
 static void test_full(struct session *s, uint32_t id)
 {
-	struct device_ring *r = ring_new();
-	struct map *m;
 	struct seen seen = { 0 };
-	uint64_t consumed = 0;
-	uint32_t put = 0;
+	struct groups g;
+	struct map *m;
+	uint32_t moved = 0, given = 0;
 	map_open(s, id, &m, NULL);
-	while (device_put(r, 56, (uint8_t)put, 0))
-		put++;
-	is_int(put, 64, "a ring of 4096 holds 64 records of 56 bytes");
-	is_int(map_ring_drain(s, id, &r->head, &consumed), 64, "all move to the session");
-	device_taken(r, consumed);
-	while (device_put(r, 56, (uint8_t)put, 0))
-		put++;
-	is_int(map_ring_drain(s, id, &r->head, &consumed), -EAGAIN, "which is full then");
-	is_int(consumed, r->head.consumed, "and takes nothing");
+	for (;;) {
+		g.bytes = 0;
+		put_group(&g, 56, 8, 0xff, (uint8_t)given, 0); /* 464 bytes, 512 as records */
+		int n = give(s, id, &g);
+		if (n < 0)
+			break;
+		given += 8;
+		moved += (uint32_t)n;
+	}
+	is_int(moved, 64, "a ring of 4096 holds 64 records of 56 bytes");
+	is_int(given, 64 + 8 * 8, "and behind them eight groups wait");
+	is_int(map_ring_flush(s, id), -EAGAIN, "which have no room");
 	seen.limit = 10;
-	map_ring_consume(m, on_record, &seen);
-	is_int(map_ring_drain(s, id, &r->head, &consumed), 10, "until room is made");
-	map_ring_give_up(s, id, &r->head, consumed);
-	is_int(map_lost(m), 54, "what nobody will take is counted");
+	is_int(map_ring_consume(m, on_record, &seen), 10, "ten are read");
+	is_int(map_ring_flush(s, id), -EAGAIN, "then one group moves on");
 	seen.limit = 0;
+	is_int(map_ring_consume(m, on_record, &seen), 62, "and is read");
 	map_ring_consume(m, on_record, &seen);
-	ok(seen.n == 74 && !seen.bad, "what was moved stays readable: %u", seen.n);
+	is_int(seen.n, given, "a consumer takes what is left by itself");
+	is_int(seen.bad, 0, "in order");
+	is_int(map_lost(m), 0, "nothing is lost");
+	for (uint32_t k = 0; k < 2; k++) {
+		while (give(s, id, &g) >= 0)
+			;
+		map_ring_give_up(s, id, 5);
+	}
+	is_int(map_lost(m), 2 * (64 + 5), "what waits when the agent ends is lost, and what it says");
 	map_close(m);
-	free(r);
+}
+
+static uint64_t times[64];
+static uint32_t n_times;
+
+static int on_time(void *arg, const void *data, uint32_t bytes)
+{
+	if (n_times < 64)
+		times[n_times++] = *(const uint8_t *)data;
+	return 0;
+}
+
+static void test_time(struct session *s, uint32_t id)
+{
+	static const uint8_t order[] = { 7, 2, 5, 0, 6, 3, 1, 4 };
+	struct groups g = { .bytes = 0 };
+	struct map *m;
+	bool sorted = true;
+	map_open(s, id, &m, NULL);
+	/* around the end of the 32 bits that are kept */
+	for (uint32_t k = 0; k < 8; k++)
+		put_group(&g, 16, 1, 1, order[k], (0xfffffffcull + order[k]) << MAP_RING_TIME_SHIFT);
+	give(s, id, &g);
+	is_int(map_ring_consume_by_time(m, on_time, NULL), 8, "eight records by time");
+	for (uint32_t k = 0; k < 8; k++)
+		sorted &= times[k] == k;
+	ok(sorted && n_times == 8, "in its order, over its end");
+	is_int(map_ring_consume(m, on_time, NULL), 0, "once");
+	map_close(m);
 }
 
 static void test_damage(struct session *s, uint32_t id)
 {
-	struct device_ring *r = ring_new();
-	struct map *m;
+	struct groups g = { .bytes = 0 };
 	struct seen seen = { 0 };
-	uint64_t consumed = 0, lost;
+	struct map *m;
+	uint64_t lost;
 	map_open(s, id, &m, NULL);
 	lost = map_lost(m);
-	device_put(r, 8, 0, 0);
-	device_put(r, 8, 1, 0);
-	r->data[17] = 0xff; /* a length past the end */
-	is_int(map_ring_drain(s, id, &r->head, &consumed), 1, "records before a damaged one come");
-	is_int(consumed, r->head.produced, "what is behind it cannot be found");
-	is_int(map_lost(m) - lost, 1, "and is counted as lost");
-	r->head.produced = consumed + RING + 8;
-	is_int(map_ring_drain(s, id, &r->head, &consumed), 0, "positions too far apart");
-	is_int(consumed, r->head.produced, "start anew");
-	r->head.produced = 5;
-	is_int(map_ring_drain(s, id, &r->head, &consumed), 0, "positions that went back");
-	r->head.max_entries = 8192;
-	is_int(map_ring_drain(s, id, &r->head, &consumed), -EINVAL, "an image of another size");
+	put_group(&g, 8, 1, 1, 0, 0);
+	uint64_t at = g.bytes;
+	put_group(&g, 8, 1, 1, 1, 0);
+	memset(g.data + at, 0xff, 4);
+	is_int(give(s, id, &g), 1, "records before a damaged group come");
+	is_int(map_lost(m) - lost, 1, "what is behind it is counted as lost");
+	memset(g.data + at, 0, 4);
+	is_int(give(s, id, &g), 1, "a group of empty records is damaged");
+	is_int(map_lost(m) - lost, 2, "and counted");
+	*(uint32_t *)(void *)(g.data + at) = MAP_RING_FILL | 1 << 20;
+	is_int(give(s, id, &g), 1, "so is one that is filled beyond the end");
 	map_ring_consume(m, on_record, &seen);
-	/* A session's ring that someone scribbled over. */
-	char path[400];
-	snprintf(path, sizeof(path), "%s/ring-%u", session_path(s), id);
-	int fd = open(path, O_RDWR);
-	uint64_t wild[] = { 12345, 1ull << 40 };
-	ok(pwrite(fd, &wild[0], 8, 0) == 8 && pwrite(fd, &wild[1], 8, 4096) == 8, "wild positions");
-	is_int(map_ring_consume(m, on_record, &seen), 0, "are passed over");
-	is_int(map_ring_consume(m, on_record, &seen), 0, "once");
-	close(fd);
+	/* A session's rings that someone scribbled over. */
+	static const uint64_t wild[][2] = { { 12345, 1ull << 40 }, { 0, ~0ull }, { 8, 24 }, { 1, 1 }, { 1ull << 63, 0 } };
+	static const char *const names[] = { "ring", "raw" };
+	bool fine = true;
+	for (size_t k = 0; k < 10; k++) {
+		char path[400];
+		snprintf(path, sizeof(path), "%s/%s-%u", session_path(s), names[k % 2], id);
+		int fd = open(path, O_RDWR);
+		fine &= pwrite(fd, &wild[k / 2][0], 8, 0) == 8 && pwrite(fd, &wild[k / 2][1], 8, 4096) == 8;
+		close(fd);
+		g.bytes = 0;
+		put_group(&g, 8, 1, 1, 0, 0);
+		map_ring_consume(m, on_record, &seen);
+		map_ring_flush(s, id);
+		map_ring_consume(m, on_record, &seen);
+		seen = (struct seen){ 0 };
+		fine &= give(s, id, &g) >= 0;
+		map_ring_consume(m, on_record, &seen);
+		if (!ok(fine && seen.n == 1 && !seen.bad, "wild positions in %s-ID (%zu): the next record arrives", names[k % 2], k / 2))
+			printf("# %u records, %u bad\n", seen.n, seen.bad);
+	}
 	map_close(m);
-	free(r);
 }
 
 /* A process that died holding the lock. */
 static void test_dead_lock(struct session *s, uint32_t id)
 {
-	struct device_ring *r = ring_new();
+	struct groups g = { .bytes = 0 };
 	char path[400];
-	uint64_t consumed = 0;
 	uint32_t holder = 0x7ffffff0;
-	snprintf(path, sizeof(path), "%s/ring-%u", session_path(s), id);
+	put_group(&g, 8, 1, 1, 0, 0);
+	snprintf(path, sizeof(path), "%s/raw-%u", session_path(s), id);
 	int fd = open(path, O_RDWR);
 	ok(pwrite(fd, &holder, 4, 4096 + 8) == 4, "the lock is held by a process that is gone");
-	device_put(r, 8, 0, 0);
-	is_int(map_ring_drain(s, id, &r->head, &consumed), 1, "it is taken over");
+	is_int(give(s, id, &g), 1, "it is taken over");
 	holder = (uint32_t)getppid();
 	ok(pwrite(fd, &holder, 4, 4096 + 8) == 4, "the lock is held by a living one");
-	device_put(r, 8, 0, 0);
-	is_int(map_ring_drain(s, id, &r->head, &consumed), -EAGAIN, "then the agent comes again");
+	is_int(give(s, id, &g), -EAGAIN, "then the agent comes again");
 	holder = 0;
 	ok(pwrite(fd, &holder, 4, 4096 + 8) == 4, "until it is free");
-	is_int(map_ring_drain(s, id, &r->head, &consumed), 1, "and gets its turn");
+	is_int(give(s, id, &g), 1, "and gets its turn");
 	close(fd);
-	free(r);
+}
+
+static void test_bulk(struct session *s, uint32_t id)
+{
+	struct groups g = { .bytes = 0 };
+	struct map *m;
+	const void *at;
+	uint64_t bytes;
+	bool damaged;
+	map_open(s, id, &m, NULL);
+	is_int(map_ring_peek(m, &at, &bytes), 0, "a bulk reader");
+	is_int(bytes, 0, "finds nothing yet");
+	put_group(&g, 16, 32, ~0u, 3, 0);
+	for (int round = 0; round < 30; round++) {
+		is_int(give(s, id, &g) + give(s, id, &g), 0, "groups are left to it");
+		map_ring_peek(m, &at, &bytes);
+		bool same = bytes == 2 * g.bytes && !memcmp(at, g.data, g.bytes) &&
+			    !memcmp((const char *)at + g.bytes, g.data, g.bytes);
+		ok(same && map_ring_count(at, bytes, &damaged) == 64 && !damaged, "in one piece");
+		map_ring_advance(m, bytes);
+	}
+	pid_t other = fork();
+	if (!other) {
+		struct session *t;
+		struct map *n;
+		_exit(session_open(session_path(s), &t, NULL) || map_open(t, id, &n, NULL) ||
+			map_ring_peek(n, &at, &bytes) != -EBUSY);
+	}
+	int status;
+	waitpid(other, &status, 0);
+	is_int(status, 0, "a second bulk reader is refused");
+	/* A reader that is gone. */
+	char path[400];
+	uint32_t gone = 0x7ffffff0;
+	snprintf(path, sizeof(path), "%s/raw-%u", session_path(s), id);
+	int fd = open(path, O_RDWR);
+	ok(pwrite(fd, &gone, 4, 8) == 4, "the bulk reader dies");
+	close(fd);
+	is_int(give(s, id, &g), 32, "then records move on");
+	map_close(m);
 }
 
 struct producer {
 	struct session *s;
-	uint32_t id, moved;
+	uint32_t id, groups;
 };
 
 static void *produce(void *arg)
 {
 	struct producer *p = arg;
-	struct device_ring *r = ring_new();
-	uint64_t consumed = 0;
-	for (uint32_t put = 0; put < 2000 || consumed != r->head.produced;) {
-		if (put < 2000 && device_put(r, 24, 7, 0))
-			put++;
-		int n = map_ring_drain(p->s, p->id, &r->head, &consumed);
-		p->moved += n > 0 ? (uint32_t)n : 0;
-		device_taken(r, consumed);
-	}
-	free(r);
+	struct groups g = { .bytes = 0 };
+	put_group(&g, 24, 4, 0xd, 7, 0);
+	for (uint32_t put = 0; put < p->groups;)
+		put += give(p->s, p->id, &g) >= 0;
 	return NULL;
 }
 
 static int on_any(void *arg, const void *data, uint32_t bytes)
 {
 	struct seen *s = arg;
+	const uint8_t *at = data;
 	s->n++;
-	s->bad +=
-		bytes != 24 || ((const uint8_t *)data)[0] != 7 || ((const uint8_t *)data)[23] != 7;
+	s->bad += bytes != 24 || at[0] < 7 || at[0] > 10 || at[0] == 8 || at[23] != at[0];
 	return 0;
 }
 
 static void test_two_producers(struct session *s, uint32_t id)
 {
-	struct producer p[2] = { { s, id, 0 }, { s, id, 0 } };
+	struct producer p[2] = { { s, id, 2000 }, { s, id, 2000 } };
 	struct seen seen = { 0 };
 	struct map *m;
 	pthread_t t[2];
 	map_open(s, id, &m, NULL);
 	for (int i = 0; i < 2; i++)
 		pthread_create(&t[i], NULL, produce, &p[i]);
-	for (int quiet = 0; seen.n < 4000 && quiet < 20000;) {
+	for (int quiet = 0; seen.n < 12000 && quiet < 20000;) {
 		int n = map_ring_consume(m, on_any, &seen);
 		quiet = n ? 0 : quiet + 1;
 		if (!n)
@@ -243,7 +306,7 @@ static void test_two_producers(struct session *s, uint32_t id)
 	}
 	for (int i = 0; i < 2; i++)
 		pthread_join(t[i], NULL);
-	is_int(seen.n, 4000, "two producers and a consumer: every record arrives");
+	is_int(seen.n, 12000, "two producers and a consumer: every record arrives");
 	is_int(seen.bad, 0, "whole");
 	map_close(m);
 }
@@ -251,16 +314,18 @@ static void test_two_producers(struct session *s, uint32_t id)
 int main(void)
 {
 	struct session *s;
-	uint32_t id[5];
+	uint32_t id[7];
 	fixture_make();
 	session_create(&s, NULL);
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < 7; i++)
 		fixture_map(s, BPF_MAP_TYPE_RINGBUF, 0, 0, RING, 0, &id[i]);
-	test_order_and_wrap(s, id[0]);
+	test_groups(s, id[0]);
 	test_full(s, id[1]);
-	test_damage(s, id[2]);
-	test_dead_lock(s, id[3]);
-	test_two_producers(s, id[4]);
+	test_time(s, id[2]);
+	test_damage(s, id[3]);
+	test_dead_lock(s, id[4]);
+	test_bulk(s, id[5]);
+	test_two_producers(s, id[6]);
 	session_destroy(s);
 	is_int(fixture_end(), 0, "nothing is left behind");
 	return tap_done();

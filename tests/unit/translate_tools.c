@@ -11,6 +11,7 @@
 #include "device.h"
 #include "map/map.h"
 #include "probe.h"
+#include "ringwalk.h"
 #include "translate/translate.h"
 
 enum { BLOCKS = 6, THREADS = 128, MAX_ENTRIES = 1024, MAX_RECORDS = 4096, RECORD = 32, PROGRAMS = 13 };
@@ -184,8 +185,9 @@ static bool place(const struct probe_object *o, struct device_maps *out, uint64_
 {
 	for (uint32_t k = 0; k < o->n_maps; k++) {
 		const struct ebpf_map *m = &o->maps[k];
-		uint32_t replicas = m->type == BPF_MAP_TYPE_PERCPU_ARRAY ? device_sms(device) : 1;
-		size_t bytes = map_image_bytes(m->type, m->key_size, m->value_size, m->max_entries, replicas);
+		bool many = m->type == BPF_MAP_TYPE_PERCPU_ARRAY || m->type == BPF_MAP_TYPE_RINGBUF;
+		uint32_t replicas = many ? device_sms(device) : 1;
+		size_t bytes = map_device_bytes(m->type, m->key_size, m->value_size, m->max_entries, replicas);
 		char *image = calloc(1, bytes);
 		map_image_init((struct map_image *)image, m->type, m->key_size, m->value_size, m->max_entries, replicas);
 		if (m->values)
@@ -233,26 +235,29 @@ static int compare_records(const void *a, const void *b)
 	return memcmp(a, b, RECORD);
 }
 
+struct got {
+	uint8_t all[MAX_RECORDS][RECORD];
+	uint32_t n;
+};
+
+static void take(void *arg, const void *record, uint32_t bytes)
+{
+	struct got *got = arg;
+	if (got->n == MAX_RECORDS || bytes > RECORD)
+		return;
+	memset(got->all[got->n], 0, RECORD);
+	memcpy(got->all[got->n++], record, bytes);
+}
+
 static bool same_ring(struct cpu_map *m, const struct map_image *image)
 {
-	static uint8_t got[MAX_RECORDS][RECORD];
-	const uint8_t *data = (const uint8_t *)image + MAP_IMAGE_HEADER;
-	uint64_t produced;
-	uint32_t n = 0;
-	memcpy(&produced, (const uint8_t *)image + 48, 8);
-	for (uint64_t at = 0; at < produced;) {
-		uint32_t head, bytes;
-		memcpy(&head, data + at, 4);
-		bytes = head & 0x3fffffff;
-		if (!(head >> 30) && n < MAX_RECORDS && bytes <= RECORD) {
-			memset(got[n], 0, RECORD);
-			memcpy(got[n++], data + at + 8, bytes);
-		}
-		at += (bytes + 15) & ~7u;
-	}
-	qsort(got, n, RECORD, compare_records);
+	static struct got got;
+	got.n = 0;
+	struct ringwalk w = ring_walk(image, take, &got);
+	qsort(got.all, got.n, RECORD, compare_records);
 	qsort(m->records, m->n_records, RECORD, compare_records);
-	return n == m->n_records && n && !memcmp(got, m->records, (size_t)n * RECORD);
+	return !w.bad && !w.lost && got.n == m->n_records && got.n &&
+	       !memcmp(got.all, m->records, (size_t)got.n * RECORD);
 }
 
 static bool same_hash(struct cpu *c, uint32_t map, const struct map_image *image)

@@ -1,0 +1,305 @@
+/* drain.c - ring buffers between device memory and the session (map/layout.h).
+ *
+ * Bins are taken whole, by DMA, in pieces that are large where there is that much, into the
+ * session's memory; the CPU looks at two words of a bin and at none of its records. `committed` is
+ * copied before `head`: where they then agree, nothing in the bin was half-written.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+
+enum {
+	PIECE_BYTES = 32 << 20, /* published at once */
+	ZERO_BYTES = 32 << 10,
+	PATIENCE_MS = 100, /* for a consumer that makes no room while we wait to end */
+	STEP_MS = 2,
+};
+
+static const uint8_t zeros[ZERO_BYTES];
+
+static bool ok(CUresult r)
+{
+	return r == CUDA_SUCCESS;
+}
+
+static bool finish(struct context *c)
+{
+	return ok(REAL(cuStreamSynchronize)(c->stream));
+}
+
+static bool to_host(struct context *c, void *host, CUdeviceptr at, uint64_t n)
+{
+	return ok(REAL(cuMemcpyDtoHAsync_v2)(host, at, n, c->stream));
+}
+
+int drain_make(struct context *c, uint32_t id, bool pin, struct diag *d)
+{
+	struct devmap *m = &c->maps[id];
+	const struct session_map *row = &agent.shared->maps[id];
+	uint32_t entries = m->image->max_entries;
+	void *at;
+	size_t bytes;
+	m->replicas = m->image->n_replicas;
+	m->bin_bytes = map_ring_bin_bytes(entries);
+	m->device_bytes = map_device_bytes(row->type, 0, 0, entries, m->replicas);
+	if (!m->device_bytes || map_image_bytes(row->type, 0, 0, entries, m->replicas) != m->bytes)
+		return diag_set(d, EINVAL, "map %u: a ring buffer of a strange size", id);
+	m->taken = calloc((size_t)m->replicas * MAP_RING_BINS, sizeof(*m->taken));
+	if (!m->taken)
+		return diag_set(d, ENOMEM, "out of memory");
+	int err = map_ring_memory(agent.session, id, &at, &bytes);
+	if (err)
+		return diag_set(d, -err, "map %u: its ring in the session cannot be used", id);
+	/* Another context of this process may have done it; unpinned is slower, not wrong. */
+	if (REAL(cuMemHostRegister_v2) && pin)
+		m->pinned = ok(REAL(cuMemHostRegister_v2)(at, bytes, CU_MEMHOSTREGISTER_PORTABLE)) ? at : NULL;
+	return 0;
+}
+
+void drain_unpin(struct context *c, uint32_t id)
+{
+	if (c->maps[id].pinned && REAL(cuMemHostUnregister))
+		REAL(cuMemHostUnregister)(c->maps[id].pinned);
+	c->maps[id].pinned = NULL;
+}
+
+/* -- what is there -------------------------------------------------------------- */
+
+/* The control part as copied: lines and committed bytes first, heads second. */
+struct view {
+	struct context *c;
+	struct devmap *m;
+	uint32_t id, bins;
+	const uint8_t *copy; /* of the whole control part */
+};
+
+static uint64_t word_at(const struct view *v, uint64_t offset)
+{
+	uint64_t w;
+	memcpy(&w, v->copy + offset, sizeof(w));
+	return w;
+}
+
+static uint64_t committed_of(const struct view *v, uint32_t bin)
+{
+	return word_at(v, map_ring_committed_at(v->m->replicas) + (uint64_t)bin * MAP_RING_COUNT_LINE);
+}
+
+static uint64_t head_of(const struct view *v, uint32_t bin)
+{
+	return word_at(v, map_ring_head_at(v->m->replicas) + (uint64_t)bin * MAP_RING_COUNT_LINE);
+}
+
+/* Bytes of a bin that hold groups, finished or not. */
+static uint32_t reserved_of(const struct view *v, uint32_t bin)
+{
+	uint64_t head = head_of(v, bin);
+	return head > v->m->bin_bytes ? v->m->bin_bytes : (uint32_t)head & ~15u;
+}
+
+/* A bin's bytes that can be taken now; all that were reserved, or none. */
+static uint32_t ready_of(const struct view *v, uint32_t bin)
+{
+	uint32_t end = reserved_of(v, bin);
+	return committed_of(v, bin) == end && end > v->m->taken[bin] ? end - v->m->taken[bin] : 0;
+}
+
+static bool is_full(const struct view *v, uint32_t bin)
+{
+	return reserved_of(v, bin) == v->m->bin_bytes;
+}
+
+static bool look(struct view *v)
+{
+	struct context *c = v->c;
+	uint64_t heads = map_ring_head_at(v->m->replicas), end = map_ring_data_at(v->m->replicas);
+	if (c->scratch_bytes < end) {
+		void *p = realloc(c->scratch, end);
+		if (!p)
+			return false;
+		c->scratch = p;
+		c->scratch_bytes = end;
+	}
+	uint8_t *to = c->scratch;
+	v->copy = to;
+	return to_host(c, to + MAP_IMAGE_HEADER, v->m->address + MAP_IMAGE_HEADER, heads - MAP_IMAGE_HEADER) &&
+	       to_host(c, to + heads, v->m->address + heads, end - heads) && finish(c);
+}
+
+static bool begin_view(struct view *v, struct context *c, uint32_t id)
+{
+	*v = (struct view){ .c = c, .m = &c->maps[id], .id = id, .bins = c->maps[id].replicas * MAP_RING_BINS };
+	return look(v);
+}
+
+/* What readers are told. */
+static void publish(const struct view *v)
+{
+	uint64_t lost = 0, there = 0;
+	for (uint32_t r = 0; r < v->m->replicas; r++)
+		lost += word_at(v, MAP_IMAGE_HEADER + (uint64_t)r * MAP_RING_LINE + 8);
+	for (uint32_t b = 0; b < v->bins; b++)
+		there += reserved_of(v, b) - (v->m->taken[b] < reserved_of(v, b) ? v->m->taken[b] : reserved_of(v, b));
+	map_instance_begin(v->m->instance);
+	v->m->image->lost = lost;
+	v->m->image->consumed = v->m->consumed;
+	v->m->image->produced = v->m->consumed + there;
+	map_instance_end(v->m->instance, now_ns());
+}
+
+/* -- taking --------------------------------------------------------------------- */
+
+static CUdeviceptr data_at(const struct view *v, uint32_t bin)
+{
+	return v->m->address + map_ring_data_at(v->m->replicas) + (uint64_t)bin * v->m->bin_bytes + v->m->taken[bin];
+}
+
+/* Copies n bytes to a position of the session's ring. */
+static bool copy_piece(const struct view *v, uint64_t at, CUdeviceptr from, uint64_t n)
+{
+	while (n) {
+		void *to;
+		uint64_t part = map_ring_piece(agent.session, v->id, at, n, &to);
+		if (!part || !to_host(v->c, to, from, part))
+			return false;
+		at += part;
+		from += part;
+		n -= part;
+	}
+	return true;
+}
+
+/* Copies what is ready of bins from *bin on, up to `room` bytes; neighbours that lie without a gap
+ * in one. *bin: the first that was not. */
+static int64_t copy_bins(const struct view *v, uint32_t *bin, uint64_t at, uint64_t room)
+{
+	uint64_t done = 0, run = 0;
+	CUdeviceptr from = 0;
+	for (; *bin < v->bins; ++*bin) {
+		uint32_t n = ready_of(v, *bin);
+		if (!n)
+			continue;
+		if (n > room - done - run || done + run >= PIECE_BYTES)
+			break;
+		if (run && data_at(v, *bin) != from + run) {
+			if (!copy_piece(v, at + done, from, run))
+				return -EIO;
+			done += run;
+			run = 0;
+		}
+		if (!run)
+			from = data_at(v, *bin);
+		run += n;
+	}
+	if (run && !copy_piece(v, at + done, from, run))
+		return -EIO;
+	done += run;
+	return finish(v->c) ? (int64_t)done : -EIO;
+}
+
+/* Gives full bins [from, to) back to the device: committed first. */
+static bool reset_lines(const struct view *v, uint64_t lines, uint32_t from, uint32_t to)
+{
+	uint64_t at = lines + (uint64_t)from * MAP_RING_COUNT_LINE, n = (uint64_t)(to - from) * MAP_RING_COUNT_LINE;
+	for (uint64_t part; n; at += part, n -= part) {
+		part = n < ZERO_BYTES ? n : ZERO_BYTES;
+		if (!ok(REAL(cuMemcpyHtoDAsync_v2)(v->m->address + at, zeros, part, v->c->stream)))
+			return false;
+	}
+	return true;
+}
+
+/* Bins [first, last) were copied as far as they were ready. */
+static bool mark_taken(const struct view *v, uint32_t first, uint32_t last)
+{
+	uint32_t full = first; /* [full, b) are to be given back */
+	for (uint32_t b = first; b <= last; b++) {
+		uint32_t n = b < last ? ready_of(v, b) : 0;
+		bool back = n && is_full(v, b);
+		if (n)
+			v->m->taken[b] = back ? 0 : v->m->taken[b] + n;
+		if (back)
+			continue;
+		if (full < b &&
+			(!reset_lines(v, map_ring_committed_at(v->m->replicas), full, b) ||
+				!reset_lines(v, map_ring_head_at(v->m->replicas), full, b)))
+			return false;
+		full = b + 1;
+	}
+	return true;
+}
+
+int64_t drain_ring(struct context *c, uint32_t id)
+{
+	struct view v;
+	int64_t total = 0;
+	int err = 0;
+	if (!begin_view(&v, c, id))
+		return -EIO;
+	for (uint32_t bin = 0; bin < v.bins && !err;) {
+		struct map_ring_room room;
+		uint32_t n = ready_of(&v, bin), first = bin;
+		if (!n) {
+			bin++;
+			continue;
+		}
+		err = map_ring_begin(agent.session, id, n, &room);
+		if (err)
+			break;
+		int64_t got = copy_bins(&v, &bin, room.at, room.bytes);
+		if (got < 0 || !mark_taken(&v, first, bin))
+			err = -EIO;
+		map_ring_end(agent.session, id, &room, err ? 0 : (uint64_t)got);
+		if (!err) {
+			total += got;
+			v.m->consumed += (uint64_t)got;
+		}
+	}
+	publish(&v);
+	if (!total && !err)
+		err = map_ring_flush(agent.session, id);
+	return total ? total : err;
+}
+
+/* -- the end -------------------------------------------------------------------- */
+
+/* Records on the device that can be counted; a bin that holds something half-written counts once. */
+static uint64_t count_left(struct view *v)
+{
+	uint64_t left = 0;
+	uint8_t *groups = malloc(v->m->bin_bytes);
+	for (uint32_t b = 0; b < v->bins; b++) {
+		uint32_t n = ready_of(v, b);
+		bool damaged = false;
+		if (n && groups && to_host(v->c, groups, data_at(v, b), n) && finish(v->c))
+			left += map_ring_count(groups, n, &damaged) + damaged;
+		else
+			left += reserved_of(v, b) > v->m->taken[b];
+	}
+	free(groups);
+	return left;
+}
+
+void drain_final(struct context *c, uint32_t id)
+{
+	struct view v;
+	for (int waited = 0; waited < PATIENCE_MS; waited += STEP_MS) {
+		int64_t got = drain_ring(c, id);
+		if (got != -EAGAIN && got <= 0)
+			break;
+		if (got > 0)
+			waited = -STEP_MS;
+		else
+			usleep(STEP_MS * 1000);
+	}
+	c->maps[id].left = begin_view(&v, c, id) ? count_left(&v) : 0;
+}
+
+void drain_give_up(struct context *c, uint32_t id)
+{
+	map_ring_give_up(agent.session, id, c->maps[id].left);
+	c->maps[id].left = 0;
+}
