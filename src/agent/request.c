@@ -66,10 +66,12 @@ static bool is_sane(const struct request *r, const struct map_image *image, uint
 {
 	uint64_t key = map_round_up(image->key_size, 8);
 	bool put = r->head.op == MAP_WRITE_PUT;
+	uint64_t end = (uint64_t)r->head.offset + r->head.bytes;
+	bool part = image->type == BPF_MAP_TYPE_ARRAY && end <= image->value_size;
 	return (put || (r->head.op == MAP_WRITE_DELETE && image->type == BPF_MAP_TYPE_HASH)) &&
 	       r->head.key_size == image->key_size &&
-	       r->head.value_size == (put ? image->value_size : 0) &&
-	       size >= sizeof(r->head) + key + r->head.value_size;
+	       (part || (!r->head.offset && end == (put ? image->value_size : 0))) &&
+	       size >= sizeof(r->head) + key + r->head.bytes;
 }
 
 /* Reads map-ID.write. r->key is freed by the caller. */
@@ -87,7 +89,7 @@ static int read_request(uint32_t id, const struct map_image *image, struct reque
 		err = -EINVAL;
 	r->key = err ? NULL : calloc(1, key + (size_t)map_stride(image->value_size));
 	if (!err)
-		err = r->key ? file_read_at(fd, r->key, key + r->head.value_size, sizeof(r->head))
+		err = r->key ? file_read_at(fd, r->key, key + r->head.bytes, sizeof(r->head))
 			     : -ENOMEM;
 	close(fd);
 	r->value = r->head.op == MAP_WRITE_PUT ? r->key + key : NULL;
@@ -111,7 +113,7 @@ static int write_array(struct context *c, struct devmap *m, const struct request
 {
 	const struct map_image *im = m->image;
 	bool per_cpu = im->type == BPF_MAP_TYPE_PERCPU_ARRAY;
-	size_t bytes = im->value_size, stride = (size_t)map_stride(im->value_size);
+	size_t bytes = r->head.bytes, stride = (size_t)map_stride(im->value_size);
 	uint64_t replica = map_replica_bytes(im->max_entries, im->value_size);
 	uint32_t index;
 	memcpy(&index, r->key, sizeof(index));
@@ -120,16 +122,15 @@ static int write_array(struct context *c, struct devmap *m, const struct request
 	uint8_t *zero = calloc(1, stride);
 	if (!zero)
 		return -ENOMEM;
+	uint64_t at = MAP_IMAGE_HEADER + (uint64_t)index * stride + r->head.offset;
 	bool good = true;
 	for (uint32_t k = 0; k < im->n_replicas && good; k++)
-		good = to_device(c,
-			m->address + MAP_IMAGE_HEADER + k * replica + (uint64_t)index * stride,
-			per_cpu || k ? zero : r->value, bytes);
+		good = to_device(c, m->address + k * replica + at, per_cpu || k ? zero : r->value,
+			bytes);
 	good &= finish(c);
 	map_instance_begin(m->instance);
 	for (uint32_t k = 0; k < im->n_replicas && good; k++)
-		patch(m, MAP_IMAGE_HEADER + k * replica + (uint64_t)index * stride,
-			per_cpu || k ? zero : r->value, bytes);
+		patch(m, k * replica + at, per_cpu || k ? zero : r->value, bytes);
 	map_instance_end(m->instance, now_ns());
 	free(zero);
 	return good ? 0 : -EIO;

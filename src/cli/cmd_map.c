@@ -8,6 +8,7 @@
 #include "cli/dump.h"
 #include "cli/grid.h"
 #include "cli/near.h"
+#include "cli/set.h"
 #include "cli/typed.h"
 
 enum { MAX_SESSIONS = 256 };
@@ -175,6 +176,101 @@ static int get(struct session *s, struct dump *d, uint32_t id, const char *text)
 	return status;
 }
 
+/* -- set ------------------------------------------------------------------------ */
+
+static int set_failed(const char *name, int err)
+{
+	if (err == -ETIMEDOUT)
+		return say_fail("%s: the target did not take the value within a second; it may "
+				"still do so (a new key waits until no kernel runs)",
+			name);
+	if (err == -EBUSY)
+		return say_fail("%s: an earlier write still waits for the target", name);
+	if (err == -E2BIG)
+		return say_fail("%s: there is no room for this key", name);
+	return say_fail("%s: %s", name, strerror(-err));
+}
+
+/* A value by its BTF type where the map has one, else a number or hex: as keys are written. */
+static int parse_value(struct dump *d, uint32_t id, const struct session_map *row, const char *text,
+	uint8_t *value, struct diag *diag)
+{
+	uint32_t key_type, value_type = 0;
+	const struct btf *btf = dump_btf(d, id, &key_type, &value_type);
+	struct typed_var var = { .type = value_type, .size = row->value_size };
+	if (btf && value_type && strncmp(text, "hex:", 4))
+		return set_typed(btf, &var, value, text, diag);
+	int err = parse_key(text, row->value_size, value);
+	return err ? diag_set(diag, -err,
+			     "'%s' is no value of %u bytes: give a number of up to 8 bytes, or hex: "
+			     "and %u digits",
+			     text, row->value_size, 2 * row->value_size)
+		   : 0;
+}
+
+static int set_element(struct dump *d, struct map *m, uint32_t id, const char *key_text,
+	const char *text)
+{
+	const struct session_map *row = map_info(m);
+	const char *name = dump_map_name(d, id);
+	struct diag diag = { 0 };
+	uint8_t *key = calloc(1, row->key_size + 8),
+		*value = calloc(1, map_value_bytes(m) + row->value_size + 8);
+	int status = 0, err = 0;
+	if (!key || !value)
+		status = say_fail("out of memory");
+	else if (!row->key_size || parse_key(key_text, row->key_size, key))
+		status = bad_key(key_text, row->key_size);
+	else if (parse_value(d, id, row, text, value, &diag))
+		status = say_diag(name, &diag);
+	else if ((err = map_update(m, key, value, BPF_ANY)))
+		status = set_failed(name, err);
+	free(key);
+	free(value);
+	return status;
+}
+
+/* A variable of .data or .bss: only its own bytes are written. */
+static int set_global(struct dump *d, struct map *m, uint32_t id, const char *want, const char *text)
+{
+	const char *name = dump_map_name(d, id);
+	uint32_t key_type, type = 0, key = 0;
+	const struct btf *btf = dump_btf(d, id, &key_type, &type);
+	struct typed_var var;
+	struct diag diag = { 0 };
+	for (uint32_t i = 0; btf && typed_section_var(btf, type, i, &var); i++) {
+		if (strcmp(var.name, want))
+			continue;
+		uint8_t *value = calloc(1, var.size + 8);
+		int err = value ? set_typed(btf, &var, value, text, &diag)
+				: diag_set(&diag, ENOMEM, "out of memory");
+		int status = err ? say_diag(want, &diag) : 0;
+		if (!err && (err = map_update_part(m, &key, var.offset, value, var.size)))
+			status = set_failed(want, err);
+		free(value);
+		return status;
+	}
+	return say_fail("%s has no variable '%s'; egpu map dump %s lists them", name, want, name);
+}
+
+static int set(struct session *s, struct dump *d, uint32_t id, const char *key, const char *value)
+{
+	struct diag diag = { 0 };
+	struct map *m;
+	uint32_t key_type, type = 0;
+	const struct session_map *row = &session_data(s)->maps[id];
+	const struct btf *btf = dump_btf(d, id, &key_type, &type);
+	if (row->flags & BPF_F_RDONLY_PROG)
+		return say_fail("%s is read-only data: its values are constants in the kernels",
+			dump_map_name(d, id));
+	if (map_open(s, id, &m, &diag))
+		return say_diag(dump_map_name(d, id), &diag);
+	int status = btf && type && typed_section_name(btf, type) ? set_global(d, m, id, key, value)
+								  : set_element(d, m, id, key, value);
+	map_close(m);
+	return status;
+}
+
 static int act(const struct opts *o, const struct opt_rest *rest, struct session *s, struct dump *d)
 {
 	if (rest->n_args == 1)
@@ -182,15 +278,17 @@ static int act(const struct opts *o, const struct opt_rest *rest, struct session
 	int id = find_map(d, rest->args[1]);
 	if (id < 0)
 		return EGPU_FAILED;
-	return rest->n_args == 2 ? dump_map(d, (uint32_t)id, o)
-				 : get(s, d, (uint32_t)id, rest->args[2]);
+	if (rest->n_args == 2)
+		return dump_map(d, (uint32_t)id, o);
+	return rest->n_args == 3 ? get(s, d, (uint32_t)id, rest->args[2])
+				 : set(s, d, (uint32_t)id, rest->args[2], rest->args[3]);
 }
 
-/* Each verb by its number of words: list, dump NAME, get NAME KEY. */
+/* Each verb by its number of words: list, dump NAME, get NAME KEY, set NAME KEY VALUE. */
 static int check_words(const struct opt_rest *rest)
 {
-	static const char *const verbs[] = { "list", "dump", "get" };
-	for (int i = 0; i < 3; i++)
+	static const char *const verbs[] = { "list", "dump", "get", "set" };
+	for (int i = 0; i < 4; i++)
 		if (!strcmp(rest->args[0], verbs[i]))
 			return rest->n_args == i + 1 ? 0
 						     : say_fail("usage: egpu %s", cmd_map.synopsis);
@@ -212,17 +310,19 @@ static int run(const void *opts, const struct opt_rest *rest)
 
 const struct command cmd_map = {
 	.name = "map",
-	.synopsis = "map [--session PID] list | dump NAME | get NAME KEY",
-	.summary = "reads the maps of a run, also while its kernels run",
+	.synopsis = "map [--session PID] list | dump NAME | get NAME KEY | set NAME KEY VALUE",
+	.summary = "reads and writes the maps of a run, also while its kernels run",
 	.help = "While `egpu run counts.bpf.o -- ./program` runs in another terminal:\n"
 		"  egpu map list\n"
 		"  egpu map dump counts\n"
 		"  egpu map get counts 3            key as a number\n"
 		"  egpu map get pairs hex:0100000002000000   key as bytes in memory order\n"
+		"  egpu map set counts 3 0          also while kernels count\n"
+		"  egpu map set .data threshold 100 a global variable\n"
 		"Ring buffers have no keys; the run that owns them consumes their records.\n",
 	.opts = options,
 	.opts_bytes = sizeof(struct opts),
 	.run = run,
 	.min_args = 1,
-	.max_args = 3,
+	.max_args = 4,
 };

@@ -146,6 +146,20 @@ static int assign_text(
 	return 0;
 }
 
+int set_typed(const struct btf *btf, const struct typed_var *var, uint8_t *data, const char *text,
+	struct diag *d)
+{
+	struct place p = { .btf = btf, .var = *var, .data = data };
+	const struct btf_type *t = typed_resolve(btf, var->type);
+	if (t && btf_is_var(t))
+		t = typed_resolve(btf, t->type);
+	if (t && (btf_is_int(t) || btf_is_any_enum(t)))
+		return assign_scalar(&p, t, text, d);
+	if (t && btf_is_array(t))
+		return assign_text(&p, t, text, d);
+	return diag_set(d, EINVAL, "only integers, enums and char arrays can be set");
+}
+
 int set_variable(struct bpf_object *obj, const char *assignment, struct diag *d)
 {
 	const char *equals = strchr(assignment, '=');
@@ -155,14 +169,5 @@ int set_variable(struct bpf_object *obj, const char *assignment, struct diag *d)
 	char *name = strndup(assignment, (size_t)(equals - assignment));
 	int err = name ? find(obj, name, &p, d) : diag_set(d, ENOMEM, "out of memory");
 	free(name);
-	if (err)
-		return err;
-	const struct btf_type *t = typed_resolve(p.btf, p.var.type);
-	if (t && btf_is_var(t))
-		t = typed_resolve(p.btf, t->type);
-	if (t && (btf_is_int(t) || btf_is_any_enum(t)))
-		return assign_scalar(&p, t, equals + 1, d);
-	if (t && btf_is_array(t))
-		return assign_text(&p, t, equals + 1, d);
-	return diag_set(d, EINVAL, "only integers, enums and char arrays can be set");
+	return err ? err : set_typed(p.btf, &p.var, p.data, equals + 1, d);
 }

@@ -20,11 +20,13 @@ uint32_t map_possible_cpus(void);
 size_t map_value_bytes(const struct map *m);
 
 /* The bpf(2) operations, with its errors: -ENOENT, -E2BIG, -EEXIST, -EINVAL, -EOPNOTSUPP. A write reaches every device that has the
- * map before it returns (docs/maps.md); -EBUSY: an earlier write still waits for its agent; -ETIMEDOUT: an agent did not answer in two
- * seconds, and may carry the write out later. */
+ * map before it returns (docs/maps.md); -EBUSY: an earlier write still waits for its agent; -ETIMEDOUT: an agent did not answer in one
+ * second, and may carry the write out later. */
 int map_lookup(struct map *m, const void *key, void *value);
 int map_update(struct map *m, const void *key, const void *value, uint64_t flags);
 int map_delete(struct map *m, const void *key);
+/* Array: n bytes of an element, and nothing else of it: beside them may be what devices count. */
+int map_update_part(struct map *m, const void *key, uint32_t offset, const void *from, uint32_t n);
 /* key NULL: the first key. -ENOENT at the end. */
 int map_next_key(struct map *m, const void *key, void *next);
 /* Per-CPU array: the sum over CPU slots of each 64-bit word of the value (value_size bytes). */

@@ -188,7 +188,9 @@ enum map_write_op { MAP_WRITE_PUT = 1, MAP_WRITE_DELETE = 2 };
 struct map_write { /* writer: the host */
 	uint32_t seq;
 	uint32_t op; /* enum map_write_op */
-	uint32_t key_size, value_size;
+	uint32_t key_size;
+	uint32_t offset, bytes; /* arrays: the part of the element; else 0 and value_size */
+	uint32_t pad;
 };
 
 /* ring-ID and raw-ID: consumer page, producer page, data. In ring-ID positions and records are as BPF_MAP_TYPE_RINGBUF has them, so that

@@ -25,7 +25,13 @@
 
 enum {
 	LOCK_MS = 10000,
-	ANSWER_MS = 2000,
+	ANSWER_MS = 1000,
+};
+
+/* What is to be in every image. */
+struct change {
+	const void *key, *value; /* value NULL: the key is deleted */
+	uint32_t offset, bytes;  /* ARRAY: the part of the element that `value` is; else all */
 };
 
 /* -- one image ------------------------------------------------------------------- */
@@ -41,9 +47,15 @@ static int put_words(struct source *src, uint64_t at, const void *value, size_t 
 	return err || !src->base_at ? err : file_write_at(src->fd, value, bytes, src->base_at + at);
 }
 
-static int put_array(struct map *m, struct source *src, uint32_t index, const void *value)
+static int put_array(struct map *m, struct source *src, uint32_t index, const struct change *c)
 {
-	return put_words(src, (uint64_t)index * m->stride, value, m->row.value_size);
+	uint64_t at = (uint64_t)index * m->stride + c->offset,
+		 replica = map_replica_bytes(m->row.max_entries, m->row.value_size);
+	int err = put_words(src, at, c->value, c->bytes);
+	memset(m->one, 0, m->stride);
+	for (uint32_t r = 1; r < src->n_replicas && !err; r++)
+		err = put_words(src, r * replica + at, m->one, c->bytes);
+	return err;
 }
 
 static int put_per_cpu(struct map *m, struct source *src, uint32_t index, const void *value)
@@ -124,18 +136,17 @@ static int remove_hash(struct map *m, struct source *src, const void *key)
 	return err ? err : hash_live_add(m, src, -1);
 }
 
-/* value NULL: the key is deleted. */
-static int put(struct map *m, struct source *src, const void *key, const void *value)
+static int put(struct map *m, struct source *src, const struct change *c)
 {
 	uint32_t index;
 	src->len = 0; /* what was kept of it is old now */
 	if (m->row.type == BPF_MAP_TYPE_HASH)
-		return value ? put_hash(m, src, key, value) : remove_hash(m, src, key);
-	int err = map_array_index(m, key, &index);
+		return c->value ? put_hash(m, src, c->key, c->value) : remove_hash(m, src, c->key);
+	int err = map_array_index(m, c->key, &index);
 	if (err)
 		return err;
-	return m->row.type == BPF_MAP_TYPE_ARRAY ? put_array(m, src, index, value)
-						 : put_per_cpu(m, src, index, value);
+	return m->row.type == BPF_MAP_TYPE_ARRAY ? put_array(m, src, index, c)
+						 : put_per_cpu(m, src, index, c->value);
 }
 
 /* -- agents ---------------------------------------------------------------------- */
@@ -187,15 +198,16 @@ static int wait_served(struct map *m, uint32_t seq)
 	return -ETIMEDOUT;
 }
 
-static int request_write(struct map *m, uint32_t seq, const void *key, const void *value)
+static int request_write(struct map *m, uint32_t seq, const struct change *c)
 {
 	char path[SESSION_FILE_PATH_BYTES];
 	size_t key_bytes = (size_t)map_round_up(m->row.key_size, 8);
 	struct map_write head = {
 		.seq = seq,
-		.op = value ? MAP_WRITE_PUT : MAP_WRITE_DELETE,
+		.op = c->value ? MAP_WRITE_PUT : MAP_WRITE_DELETE,
 		.key_size = m->row.key_size,
-		.value_size = value ? m->row.value_size : 0,
+		.offset = c->offset,
+		.bytes = c->value ? c->bytes : 0,
 	};
 	int err = session_file_path(m->s, path, "map-%u.write", m->id);
 	if (err)
@@ -208,15 +220,15 @@ static int request_write(struct map *m, uint32_t seq, const void *key, const voi
 		return fd;
 	err = file_write_at(fd, &head, sizeof(head), 0);
 	if (!err)
-		err = file_write_at(fd, key, m->row.key_size, sizeof(head));
-	if (!err && value)
-		err = file_write_at(fd, value, m->row.value_size, sizeof(head) + key_bytes);
+		err = file_write_at(fd, c->key, m->row.key_size, sizeof(head));
+	if (!err && c->value)
+		err = file_write_at(fd, c->value, c->bytes, sizeof(head) + key_bytes);
 	close(fd);
 	return err;
 }
 
 /* Instances without an agent are changed here; the others are asked. */
-static int write_instances(struct map *m, const void *key, const void *value)
+static int write_instances(struct map *m, const struct change *c)
 {
 	struct session_map *row = &m->s->file->maps[m->id];
 	bool asked = false;
@@ -226,14 +238,14 @@ static int write_instances(struct map *m, const void *key, const void *value)
 		if (has_agent(m, &m->instances[i], &done, &error))
 			asked = true;
 		else
-			err = put(m, &m->instances[i], key, value);
+			err = put(m, &m->instances[i], c);
 		if (err)
 			return err;
 	}
 	if (!asked)
 		return 0;
 	uint32_t seq = __atomic_load_n(&row->write_seq, __ATOMIC_RELAXED) + 1;
-	int err = request_write(m, seq, key, value);
+	int err = request_write(m, seq, c);
 	if (err)
 		return err;
 	__atomic_store_n(&row->write_seq, seq, __ATOMIC_RELEASE);
@@ -266,12 +278,12 @@ static bool can_reach_devices(const struct map *m)
 	       m->row.type == BPF_MAP_TYPE_PERCPU_ARRAY;
 }
 
-static int write_locked(struct map *m, const void *key, const void *value, uint64_t flags)
+static int write_locked(struct map *m, const struct change *c, uint64_t flags)
 {
 	struct session_map *row = &m->s->file->maps[m->id];
 	int err = map_begin(m);
 	if (!err)
-		err = check_flags(m, key, flags, !value);
+		err = check_flags(m, c->key, flags, !c->value);
 	if (!err && m->n_instances && !can_reach_devices(m))
 		err = -EBUSY;
 	/* One request at a time: the last one may still wait for its agent. */
@@ -282,19 +294,19 @@ static int write_locked(struct map *m, const void *key, const void *value, uint6
 		return err;
 	uint32_t odd = __atomic_load_n(&row->writing, __ATOMIC_RELAXED) | 1;
 	__atomic_store_n(&row->writing, odd, __ATOMIC_RELEASE);
-	err = put(m, &m->base, key, value);
+	err = put(m, &m->base, c);
 	if (!err)
-		err = write_instances(m, key, value);
+		err = write_instances(m, c);
 	__atomic_store_n(&row->writing, odd + 1, __ATOMIC_RELEASE);
 	return err;
 }
 
-static int locked(struct map *m, const void *key, const void *value, uint64_t flags)
+static int locked(struct map *m, const struct change *c, uint64_t flags)
 {
 	int err = file_lock(m->base.fd, true, LOCK_MS);
 	if (err)
 		return err;
-	err = write_locked(m, key, value, flags);
+	err = write_locked(m, c, flags);
 	file_unlock(m->base.fd);
 	return err;
 }
@@ -309,12 +321,24 @@ int map_update(struct map *m, const void *key, const void *value, uint64_t flags
 	if (m->row.type != BPF_MAP_TYPE_HASH && flags != BPF_NOEXIST &&
 		map_array_index(m, key, &index))
 		return -E2BIG;
-	return locked(m, key, value, flags);
+	return locked(m, &(struct change){ key, value, 0, m->row.value_size }, flags);
+}
+
+int map_update_part(struct map *m, const void *key, uint32_t offset, const void *from, uint32_t n)
+{
+	uint32_t index;
+	if (m->row.type != BPF_MAP_TYPE_ARRAY)
+		return -EOPNOTSUPP;
+	if (!n || offset > m->row.value_size || n > m->row.value_size - offset)
+		return -EINVAL;
+	if (map_array_index(m, key, &index))
+		return -E2BIG;
+	return locked(m, &(struct change){ key, from, offset, n }, BPF_ANY);
 }
 
 int map_delete(struct map *m, const void *key)
 {
 	if (m->row.type != BPF_MAP_TYPE_HASH)
 		return m->row.type == BPF_MAP_TYPE_RINGBUF ? -EOPNOTSUPP : -EINVAL;
-	return locked(m, key, NULL, BPF_EXIST);
+	return locked(m, &(struct change){ key, NULL, 0, 0 }, BPF_EXIST);
 }

@@ -216,10 +216,8 @@ COMMAND(map_elem_update)
 	if (!attr->key || !attr->value)
 		return -EFAULT;
 	err = map_update(o->map.map, user(attr->key), user(attr->value), attr->flags);
-	if (err == -EBUSY)
-		diag_set(&l->error, EBUSY,
-			"map %s: a device has a copy of it already, so writes from the host would "
-			"not reach it",
+	if (err == -EBUSY || err == -ETIMEDOUT)
+		diag_set(&l->error, -err, "map %s: the target did not take the value in time",
 			map_info(o->map.map)->name);
 	return err;
 }

@@ -125,13 +125,33 @@ run "$egpu" map dump aray
 says "map: nearest name" "no map 'aray' in this session; nearest: array"
 run "$egpu" map dump --json .bss
 says "map dump --json" '"total": 768'
+run "$egpu" map set hash hex:0200000001000000 55
+is $status 0 "map set: a key in hex"
+run "$egpu" map get hash hex:0200000001000000
+is "$(cat "$tmp/out")" 55 "map set: it reads as written"
+run "$egpu" map set per_cpu 1 7
+run "$egpu" map get per_cpu 1
+is "$(cat "$tmp/out")" 7 "map set: a per-CPU map's sum"
+run "$egpu" map set .bss total 5
+run "$egpu" map set .data color RED
+run "$egpu" map dump .data
+says "map set: a variable by name, its constant by name" 'color = "RED"' 'text = "hello"'
+run "$egpu" map get hash hex:0200000001000000
+run "$egpu" map set .data colour 3
+says "map set: no such variable" ".data has no variable 'colour'"
+run "$egpu" map set .data negative 3000000000
+says "map set: a value that does not fit" "'3000000000' does not fit 32 bits"
+run "$egpu" map set array 1 5
+says "map set: a struct" 'only integers, enums and char arrays'
+run "$egpu" map set .rodata limit 5
+says "map set: read-only data" 'read-only data|no map'
 kill -KILL "$(cat "$tmp/ready")"
 status=0
 wait $pid || status=$?
 is $status 137 "killed command: status 137"
 says "killed command: its last synchronised maps are in the report" '.'
 cp "$tmp/report" "$tmp/out"
-says "killed command: counts are there" '1 = \{ hits = 768'
+says "killed command: counts are there" '1 = \{ hits = 768' 'total = 5$'
 run "$egpu" map list
 is $status 125 "map without a session: status 125"
 says "map without a session: says what to do" 'no session is open'

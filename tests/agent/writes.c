@@ -1,0 +1,459 @@
+/* The host writes to maps that a target's kernels use: every device has the value when the call is
+ * over, counts go on from it, and what runs is not disturbed. */
+#include <sys/mman.h>
+
+#include "harness.h"
+
+enum { THREADS = 64, BLOCKS = 4, ALL = THREADS * BLOCKS };
+
+static const char ptx[] = PTX_HEAD PTX_FILL("fill")
+	/* Runs until its word becomes 1. */
+	".visible .entry spin(.param .u64 word)\n{\n\t.reg .pred %p<2>;\n\t.reg .b32 %r<2>;\n"
+	"\t.reg .b64 %rd<2>;\n\tld.param.u64 %rd1, [word];\nL:\n"
+	"\tld.volatile.global.u32 %r1, [%rd1];\n\tsetp.eq.u32 %p1, %r1, 0;\n\t@%p1 bra L;\n"
+	"\tret;\n}\n";
+
+static CUdeviceptr buf;
+
+static void say(const char *name)
+{
+	char path[512];
+	snprintf(path, sizeof(path), "%s/%s", getenv(SESSION_ENV), name);
+	close(open(path, O_WRONLY | O_CREAT, 0600));
+}
+
+static void await(const char *dir, const char *name)
+{
+	char path[512];
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	for (int ms = 0; access(path, F_OK) && ms < 20000; ms++)
+		usleep(1000);
+}
+
+static CUfunction load(const char *name)
+{
+	CUmodule mod;
+	CUfunction fn;
+	CU(cuModuleLoadData(&mod, ptx));
+	CU(cuModuleGetFunction(&fn, mod, name));
+	CU(cuMemAlloc(&buf, ALL * 4));
+	return fn;
+}
+
+static void launch(CUfunction fn, CUstream stream)
+{
+	uint32_t add = 1, n = ALL;
+	void *params[] = { &buf, &add, &n };
+	CU(cuLaunchKernel(fn, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, params, NULL));
+}
+
+/* Three launches, a pause in which the host writes, two launches. */
+static int paused(void)
+{
+	target_context();
+	CUfunction fn = load("fill");
+	for (int i = 0; i < 3; i++)
+		launch(fn, NULL);
+	CU(cuCtxSynchronize());
+	say("ready");
+	await(getenv(SESSION_ENV), "go");
+	for (int i = 0; i < 2; i++)
+		launch(fn, NULL);
+	CU(cuCtxSynchronize());
+	return check_fill(buf, 1, ALL);
+}
+
+/* The same in two contexts, one launch each before and after. */
+static int two(void)
+{
+	CUcontext c[2];
+	CUfunction fn[2];
+	CUdevice dev;
+	CU(cuInit(0));
+	CU(cuDeviceGet(&dev, 0));
+	for (int i = 0; i < 2; i++) {
+		CU(cuCtxCreate_v2(&c[i], 0, dev));
+		fn[i] = load("fill");
+		launch(fn[i], NULL);
+		CU(cuCtxSynchronize());
+	}
+	say("ready");
+	await(getenv(SESSION_ENV), "go");
+	for (int i = 0; i < 2; i++) {
+		CU(cuCtxSetCurrent(c[i]));
+		CU(cuMemAlloc(&buf, ALL * 4));
+		launch(fn[i], NULL);
+		CU(cuCtxSynchronize());
+	}
+	return 0;
+}
+
+/* Launches all the time. */
+static int busy(void)
+{
+	char path[512];
+	target_context();
+	CUfunction fn = load("fill");
+	snprintf(path, sizeof(path), "%s/go", getenv(SESSION_ENV));
+	for (int i = 0; access(path, F_OK) && i < 1000000; i++) {
+		launch(fn, NULL);
+		if (i == 3)
+			say("ready");
+		if (i % 7 == 0)
+			CU(cuCtxSynchronize());
+	}
+	CU(cuCtxSynchronize());
+	return check_fill(buf, 1, ALL);
+}
+
+/* One kernel runs all the time. */
+static int running(void)
+{
+	CUstream stream;
+	CUdeviceptr word;
+	uint32_t one = 1;
+	target_context();
+	CUfunction fill = load("fill"), spin = load("spin");
+	CU(cuMemAlloc(&word, 8));
+	CU(cuMemsetD32(word, 0, 2));
+	CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	launch(fill, NULL);
+	CU(cuCtxSynchronize());
+	void *params[] = { &word };
+	CU(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+	say("ready");
+	await(getenv(SESSION_ENV), "go");
+	CUstream other;
+	CU(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+	CU(cuMemcpyHtoDAsync(word, &one, 4, other));
+	CU(cuStreamSynchronize(other));
+	CU(cuStreamSynchronize(stream));
+	launch(fill, NULL);
+	CU(cuCtxSynchronize());
+	return check_fill(buf, 1, ALL);
+}
+
+static const struct role roles[] = { { "paused", paused }, { "two", two }, { "busy", busy },
+	{ "running", running }, { 0 } };
+
+/* -- programs -------------------------------------------------------------------------- */
+
+/* Adds value 0 of map `what` to value 0 of map `to`, once a thread. */
+static struct ebpf_fragment adder(uint32_t to, uint32_t what)
+{
+	static char body[500];
+	snprintf(body, sizeof(body),
+		"{\n\t.reg .b64 %%egpu_r<3>;\n\tld.const.b64 %%egpu_r0, [__egpu_table+%u];\n"
+		"\tld.const.b64 %%egpu_r1, [__egpu_table+%u];\n"
+		"\tld.volatile.global.u64 %%egpu_r2, [%%egpu_r1+128];\n"
+		"\tred.global.add.u64 [%%egpu_r0+128], %%egpu_r2;\n}\n",
+		to * 8, what * 8);
+	return (struct ebpf_fragment){ .name = "adder",
+		.point = EBPF_POINT_ENTRY,
+		.maps = (uint64_t)1 << to | (uint64_t)1 << what,
+		.max_insns = 5,
+		.body = body };
+}
+
+/* Stores the hash map's count of keys, as the device has it, in value 0 of map `to`. */
+static struct ebpf_fragment live_count(uint32_t to, uint32_t hash)
+{
+	static char body[500];
+	snprintf(body, sizeof(body),
+		"{\n\t.reg .b64 %%egpu_r<3>;\n\tld.const.b64 %%egpu_r0, [__egpu_table+%u];\n"
+		"\tld.const.b64 %%egpu_r1, [__egpu_table+%u];\n"
+		"\tld.volatile.global.u64 %%egpu_r2, [%%egpu_r1+40];\n"
+		"\tst.volatile.global.u64 [%%egpu_r0+128], %%egpu_r2;\n}\n",
+		to * 8, hash * 8);
+	return (struct ebpf_fragment){ .name = "live",
+		.point = EBPF_POINT_ENTRY,
+		.maps = (uint64_t)1 << to | (uint64_t)1 << hash,
+		.max_insns = 5,
+		.body = body };
+}
+
+/* -- the host --------------------------------------------------------------------------- */
+
+static int put(struct run *r, uint32_t map, uint32_t key, uint64_t value, uint64_t flags)
+{
+	struct map *m;
+	if (map_open(r->session, map, &m, NULL))
+		return -1;
+	int err = map_update(m, &key, &value, flags);
+	map_close(m);
+	return err;
+}
+
+static int drop(struct run *r, uint32_t map, uint32_t key)
+{
+	struct map *m;
+	if (map_open(r->session, map, &m, NULL))
+		return -1;
+	int err = map_delete(m, &key);
+	map_close(m);
+	return err;
+}
+
+static void go(struct run *r)
+{
+	char path[512];
+	snprintf(path, sizeof(path), "%s/go", session_path(r->session));
+	close(open(path, O_WRONLY | O_CREAT, 0600));
+}
+
+/* Until the copy shows it. */
+static bool shows(struct run *r, uint32_t map, uint32_t key, uint64_t value)
+{
+	for (int ms = 0; ms < 5000; ms++) {
+		if (run_count(r, map, key) == value)
+			return true;
+		usleep(1000);
+	}
+	printf("# map %u key %u is %llu\n", map, key, (unsigned long long)run_count(r, map, key));
+	return false;
+}
+
+static void arrays(void)
+{
+	struct run r;
+	run_begin(&r);
+	uint32_t sum = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 3),
+		 step = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	put(&r, step, 0, 1, BPF_ANY);
+	struct ebpf_fragment f = adder(sum, step);
+	run_attach(&r, &f, "fill");
+	pid_t pid = run_start(&r, "paused");
+	await(session_path(r.session), "ready");
+	ok(shows(&r, sum, 0, 3 * ALL), "three launches are counted");
+	is_int(put(&r, step, 0, 10, BPF_ANY), 0, "a value that programs read is written");
+	is_int(run_count(&r, step, 0), 10, "and read back at once");
+	is_int(put(&r, sum, 0, 1000, BPF_ANY), 0, "so is a counter");
+	is_int(put(&r, sum, 2, 5, BPF_EXIST), 0, "and an element that nobody counts");
+	is_int(run_count(&r, sum, 0), 1000, "it has the value");
+	is_int(put(&r, sum, 3, 5, BPF_ANY), -E2BIG, "an element beyond the end");
+	is_int(put(&r, sum, 1, 5, BPF_NOEXIST), -EEXIST, "elements exist");
+	go(&r);
+	is_int(run_wait(&r, pid, 60), 0, "the target's results are right");
+	is_int(run_count(&r, sum, 0), 1000 + 2 * 10 * ALL, "it counts on from there, by the new step");
+	is_int(run_count(&r, sum, 2), 5, "the other element kept its value");
+	is_int(put(&r, sum, 0, 7, BPF_ANY), 0, "after the target's end the host still writes");
+	is_int(run_count(&r, sum, 0), 7, "and has what it wrote");
+	run_end(&r);
+}
+
+static void contexts(void)
+{
+	struct run r;
+	run_begin(&r);
+	uint32_t sum = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 3),
+		 step = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	put(&r, step, 0, 1, BPF_ANY);
+	struct ebpf_fragment f = adder(sum, step);
+	run_attach(&r, &f, "fill");
+	pid_t pid = run_start(&r, "two");
+	await(session_path(r.session), "ready");
+	ok(shows(&r, sum, 0, 2 * ALL), "two contexts count");
+	is_int(put(&r, step, 0, 10, BPF_ANY), 0, "the step is written to both");
+	is_int(put(&r, sum, 0, 50, BPF_ANY), 0, "the counter is written in both");
+	is_int(run_count(&r, sum, 0), 50, "it is what was written, once");
+	go(&r);
+	is_int(run_wait(&r, pid, 60), 0, "the target ended well");
+	is_int(run_count(&r, sum, 0), 50 + 2 * 10 * ALL, "both count on from there");
+	run_end(&r);
+}
+
+static void while_busy(void)
+{
+	struct run r;
+	run_begin(&r);
+	uint32_t sum = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 3),
+		 step = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	put(&r, step, 0, 1, BPF_ANY);
+	struct ebpf_fragment f = adder(sum, step);
+	run_attach(&r, &f, "fill");
+	pid_t pid = run_start(&r, "busy");
+	await(session_path(r.session), "ready");
+	bool good = true;
+	for (uint32_t i = 1; i <= 20; i++)
+		good &= !put(&r, sum, 1, i, BPF_ANY) && run_count(&r, sum, 1) == i;
+	ok(good, "twenty writes beside launches are read back");
+	is_int(put(&r, step, 0, 1001, BPF_ANY), 0, "the step is written");
+	usleep(50000);
+	go(&r);
+	is_int(run_wait(&r, pid, 60), 0, "the target's results are right");
+	struct session_kernel *k = run_kernel(&r, "fill");
+	uint64_t launches = k ? k->launches_instrumented : 0, got = run_count(&r, sum, 0);
+	/* A launch in which the value changed has threads of both kinds. */
+	ok(launches && (got - launches * ALL) % 1000 == 0 && got > launches * ALL,
+		"every thread added the old step or the new one");
+	run_end(&r);
+}
+
+static void per_cpu(void)
+{
+	struct run r;
+	struct map *m;
+	uint32_t key = 0;
+	uint64_t total = 1;
+	run_begin(&r);
+	uint32_t sum = run_map(&r, BPF_MAP_TYPE_PERCPU_ARRAY, 4, 8, 2);
+	struct ebpf_fragment f = counter(sum, EBPF_POINT_ENTRY);
+	run_attach(&r, &f, "fill");
+	pid_t pid = run_start(&r, "paused");
+	await(session_path(r.session), "ready");
+	map_open(r.session, sum, &m, NULL);
+	uint64_t *slots = calloc(1, map_value_bytes(m));
+	for (int ms = 0; ms < 5000 && total != 3 * ALL; ms++, usleep(1000))
+		map_lookup_sum(m, &key, &total);
+	is_int(total, 3 * ALL, "a per-CPU map counts");
+	for (uint32_t i = 0; i < map_possible_cpus(); i++)
+		slots[i] = 100;
+	is_int(map_update(m, &key, slots, BPF_ANY), 0, "all its slots are written");
+	map_lookup_sum(m, &key, &total);
+	is_int(total, 100 * map_possible_cpus(), "their sum is what was written");
+	go(&r);
+	is_int(run_wait(&r, pid, 60), 0, "the target's results are right");
+	map_lookup_sum(m, &key, &total);
+	is_int(total, 100 * map_possible_cpus() + 2 * ALL, "it counts on from there");
+	free(slots);
+	map_close(m);
+	run_end(&r);
+}
+
+static void hash(void)
+{
+	struct run r;
+	run_begin(&r);
+	uint32_t live = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1),
+		 map = run_map(&r, BPF_MAP_TYPE_HASH, 4, 8, 3);
+	put(&r, map, 7, 70, BPF_ANY);
+	struct ebpf_fragment f = live_count(live, map);
+	run_attach(&r, &f, "fill");
+	pid_t pid = run_start(&r, "paused");
+	await(session_path(r.session), "ready");
+	ok(shows(&r, live, 0, 1), "the device has the key from before");
+	is_int(put(&r, map, 7, 71, BPF_ANY), 0, "its value is written");
+	is_int(put(&r, map, 7, 72, BPF_NOEXIST), -EEXIST, "it exists");
+	is_int(put(&r, map, 8, 80, BPF_EXIST), -ENOENT, "another does not");
+	is_int(put(&r, map, 8, 80, BPF_NOEXIST), 0, "it is made");
+	is_int(put(&r, map, 9, 90, BPF_ANY), 0, "and a third");
+	is_int(put(&r, map, 10, 100, BPF_ANY), -E2BIG, "there is no room for a fourth");
+	is_int(drop(&r, map, 7), 0, "the first is deleted");
+	is_int(drop(&r, map, 7), -ENOENT, "it is gone");
+	is_int(run_count(&r, map, 8), 80, "the second is there");
+	go(&r);
+	is_int(run_wait(&r, pid, 60), 0, "the target's results are right");
+	is_int(run_count(&r, live, 0), 2, "the device had two keys");
+	is_int(run_count(&r, map, 7), UINT64_MAX, "the first is not in what came back");
+	is_int(run_count(&r, map, 8), 80, "the second is");
+	is_int(run_count(&r, map, 9), 90, "the third is");
+	is_int(put(&r, map, 10, 100, BPF_ANY), 0, "the host adds one after the end");
+	is_int(run_count(&r, map, 10), 100, "and has it");
+	run_end(&r);
+}
+
+static void while_running(void)
+{
+	struct run r;
+	run_begin(&r);
+	uint32_t live = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 2),
+		 map = run_map(&r, BPF_MAP_TYPE_HASH, 4, 8, 8);
+	put(&r, map, 7, 70, BPF_ANY);
+	struct ebpf_fragment f = live_count(live, map);
+	run_attach(&r, &f, "fill");
+	pid_t pid = run_start(&r, "running");
+	await(session_path(r.session), "ready");
+	is_int(put(&r, live, 1, 5, BPF_ANY), 0, "an element is written beside a running kernel");
+	is_int(put(&r, map, 7, 71, BPF_ANY), 0, "so is the value of a key");
+	is_int(run_count(&r, map, 7), 71, "and read back");
+	is_int(put(&r, map, 8, 80, BPF_ANY), -ETIMEDOUT, "a new key waits for its end, to a limit");
+	go(&r);
+	is_int(run_wait(&r, pid, 60), 0, "the target is not disturbed");
+	is_int(run_count(&r, live, 1), 5, "the element has its value");
+	is_int(put(&r, map, 8, 81, BPF_ANY), 0, "after its end the key is written");
+	is_int(run_count(&r, map, 8), 81, "and is there");
+	run_end(&r);
+}
+
+/* What a loader stores through its mapping of .data reaches the next launch; a variable that the
+ * device counts beside it is not harmed. */
+static void globals(void)
+{
+	struct run r;
+	struct diag d = { 0 };
+	char path[512];
+	uint32_t id = 0;
+	struct ebpf_map def = { .name = ".data",
+		.type = BPF_MAP_TYPE_ARRAY,
+		.key_size = 4,
+		.value_size = 24,
+		.max_entries = 1,
+		.flags = BPF_F_MMAPABLE };
+	run_begin(&r);
+	if (session_add_map(r.session, &def, &id, &d))
+		printf("# %s\n", d.text);
+	uint32_t sum = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	snprintf(path, sizeof(path), "%s/map-%u", session_path(r.session), id);
+	int fd = open(path, O_RDWR);
+	volatile uint64_t *data = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	data[0] = 1;
+	struct ebpf_fragment f = adder(sum, id), g = counter(id, EBPF_POINT_EXIT);
+	run_attach(&r, &f, "fill");
+	/* The counter is the second word. */
+	char *at = strstr(g.body, "+128]");
+	memcpy(at, "+136]", 5);
+	run_attach(&r, &g, "fill");
+	pid_t pid = run_start(&r, "paused");
+	await(session_path(r.session), "ready");
+	ok(shows(&r, sum, 0, 3 * ALL), "three launches add the first value");
+	data[0] = 10;
+	data[2] = 0x1234;
+	go(&r);
+	is_int(run_wait(&r, pid, 60), 0, "the target's results are right");
+	is_int(run_count(&r, sum, 0), 3 * ALL + 2 * 10 * ALL, "two add what was stored meanwhile");
+	struct map *m;
+	uint32_t key = 0;
+	uint64_t v[3] = { 0 };
+	map_open(r.session, id, &m, NULL);
+	map_lookup(m, &key, v);
+	map_close(m);
+	is_int(v[0], 10, "the variable reads as stored");
+	is_int(v[1], 5 * ALL, "the counter beside it lost nothing");
+	is_int(v[2], 0x1234, "a third variable reads as stored");
+	munmap((void *)(uintptr_t)data, 4096);
+	close(fd);
+	run_end(&r);
+}
+
+static void killed(void)
+{
+	struct run r;
+	run_begin(&r);
+	uint32_t sum = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	struct ebpf_fragment f = counter(sum, EBPF_POINT_ENTRY);
+	run_attach(&r, &f, "fill");
+	pid_t pid = run_start(&r, "paused");
+	await(session_path(r.session), "ready");
+	ok(shows(&r, sum, 0, 3 * ALL), "three launches are counted");
+	kill(pid, SIGSTOP);
+	is_int(put(&r, sum, 0, 1, BPF_ANY), -ETIMEDOUT, "a stopped target does not answer");
+	kill(pid, SIGKILL);
+	run_wait(&r, pid, 10);
+	is_int(put(&r, sum, 0, 9, BPF_ANY), 0, "of a killed one the host writes the last copy");
+	is_int(run_count(&r, sum, 0), 9, "and reads it");
+	run_end(&r);
+}
+
+int main(int argc, char **argv)
+{
+	harness_main(argc, argv, roles);
+	arrays();
+	contexts();
+	while_busy();
+	per_cpu();
+	hash();
+	while_running();
+	globals();
+	killed();
+	return tap_done();
+}
