@@ -1,14 +1,13 @@
-/* driver.c - runs a fuzz target for a bounded time without libFuzzer, so that the suite needs no clang runtime.
+/* driver.c - runs a fuzz target a fixed number of times without libFuzzer, so that the suite needs no clang runtime.
  *
- * driver MILLISECONDS SEED FILE...: every file goes through the target as it is, then mutations of them (bytes set,
- * flipped and removed, ranges copied between files, numbers set to edge values) until the time is over. A finding is a crash; the
- * seed and the round are printed first, so a run can be repeated.
+ * driver ROUNDS SEED FILE...: every file goes through the target as it is, then mutations of them (bytes set, flipped and removed,
+ * ranges copied between files, numbers set to edge values). The same arguments give the same inputs. A finding is a crash; the input that
+ * was at work is then in the file that FUZZ_INPUT names.
  */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -91,24 +90,33 @@ static size_t mutate(uint8_t *buf, size_t n, const struct input *all, size_t n_a
 	}
 }
 
-static long elapsed_ms(const struct timespec *start)
+static void run(const uint8_t *data, size_t size)
 {
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (now.tv_sec - start->tv_sec) * 1000 + (now.tv_nsec - start->tv_nsec) / 1000000;
+	const char *keep = getenv("FUZZ_INPUT");
+	FILE *f = keep ? fopen(keep, "wb") : NULL;
+	if (f) {
+		fwrite(data, 1, size, f);
+		fclose(f);
+	}
+	/* As long as the input, so that a sanitizer sees a read past its end. */
+	uint8_t *exact = malloc(size ? size : 1);
+	if (!exact)
+		exit(2);
+	memcpy(exact, data, size);
+	LLVMFuzzerTestOneInput(exact, size);
+	free(exact);
 }
 
 int main(int argc, char **argv)
 {
 	if (argc < 4) {
-		fprintf(stderr, "usage: driver MILLISECONDS SEED FILE...\n");
+		fprintf(stderr, "usage: driver ROUNDS SEED FILE...\n");
 		return 2;
 	}
-	long limit_ms = atol(argv[1]);
+	unsigned long rounds = strtoul(argv[1], NULL, 0);
 	size_t n = (size_t)argc - 3;
 	struct input *inputs = calloc(n, sizeof(*inputs));
 	uint8_t *buf = malloc(MAX_INPUT);
-	struct timespec start;
 
 	state = strtoull(argv[2], NULL, 0) * 2654435761u + 1;
 	for (size_t i = 0; i < n; i++) {
@@ -116,22 +124,20 @@ int main(int argc, char **argv)
 			fprintf(stderr, "driver: %s cannot be read\n", argv[i + 3]);
 			return 2;
 		}
-		LLVMFuzzerTestOneInput(inputs[i].data, inputs[i].size);
+		run(inputs[i].data, inputs[i].size);
 	}
-	clock_gettime(CLOCK_MONOTONIC, &start);
-	unsigned long rounds = 0;
-	for (; buf && elapsed_ms(&start) < limit_ms; rounds++) {
+	for (unsigned long i = 0; i < rounds && buf; i++) {
 		const struct input *in = &inputs[below(n)];
 		size_t size = in->size;
 		memcpy(buf, in->data, size);
 		for (size_t changes = below(8) + 1; changes; changes--)
 			size = mutate(buf, size, inputs, n);
-		LLVMFuzzerTestOneInput(buf, size);
+		run(buf, size);
 	}
-	printf("%lu inputs, seed %s\n", rounds, argv[2]);
+	printf("%zu seeds, %lu inputs, seed %s\n", n, rounds, argv[2]);
 	for (size_t i = 0; i < n; i++)
 		free(inputs[i].data);
 	free(inputs);
 	free(buf);
-	return rounds ? 0 : 1;
+	return buf ? 0 : 1;
 }

@@ -1,11 +1,14 @@
 /* verifier.c - fuzz target: no bytes crash the verifier, and what it accepts does nothing wrong.
  *
+ * The translator takes it too, at each point of its context, and what it makes reads back as a fragment.
+ *
  * Input: byte 0 picks the context and log level, the rest are instructions. Accepted programs run in the checked interpreter.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cpu/interp.h"
+#include "translate/translate.h"
 #include "verifier/verifier.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -44,6 +47,29 @@ static const struct ebpf_map maps[] = {
 };
 static const struct interp_ops ops = { .lookup = lookup, .update = update, .value = direct, .ring_reserve = reserve };
 
+static void translate(struct arena *arena, const struct ebpf_program *p, const struct verifier_result *v)
+{
+	for (int i = 0; i < 2 * (EBPF_POINT_LOAD_DONE + 1); i++) {
+		enum ebpf_point point = (enum ebpf_point)(i / 2);
+		struct ebpf_fragment f, again;
+		struct diag d = { 0 };
+		struct buf text = { 0 };
+		if (p->context == EBPF_CONTEXT_NONE || ebpf_point_context(point, i % 2) != p->context)
+			continue;
+		int err = translate_program(arena, p, v, point, i % 2, &f, &d);
+		if (err && !d.text[0])
+			abort();
+		if (!err) {
+			if (point == EBPF_POINT_INSN)
+				f.opcode = "add";
+			ebpf_fragment_print(&f, &text);
+			if (ebpf_fragment_parse(arena, text.data, text.len, &again, NULL))
+				abort();
+		}
+		buf_free(&text);
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	uint64_t memory[128] = { 0 };
@@ -66,6 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		struct interp_result r;
 		if (interp_run(&run, &r))
 			abort();
+		translate(arena, &p, &v);
 	}
 	buf_free(&log);
 	arena_free(arena);
