@@ -14,7 +14,10 @@ struct isa_case {
 	uint64_t r0;		     /* set by the executor */
 };
 
-/* 0; 1: skipped, *why says in a few words for what reason; negative: it failed, *why says how. */
+enum { ISA_MISSING = 1, ISA_REFUSED };
+
+/* 0; ISA_MISSING: the machine has no such executor; ISA_REFUSED: the program is not safe to run; *why says in a few words for what reason.
+ * Negative: it failed, *why says how. */
 typedef int isa_run_fn(struct isa_case *c, const char **why);
 
 struct isa_executor {

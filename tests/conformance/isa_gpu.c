@@ -56,11 +56,11 @@ static int run_on(struct isa_case *c, const char *library, const char **why)
 	struct verifier_result v;
 	struct buf ptx = { 0 };
 	static struct diag d;
-	int r = 1;
+	int r = ISA_REFUSED;
 	d = (struct diag){ 0 };
 	if (!start(library, why)) {
 		arena_free(arena);
-		return 1;
+		return ISA_MISSING;
 	}
 	if (verifier_check(arena, &c->program, NULL, &v, NULL, &d)) {
 		static char text[64];

@@ -1,7 +1,8 @@
 /* verdicts FILE - what our verifier says of programs whose verdict is known.
  *
  * Prints each difference and closes with "false accept N, false reject M, agree K, skipped S". Accepted programs also run in the checked
- * interpreter: a violation, or a result other than the recorded one, counts as a false accept. Status 1 on a false accept.
+ * interpreter: a violation, or a result other than the recorded one, counts as a false accept. Status 1 on a false accept or a
+ * refusal for another reason than the recorded one. Each false reject has its reason in known.txt.
  */
 #include "cases.h"
 #include "bpf/helpers.h"
@@ -218,8 +219,10 @@ static void judge(const json_t *o, struct ebpf_program *p, struct maps *m)
 	int err = verifier_check(arena, p, &opts, &v, verbose ? &log : NULL, &d);
 	const char *expect = case_text(o, "expect");
 	if (err && !strcmp(expect, "accept")) {
+		const char *known = case_known("verdict", case_text(o, "id"));
 		false_reject++;
-		printf("%s (%s): false reject [%s] at %u: %s\n", case_text(o, "id"), case_text(o, "name"), v.tag, v.failed_insn, d.text);
+		printf("%s (%s): false reject [%s] at %u: %s | %s\n", case_text(o, "id"), case_text(o, "name"), v.tag, v.failed_insn, d.text,
+			known ? known : "not in known.txt");
 	} else if (!err && !strcmp(expect, "reject")) {
 		false_accept++;
 		printf("%s (%s): false accept [%s]: %s\n", case_text(o, "id"), case_text(o, "name"), case_text(o, "tag"), case_text(o, "kernel_log"));
