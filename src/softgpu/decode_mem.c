@@ -152,8 +152,40 @@ static enum sg_decoded dec_ld(struct sg_dec *c, const struct ptx_insn *p, struct
 	return DEC_OK;
 }
 
+/* st.async and red.async: [address], value, [mbarrier], both in a block of the cluster. */
+static enum sg_decoded store_async(
+	struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in, bool red)
+{
+	struct sg_bulk *b = arena_alloc(c->arena, sizeof(*b));
+	if (!b)
+		return DEC_INVALID;
+	memset(b, 0, sizeof(*b));
+	access_mods(c, p, in);
+	if (!ptx_insn_has_mod(p, "shared::cluster") || p->n_operands != 3 || in->bytes < 4 ||
+		in->bytes > 8 || in->n > 4 || !vector_fits(in))
+		return DEC_UNSUPPORTED;
+	const struct ptx_operand *v = &p->operands[1],
+				 *sub = v->kind == PTX_OPERAND_VECTOR ? v->sub : v;
+	if ((v->kind == PTX_OPERAND_VECTOR ? v->n_sub : 1) != in->n)
+		return DEC_UNSUPPORTED;
+	for (uint32_t i = 0; i < in->n; i++)
+		TRY(sg_dec_src(c, &sub[i], sg_type_class(in->type), &b->values[i]));
+	b->dst.space = b->bar.space = SP_SHARED;
+	in->flags = 0;
+	in->sub = red;
+	in->width = in->bytes;
+	in->fn = sg_store_async;
+	in->list = (const uint32_t *)(const void *)b;
+	TRY(sg_dec_address(c, &p->operands[0], &b->dst));
+	return sg_dec_address(c, &p->operands[2], &b->bar);
+}
+
 static enum sg_decoded dec_st(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
 {
+	if (ptx_insn_has_mod(p, "async"))
+		return store_async(c, p, in, false);
+	if (ptx_insn_has_mod(p, "bulk"))
+		return DEC_UNSUPPORTED;
 	if (p->n_operands < 2 || p->n_operands > 3)
 		return DEC_UNSUPPORTED;
 	access_mods(c, p, in);
@@ -239,7 +271,10 @@ static enum sg_decoded dec_atom(struct sg_dec *c, const struct ptx_insn *p, stru
 	in->sub = (in->flags & SG_ACQUIRE || ptx_insn_has_mod(p, "acq_rel") ? SG_ACQUIRES | SG_ALWAYS : 0) |
 		  (in->flags & SG_RELEASE ? SG_RELEASES | SG_ALWAYS : 0);
 	in->flags &= ~(uint32_t)(SG_SPIN | SG_ACQUIRE | SG_RELEASE);
-	if (ptx_insn_has_mod(p, "async") || !atom_op(p, &in->op) || !atom_type_ok(in) ||
+	if (ptx_insn_has_mod(p, "async"))
+		return atom_op(p, &in->op) && atom_type_ok(in) ? store_async(c, p, in, true)
+							       : DEC_UNSUPPORTED;
+	if (!atom_op(p, &in->op) || !atom_type_ok(in) ||
 		!vector_fits(in))
 		return DEC_UNSUPPORTED;
 	if (p->n_operands < at + 2)
@@ -371,6 +406,13 @@ static enum sg_decoded dec_mbarrier(struct sg_dec *c, const struct ptx_insn *p, 
 	uint32_t at = 0;
 	access_mods(c, p, in);
 	in->flags &= ~(uint32_t)(SG_SPIN | SG_ACQUIRE | SG_RELEASE);
+	if (p->n_mods && !strcmp(p->mods[0], "pending_count")) {
+		if (p->n_operands != 2)
+			return DEC_UNSUPPORTED;
+		in->fn = sg_mbarrier_pending;
+		TRY(sg_dec_dst(c, &p->operands[0], '4', &in->d));
+		return sg_dec_src(c, &p->operands[1], '8', &in->a);
+	}
 	in->op = 255;
 	for (size_t k = 0; k < sizeof(mbarriers) / sizeof(mbarriers[0]) && p->n_mods; k++)
 		if (!strcmp(p->mods[0], mbarriers[k].name))
@@ -381,9 +423,7 @@ static enum sg_decoded dec_mbarrier(struct sg_dec *c, const struct ptx_insn *p, 
 	if (ptx_insn_has_mod(p, "parity"))
 		in->op = 5;
 	if (arrive && ptx_insn_has_mod(p, "expect_tx"))
-		in->op = in->op == 2 ? 9 : 255;
-	if (in->op == 255)
-		return DEC_UNSUPPORTED;
+		in->op = in->op == 2 ? 9 : 10;
 	in->fn = sg_mbarrier;
 	in->width = in->op == 4 ? 8 : 4;
 	if (arrive && p->operands[0].kind == PTX_OPERAND_REG) {
@@ -395,7 +435,7 @@ static enum sg_decoded dec_mbarrier(struct sg_dec *c, const struct ptx_insn *p, 
 	if (at >= p->n_operands)
 		return DEC_UNSUPPORTED;
 	TRY(sg_dec_address(c, &p->operands[at++], in));
-	if (in->op == 9) {
+	if (in->op == 9 || in->op == 10) {
 		in->has &= ~2;
 		return at < p->n_operands ? sg_dec_src(c, &p->operands[at], '4', &in->c)
 					  : DEC_UNSUPPORTED;
@@ -407,7 +447,47 @@ static enum sg_decoded dec_mbarrier(struct sg_dec *c, const struct ptx_insn *p, 
 	return DEC_OK;
 }
 
+/* -- createpolicy: a cache policy is a number that nothing here looks at -------------------- */
+
+static enum sg_decoded dec_createpolicy(
+	struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
+{
+	if (p->n_operands < 2)
+		return DEC_UNSUPPORTED;
+	in->fn = sg_mov64;
+	in->a = sg_dec_const(c, 1ull << 60, 8);
+	return sg_dec_dst(c, &p->operands[0], '8', &in->d);
+}
+
+/* -- alloca, stacksave, stackrestore ---------------------------------------------------------- */
+
+static enum sg_decoded dec_stack(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
+{
+	bool take = !strcmp(p->base, "alloca"), save = !strcmp(p->base, "stacksave");
+	uint32_t bits = sg_type_bits(sg_dec_types(p, NULL));
+	char cls = bits == 64 ? '8' : '4';
+	if ((bits != 32 && bits != 64) || p->n_operands < (take ? 2u : 1u) ||
+		p->n_operands > (take ? 3u : 1u))
+		return DEC_UNSUPPORTED;
+	in->width = (uint8_t)(bits / 8);
+	in->fn = take ? sg_alloca : save ? sg_stacksave : sg_stackrestore;
+	in->imm = 16; /* at least 8, without the third operand */
+	if (p->n_operands == 3) {
+		in->imm = p->operands[2].value;
+		if (p->operands[2].kind != PTX_OPERAND_INT || in->imm < 1 || in->imm > 128 ||
+			in->imm & (in->imm - 1))
+			return DEC_UNSUPPORTED;
+	}
+	if (take || save)
+		TRY(sg_dec_dst(c, &p->operands[0], cls, &in->d));
+	return save ? DEC_OK : sg_dec_src(c, &p->operands[take ? 1 : 0], cls, &in->a);
+}
+
 const struct sg_decoder_row sg_mem_decoders[] = {
+	{ "createpolicy", dec_createpolicy },
+	{ "alloca", dec_stack },
+	{ "stacksave", dec_stack },
+	{ "stackrestore", dec_stack },
 	{ "ld", dec_ld },
 	{ "ldu", dec_ld },
 	{ "st", dec_st },

@@ -58,6 +58,7 @@ static const struct special specials[] = {
 	B("%cluster_nctaid.z", SG_B_CNCTAIDZ),
 	B("%cluster_ctarank", SG_B_CRANK),
 	B("%cluster_nctarank", SG_B_CNRANK),
+	{ "%current_graph_exec", 3, SG_B_ZERO, 8, 64 }, /* no graph launches from the device */
 	{ "%is_explicit_cluster", 3, SG_B_EXPLICIT_CLUSTER, 1, 1 },
 	B("%envreg1", SG_B_ENVREG1),
 	B("%envreg2", SG_B_ENVREG2),
@@ -68,6 +69,8 @@ static const struct special specials[] = {
 	B("%reserved_smem_offset_begin", SG_B_ZERO),
 	B("%reserved_smem_offset_end", SG_B_ZERO),
 	B("%reserved_smem_offset_cap", SG_B_ZERO),
+	B("%reserved_smem_offset_0", SG_B_ZERO),
+	B("%reserved_smem_offset_1", SG_B_ZERO),
 };
 
 static bool find_special(const char *name, struct sg_opnd *out)
@@ -82,7 +85,8 @@ static bool find_special(const char *name, struct sg_opnd *out)
 	}
 	if (strncmp(name, "%envreg", 7) && strncmp(name, "%pm", 3))
 		return false;
-	*out = (struct sg_opnd){ 3u << 30 | SG_B_ZERO * 128, 4, 32, 'u' };
+	bool wide = strstr(name, "_64");
+	*out = (struct sg_opnd){ 3u << 30 | SG_B_ZERO * 128, wide ? 8 : 4, wide ? 64 : 32, 'u' };
 	return true;
 }
 

@@ -103,13 +103,14 @@ static enum sg_decoded dec_tex(struct sg_dec *c, const struct ptx_insn *p, struc
 		(t->mode == SG_T_GATHER && !component_of(p, t)))
 		return DEC_UNSUPPORTED;
 	bool half = in->type == T_F16X2;
-	if (in->type != T_F32 && in->type != T_S32 && in->type != T_U32 && !half)
+	if (in->type != T_F32 && in->type != T_S32 && in->type != T_U32 && in->type != T_F16 &&
+		!half)
 		return DEC_UNSUPPORTED;
 	t->n = half ? 2 : 4;
 	if (ptx_insn_has_mod(p, half ? "v2" : "v4") != 1)
 		return DEC_UNSUPPORTED;
 	in->fn = sg_tex;
-	TRY(vector(c, &p->operands[0], t->n, '4', true, t->data));
+	TRY(vector(c, &p->operands[0], t->n, in->type == T_F16 ? '2' : '4', true, t->data));
 	TRY(where(c, &p->operands[1], t, n));
 	if (t->mode == SG_T_LEVEL && at < p->n_operands)
 		TRY(sg_dec_src(c, &p->operands[at++], t->whole ? '4' : 'f', &t->lod));
@@ -176,7 +177,7 @@ static enum sg_decoded dec_surface(struct sg_dec *c, const struct ptx_insn *p, s
 		   : ptx_insn_has_mod(p, "clamp") ? SG_S_CLAMP
 						  : SG_S_TRAP;
 	if (!n || t->geom >= SG_G_CUBE || p->n_operands != 2 || !t->bytes || t->bytes > 8 ||
-		t->bytes * t->n > 16 || (load && t->formatted) || (red && t->formatted))
+		t->bytes * t->n > 16 || (load && t->formatted))
 		return DEC_UNSUPPORTED;
 	in->fn = load ? sg_suld : red ? sg_sured : sg_sust;
 	if (red) {
@@ -190,6 +191,8 @@ static enum sg_decoded dec_surface(struct sg_dec *c, const struct ptx_insn *p, s
 			if (ptx_insn_has_mod(p, ops[i].name))
 				in->op = ops[i].op;
 		in->bytes = t->bytes;
+		if (t->formatted && in->type != T_B32)
+			return DEC_UNSUPPORTED;
 		if (in->op == 255 || t->bytes < 4)
 			return DEC_UNSUPPORTED;
 	}
@@ -200,7 +203,18 @@ static enum sg_decoded dec_surface(struct sg_dec *c, const struct ptx_insn *p, s
 	return vector(c, data, t->n, cls, load, t->data);
 }
 
+static enum sg_decoded dec_istypep(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
+{
+	if (p->n_operands != 2 || p->n_mods != 1)
+		return DEC_UNSUPPORTED;
+	in->op = !strcmp(p->mods[0], "texref") ? 0 : !strcmp(p->mods[0], "surfref") ? 1 : 2;
+	in->fn = sg_istypep;
+	TRY(sg_dec_dst(c, &p->operands[0], 'p', &in->d));
+	return sg_dec_src(c, &p->operands[1], '8', &in->a);
+}
+
 const struct sg_decoder_row sg_tex_decoders[] = {
+	{ "istypep", dec_istypep },
 	{ "tex", dec_tex },
 	{ "tld4", dec_tex },
 	{ "txq", dec_txq },

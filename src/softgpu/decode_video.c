@@ -130,6 +130,28 @@ static enum sg_decoded masked(struct sg_dec *c, const struct ptx_operand *o, str
 	return sg_dec_dst(c, &reg, '4', &in->d);
 }
 
+/* a.h32, b.b7531: for each part, highest first, a part of a or, counted on, of b. Without a
+ * selector they are those of the operand itself, from `first`. */
+static enum sg_decoded rearranged(struct sg_dec *c, const struct ptx_operand *o,
+	const struct sg_insn *in, uint32_t first, uint32_t *op, uint32_t *parts)
+{
+	struct ptx_operand reg;
+	const char *s = "";
+	uint32_t len;
+	if (!strip(c, o, &reg, &s, &len))
+		return DEC_UNSUPPORTED;
+	if (len && (len != in->n + 1u || s[0] != (in->n == 2 ? 'h' : 'b')))
+		return DEC_UNSUPPORTED;
+	*parts = 0;
+	for (uint32_t k = 0; k < in->n; k++) {
+		uint32_t which = len ? (uint32_t)(s[in->n - k] - '0') : first + k;
+		if (which >= 2u * in->n)
+			return DEC_UNSUPPORTED;
+		*parts |= which << 4 * k;
+	}
+	return sg_dec_src(c, &reg, '4', op);
+}
+
 enum sg_decoded sg_dec_video(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
 {
 	uint8_t types[3], n = 0;
@@ -154,8 +176,8 @@ enum sg_decoded sg_dec_video(struct sg_dec *c, const struct ptx_insn *p, struct 
 		in->imm = da | db << 4 | dd << 8;
 	} else {
 		TRY(masked(c, &p->operands[0], in));
-		TRY(sg_dec_src(c, &p->operands[1], '4', &in->a));
-		TRY(sg_dec_src(c, &p->operands[2], '4', &in->b));
+		TRY(rearranged(c, &p->operands[1], in, 0, &in->a, &in->e));
+		TRY(rearranged(c, &p->operands[2], in, in->n, &in->b, &in->d2));
 	}
 	in->c = in->a;
 	bool third = in->n > 1 || in->op == SG_V_MAD || in->bytes != SG_V_NOTHING || dd;

@@ -63,6 +63,7 @@ struct sg_frame *sg_frame_new(
 	fr->parent = parent;
 	fr->func = f;
 	fr->call = NULL;
+	fr->marks = NULL;
 	fr->live = mask;
 	fr->depth = parent ? parent->depth + 1 : 0;
 	fr->local_base = base;
@@ -75,6 +76,7 @@ struct sg_frame *sg_frame_new(
 
 static void frame_free(struct sg_warp *w, struct sg_frame *f)
 {
+	free(f->marks);
 	atomic_fetch_sub(&w->block->grid->dev->frame_bytes, f->bytes);
 	free(f);
 }
@@ -82,6 +84,7 @@ static void frame_free(struct sg_warp *w, struct sg_frame *f)
 void sg_frame_drop(struct sg_warp *w, struct sg_frame *f, uint32_t mask)
 {
 	f->live &= ~mask;
+	sg_stack_leave(w, f, mask);
 	if (f->live)
 		return;
 	/* Keep a few for the next calls. */
@@ -529,6 +532,7 @@ static void free_frames(struct sg_warp *w)
 	}
 	if (w->spare)
 		frame_free(w, w->spare);
+	sg_stack_free(w);
 }
 
 void sg_block_free(struct sg_block *b)

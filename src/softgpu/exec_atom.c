@@ -270,7 +270,8 @@ enum {
 	MB_EXPECT_TX,
 	MB_COMPLETE_TX,
 	MB_PENDING,
-	MB_ARRIVE_TX
+	MB_ARRIVE_TX,
+	MB_DROP_TX
 };
 
 #define COUNT_MASK 0xfffffull
@@ -304,6 +305,9 @@ static uint64_t mb_apply(uint8_t op, uint64_t v, uint64_t count, uint64_t tx)
 		return settle(v - count);
 	case MB_ARRIVE_TX:
 		return settle(add_tx(v, tx) - count);
+	case MB_DROP_TX:
+		v = add_tx(v, tx) - (1ull << 20);
+		return settle(v - count);
 	case MB_EXPECT_TX:
 		return add_tx(v, count);
 	case MB_COMPLETE_TX:
@@ -333,6 +337,14 @@ static void check_mbarrier(
 		sg_check_sync(w, lane, p, SG_RELEASES | SG_ALWAYS);
 }
 
+/* Of the state that an arrival gave: before it. */
+SG_HANDLER(sg_mbarrier_pending)
+{
+	uint32_t *d = sg_op(w, in->d);
+	const uint64_t *a = sg_op(w, in->a);
+	SG_LANES(mask, d[i] = (uint32_t)(a[i] & COUNT_MASK););
+}
+
 /* op: above; b: count, state or parity (has bit 1), c: transaction bytes; has bit 0: a result. */
 SG_HANDLER(sg_mbarrier)
 {
@@ -345,7 +357,7 @@ SG_HANDLER(sg_mbarrier)
 		if (!p)
 			return;
 		uint64_t b = in->has & 2 ? get(w, in->b, in->width, i) : 1;
-		uint64_t tx = in->op == MB_ARRIVE_TX ? get(w, in->c, 4, i) : 0;
+		uint64_t tx = in->op >= MB_ARRIVE_TX ? get(w, in->c, 4, i) : 0;
 		uint64_t old = __atomic_load_n(p, ORDER), want;
 		do
 			want = mb_apply(in->op, old, b, tx);

@@ -1,4 +1,5 @@
-/* exec_bulk.c - cp.async.bulk and cp.reduce.async.bulk without tensor maps, done at once.
+/* exec_bulk.c - cp.async.bulk and cp.reduce.async.bulk without tensor maps, st.async and red.async,
+ * all done at once.
  *
  * A lane copies `size` bytes, 16 at a time, and then completes as many bytes of the mbarrier's
  * transaction. With .multicast each block of the cluster that the mask names gets the bytes, and
@@ -95,5 +96,53 @@ SG_HANDLER(sg_bulk)
 				    blocks ? in_block(bar[i], rank) : bar[i]))
 				return;
 		}
+	}
+}
+
+/* -- st.async, red.async ---------------------------------------------------------------- */
+
+static uint64_t value_of(struct sg_warp *w, const struct sg_insn *in, uint32_t k, uint32_t lane)
+{
+	const struct sg_bulk *b = (const void *)in->list;
+	const void *p = sg_op(w, b->values[k]);
+	return in->width == 8 ? ((const uint64_t *)p)[lane] : ((const uint32_t *)p)[lane];
+}
+
+static bool async_lane(
+	struct sg_warp *w, const struct sg_insn *in, uint32_t lane, uint64_t to, uint64_t bar)
+{
+	uint32_t bytes = (uint32_t)in->n * in->bytes;
+	uint8_t *d = sg_resolve_or_fault(w, in, lane, SP_SHARED, to, bytes);
+	uint64_t *m = d ? sg_resolve_or_fault(w, in, lane, SP_SHARED, bar, 8) : NULL;
+	if (!m)
+		return false;
+	if (w->check)
+		sg_check_access(w, in, lane, d, bytes,
+			in->sub ? SG_READ | SG_WRITE | SG_STRONG : SG_WRITE,
+			value_of(w, in, 0, lane));
+	for (uint32_t k = 0; k < in->n; k++) {
+		uint64_t v = value_of(w, in, k, lane);
+		if (in->sub)
+			sg_atom_apply(in, d, v, 0, false);
+		else
+			memcpy(d + k * in->bytes, &v, in->bytes);
+	}
+	if (w->check)
+		sg_check_sync(w, lane, m, SG_RELEASES | SG_ALWAYS);
+	sg_mbarrier_complete(m, bytes);
+	return true;
+}
+
+/* list: struct sg_bulk; n elements of `bytes` bytes; sub: a reduction. */
+SG_HANDLER(sg_store_async)
+{
+	const struct sg_bulk *b = (const void *)in->list;
+	uint64_t to[32], bar[32];
+	sg_addresses(w, &b->dst, mask, to);
+	sg_addresses(w, &b->bar, mask, bar);
+	for (uint32_t m = mask; m; m &= m - 1) {
+		uint32_t i = (uint32_t)__builtin_ctz(m);
+		if (!async_lane(w, in, i, to[i], bar[i]))
+			return;
 	}
 }

@@ -49,6 +49,8 @@ static void *at_shared(struct sg_warp *w, uint64_t addr, uint32_t bytes)
 /* The frame whose locals hold the address: this one or a caller's. */
 static void *at_local(struct sg_warp *w, uint32_t lane, uint64_t addr, uint32_t bytes)
 {
+	if (addr >= SG_STACK_BASE)
+		return sg_stack_at(w, lane, addr, bytes);
 	for (struct sg_frame *f = w->frame; f; f = f->parent) {
 		if (addr < f->local_base)
 			continue;

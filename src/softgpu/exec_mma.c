@@ -1,4 +1,4 @@
-/* exec_mma.c - warp matrix instructions: mma.sync, ldmatrix, stmatrix.
+/* exec_mma.c - warp matrix instructions: mma.sync, mma.sp, ldmatrix, stmatrix, movmatrix.
  *
  * All lanes of the warp take part; lanes that come on different paths wait for each other. Layout
  * of the fragments (PTX ISA, mma): with g = lane / 4, t = lane % 4 and e elements in a 32-bit
@@ -187,7 +187,7 @@ static void write_d(
 	}
 }
 
-static void multiply(struct tile *t, const struct sg_mma *m)
+static void multiply(struct tile *t, const struct sg_mma *m, uint8_t rnd)
 {
 	if (m->type_d != T_F64 && !m->exclusive) {
 		/* The eight columns of a row at once. */
@@ -202,10 +202,48 @@ static void multiply(struct tile *t, const struct sg_mma *m)
 			for (uint32_t x = 0; x < m->k; x++) {
 				double a = t->a[i][x], b = t->b[x][j];
 				if (m->type_d == T_F64)
-					t->c[i][j] = __builtin_fma(a, b, t->c[i][j]);
+					t->c[i][j] = rnd == SG_RN ? __builtin_fma(a, b, t->c[i][j])
+								  : sg_fma_rounded(
+									    a, b, t->c[i][j], rnd);
 				else
 					t->c[i][j] += a != b;
 			}
+}
+
+/* Four bits for a chunk of a row of A. With 16 and 32 bits an element a lane has the same four
+ * chunks of the rows g (low half) and g + 8; with 8 and 4 bits it has eight chunks of one of them.
+ */
+static uint32_t metadata(const uint32_t *reg, const struct sg_mma *m, uint32_t row, uint32_t chunk)
+{
+	uint32_t chunks = m->k / (m->bits == 32 ? 2u : m->bits == 4 ? 8u : 4u), lane, at;
+	if (m->bits >= 16) {
+		lane = m->selector * (chunks / 4) + chunk / 4;
+		at = row / 8 * 16 + chunk % 4 * 4;
+	} else {
+		lane = m->selector * 2u + chunk / 8 * 2 + row / 8;
+		at = chunk % 8 * 4;
+	}
+	return reg[row % 8 * 4 + lane] >> at & 15;
+}
+
+/* Columns of A go where the metadata says (PTX ISA, sparse matrix storage): two of four elements;
+ * one of two where they have 32 bits; two pairs of four where they have 4. */
+static void expand(
+	struct sg_warp *w, const struct sg_insn *in, const struct sg_mma *m, struct tile *t)
+{
+	const uint32_t *reg = sg_op(w, in->list[m->n_d + m->n_a + m->n_b + m->n_c]);
+	uint32_t width = m->bits == 32 ? 2 : m->bits == 4 ? 8 : 4, pair = m->bits == 4 ? 2 : 1;
+	for (uint32_t i = 0; i < 16; i++) {
+		double packed[128];
+		memcpy(packed, t->a[i], m->k / 2u * sizeof(double));
+		memset(t->a[i], 0, m->k * sizeof(double));
+		for (uint32_t x = 0; x < m->k / 2u; x++) {
+			uint32_t chunk = x / (width / 2), k = x % (width / 2) / pair,
+				 bits = metadata(reg, m, i, chunk);
+			uint32_t at = m->bits == 32 ? (bits & 3) / 2 : bits >> 2 * k & 3;
+			t->a[i][chunk * width + at * pair + x % pair] = packed[x];
+		}
+	}
 }
 
 SG_HANDLER(sg_mma)
@@ -215,8 +253,10 @@ SG_HANDLER(sg_mma)
 	if (!sg_whole_warp(w, in, mask))
 		return;
 	read_operands(w, in, m, &t);
+	if (m->sparse)
+		expand(w, in, m, &t);
 	read_c(w, in, m, &t);
-	multiply(&t, m);
+	multiply(&t, m, in->rnd);
 	write_d(w, in, m, &t);
 }
 
@@ -275,4 +315,19 @@ SG_HANDLER(sg_stmatrix)
 			p[x] = (uint16_t)(v[lane] >> 16 * h);
 		}
 	}
+}
+
+/* An 8x8 matrix of 16-bit elements, transposed among the lanes. */
+SG_HANDLER(sg_movmatrix)
+{
+	uint32_t out[32] = { 0 };
+	if (!sg_whole_warp(w, in, mask))
+		return;
+	const uint32_t *a = sg_op(w, in->a);
+	uint32_t *d = sg_op(w, in->d);
+	for (uint32_t y = 0; y < 8; y++)
+		for (uint32_t x = 0; x < 8; x++)
+			out[x * 4 + y / 2] |= (a[y * 4 + x / 2] >> 16 * (x % 2) & 0xffff)
+					      << 16 * (y % 2);
+	memcpy(d, out, sizeof(out));
 }

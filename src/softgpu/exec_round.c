@@ -197,6 +197,15 @@ SG_HANDLER(sg_float32)
 		fesetround(FE_TONEAREST);
 }
 
+double sg_fma_rounded(double a, double b, double c, uint8_t rnd)
+{
+	volatile double x = a, y = b, z = c, r;
+	fesetround(host_mode(rnd));
+	r = fma(x, y, z);
+	fesetround(FE_TONEAREST);
+	return r;
+}
+
 SG_HANDLER(sg_float64)
 {
 	double *d = sg_op(w, in->d);

@@ -385,6 +385,8 @@ SG_HANDLER(sg_tex)
 			return;
 		for (uint32_t k = 0; k < 4; k++)
 			out[k][i] = r.u[k];
+		for (uint32_t k = 0; in->type == T_F16 && k < 4; k++)
+			out[k][i] = (uint32_t)sg_pack_double(r.f[k], 5, 10, SG_RN);
 		if (in->type == T_F16X2)
 			for (uint32_t k = 0; k < 2; k++)
 				out[k][i] = (uint32_t)sg_pack_double(r.f[2 * k], 5, 10, SG_RN) |
@@ -594,6 +596,23 @@ SG_HANDLER(sg_sust)
 	}
 }
 
+/* Whether a handle is of a texture (op 0) or of a surface (1). */
+SG_HANDLER(sg_istypep)
+{
+	struct sg_device *dev = w->block->grid->dev;
+	const uint64_t *handle = sg_op(w, in->a);
+	uint32_t *d = sg_op(w, in->d), yes = 0;
+	for (uint32_t m = mask; m; m &= m - 1) {
+		int i = __builtin_ctz(m);
+		bool is = in->op == 0   ? sg_texture_find(dev, handle[i]) != NULL
+			  : in->op == 1 ? sg_surface_find(dev, handle[i]) != NULL
+					: false;
+		yes |= (uint32_t)is << i;
+	}
+	*d = (*d & ~mask) | yes;
+}
+
+/* Formatted: the image says whether its words are signed. */
 SG_HANDLER(sg_sured)
 {
 	const struct sg_tex *t = (const void *)in->list;
@@ -603,10 +622,15 @@ SG_HANDLER(sg_sured)
 		bool failed;
 		uint8_t *p = surface_at(w, in, i, &failed, &image);
 		const void *reg = sg_op(w, t->data[0]);
+		struct sg_insn typed = *in;
 		if (failed)
 			return;
+		if (t->formatted && texel_bytes(image) != 4)
+			continue;
+		if (t->formatted)
+			typed.type = image->format == CU_AD_FORMAT_SIGNED_INT32 ? T_S32 : T_U32;
 		if (p && !((uintptr_t)p & (t->bytes - 1u)))
-			sg_atom_apply(in, p,
+			sg_atom_apply(&typed, p,
 				t->bytes == 8 ? ((const uint64_t *)reg)[i]
 					      : ((const uint32_t *)reg)[i],
 				0, true);

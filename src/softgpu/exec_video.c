@@ -4,7 +4,8 @@
  * insn.op: what; type, type2, sub: signedness (T_S32 or T_U32) of the result, of a and of b; n:
  * parts, 1: scalar; has: flags below; bytes: second operation (enum sg_video_second); rnd: scale of
  * vmad or the comparison of vset; imm: selectors of a, b and d, four bits each (0: the whole, 1..4:
- * a byte, 5, 6: a half), or for SIMD forms the mask of parts that d takes.
+ * a byte, 5, 6: a half), or for SIMD forms the mask of parts that d takes; e, d2: of SIMD forms,
+ * four bits for each part of the operands, which of the parts of a and then b it is.
  */
 #include "softgpu/internal.h"
 
@@ -128,14 +129,21 @@ static uint32_t scalar(const struct sg_insn *in, uint32_t va, uint32_t vb, uint3
 	return second(in, (uint32_t)v, c, dsel);
 }
 
+static int64_t any_part(
+	const struct sg_insn *in, uint32_t a, uint32_t b, uint32_t which, bool is_signed)
+{
+	uint32_t k = which & (in->n - 1u);
+	return select_part(which < in->n ? a : b, in->n == 2 ? 5 + k : 1 + k, is_signed);
+}
+
 static uint32_t parts(const struct sg_insn *in, uint32_t va, uint32_t vb, uint32_t c)
 {
 	const uint32_t bits = 32 / in->n, part = bits == 8 ? 0xff : 0xffff;
 	uint32_t packed = 0, sum = c, keep = 0;
 	for (uint32_t k = 0; k < in->n; k++) {
-		uint32_t sel = in->n == 2 ? 5 + k : 1 + k;
-		int64_t v = operate(in, select_part(va, sel, in->type2 == T_S32),
-			select_part(vb, sel, in->sub == T_S32));
+		int64_t v =
+			operate(in, any_part(in, va, vb, in->e >> 4 * k & 15, in->type2 == T_S32),
+				any_part(in, va, vb, in->d2 >> 4 * k & 15, in->sub == T_S32));
 		if (in->has & SG_V_SAT)
 			v = clamp_to(v, bits, in->type == T_S32);
 		if (in->imm >> k & 1) {

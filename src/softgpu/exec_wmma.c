@@ -59,6 +59,28 @@ SG_HANDLER(sg_wmma_load)
 	}
 }
 
+/* Elements of less than a byte, `bytes` bits each: eight lines of e elements, by rows for A and by
+ * columns for B; a lane has a quarter of a line, which is one word. */
+SG_HANDLER(sg_wmma_load_lines)
+{
+	uint64_t addr[32];
+	if (!sg_whole_warp(w, in, mask))
+		return;
+	sg_addresses(w, in, mask, addr);
+	uint32_t *d = sg_op(w, in->list[0]);
+	for (uint32_t lane = 0; lane < 32; lane++) {
+		const uint32_t *stride = in->has & 1 ? sg_op(w, in->c) : NULL;
+		uint64_t line = (uint64_t)(stride ? stride[lane] : in->e) * in->bytes / 8;
+		const uint32_t *p = sg_resolve_or_fault(
+			w, in, lane, in->space, addr[lane] + lane / 4 * line + lane % 4 * 4, 4);
+		if (!p)
+			return;
+		if (w->check)
+			sg_check_access(w, in, lane, p, 4, SG_READ, 0);
+		d[lane] = *p;
+	}
+}
+
 SG_HANDLER(sg_wmma_store)
 {
 	uint64_t addr[32];
@@ -123,7 +145,7 @@ static void write_fragment(
 SG_HANDLER(sg_wmma_mma)
 {
 	const struct sg_mma *m = in->mma;
-	double a[512], b[512], c[256];
+	double a[1024], b[1024], c[256];
 	if (!sg_whole_warp(w, in, mask))
 		return;
 	const uint32_t *list = in->list + m->n_d;
@@ -133,13 +155,18 @@ SG_HANDLER(sg_wmma_mma)
 		w, list + m->n_a + m->n_b, m->type_c, bits_of(m->type_c), m->rows * m->cols, c);
 	for (uint32_t i = 0; i < m->rows; i++)
 		for (uint32_t j = 0; j < m->cols; j++) {
-			double sum = c[i * m->cols + j];
-			for (uint32_t x = 0; x < m->k; x++)
-				sum = m->type_d == T_F64
-					      ? __builtin_fma(
-							a[i * m->k + x], b[x * m->cols + j], sum)
-					      : sum + a[i * m->k + x] * b[x * m->cols + j];
-			c[i * m->cols + j] = sum;
+			double *sum = &c[i * m->cols + j];
+			for (uint32_t x = 0; x < m->k; x++) {
+				/* Elements of less than a byte are by columns. */
+				double v = a[i * m->k + x],
+				       u = m->bits < 8 ? b[j * m->k + x] : b[x * m->cols + j];
+				if (m->type_d == T_F64)
+					*sum = in->rnd == SG_RN
+						       ? __builtin_fma(v, u, *sum)
+						       : sg_fma_rounded(v, u, *sum, in->rnd);
+				else
+					*sum += m->exclusive ? v != u : v * u;
+			}
 		}
 	write_fragment(w, in, m, c);
 }

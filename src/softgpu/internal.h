@@ -128,12 +128,16 @@ struct sg_mma {
 	uint8_t rows;	/* of A and D */
 	uint8_t cols;	/* of B and D; mma.sync: 8 */
 	bool exclusive; /* one-bit elements are compared, not multiplied */
+	bool sparse;    /* A is compressed; list has the metadata's register last */
+	uint8_t selector; /* which lanes have it */
+	bool a_cols, b_rows; /* m8n8k4 of halves */
 	uint16_t k;
 };
 
 /* The addresses of a bulk copy: of each only what sg_addresses reads, and the space. */
 struct sg_bulk {
 	struct sg_insn dst, src, bar;
+	uint32_t values[4]; /* of st.async and red.async */
 };
 
 /* A parameter or result of a function or of one call. */
@@ -265,8 +269,17 @@ struct sg_frame {
 	uint32_t depth;
 	uint32_t local_base; /* first local address of this frame, same in every lane */
 	size_t bytes;        /* of the whole allocation */
+	uint32_t *marks; /* ends of the lanes' stacks when it first took of them; NULL: not yet */
 	uint8_t *regs, *local, *param;
 };
+
+/* Memory of alloca, a lane's after the other's (exec_stack.c). */
+struct sg_stack {
+	uint8_t *mem;
+	uint32_t room;    /* bytes of a lane */
+	uint32_t top[32]; /* bytes in use */
+};
+#define SG_STACK_BASE (1ull << 24) /* a local address that no frame has */
 
 enum sg_state { SG_READY, SG_WAIT_BAR, SG_WAIT_WARP };
 
@@ -324,6 +337,7 @@ enum {
 	SG_B_ENVREG1,
 	SG_B_ENVREG2,
 	SG_B_ZERO,
+	SG_B_ZERO_HI, /* one 64-bit plane */
 	SG_B_EXPLICIT_CLUSTER,
 	SG_B_COUNT
 };
@@ -351,6 +365,7 @@ struct sg_warp {
 	struct sg_path paths[32];
 	uint32_t bar_partial[16]; /* lanes that arrived while others of the warp have not */
 	struct sg_frame *spare;
+	struct sg_stack *stack; /* NULL: nothing has been taken of it */
 	uint32_t cluster_phase[32]; /* of the cluster barrier when each lane arrived */
 	_Alignas(64) uint32_t special[SG_S_COUNT][32];
 };
@@ -489,6 +504,14 @@ extern const struct sg_row sg_int_rows[], sg_float_rows[];
 extern const uint32_t sg_n_int_rows, sg_n_float_rows;
 
 SG_HANDLER(sg_lop3_pred); /* exec_int.c */
+/* exec_stack.c */
+SG_HANDLER(sg_alloca);
+SG_HANDLER(sg_stacksave);
+SG_HANDLER(sg_stackrestore);
+void *sg_stack_at(const struct sg_warp *w, uint32_t lane, uint64_t addr, uint32_t bytes);
+void sg_stack_leave(struct sg_warp *w, struct sg_frame *f, uint32_t mask);
+void sg_stack_free(struct sg_warp *w);
+
 /* exec_video.c */
 enum sg_video_op {
 	SG_V_ADD,
@@ -544,6 +567,7 @@ float sg_bf16_to_float(uint16_t h);
  */
 uint64_t sg_pack_double(double v, int ebits, int mbits, int rnd);
 double sg_round_odd_fma(double a, double b, double c);
+double sg_fma_rounded(double a, double b, double c, uint8_t rnd);
 
 /* exec_cvt.c */
 SG_HANDLER(sg_cvt);
@@ -614,6 +638,7 @@ SG_HANDLER(sg_isspacep);
 SG_HANDLER(sg_mapa);
 SG_HANDLER(sg_fence);
 SG_HANDLER(sg_mbarrier);
+SG_HANDLER(sg_mbarrier_pending);
 SG_HANDLER(sg_ctarank);
 /* One operation of in->op, type and bytes on memory; the old value. */
 uint64_t sg_atom_apply(const struct sg_insn *in, void *p, uint64_t b, uint64_t c, bool global);
@@ -621,6 +646,7 @@ uint64_t sg_atom_apply(const struct sg_insn *in, void *p, uint64_t b, uint64_t c
 void sg_mbarrier_complete(uint64_t *p, uint64_t bytes);
 /* exec_bulk.c */
 SG_HANDLER(sg_bulk);
+SG_HANDLER(sg_store_async); /* st.async, red.async */
 /* The address operand of each lane in mask. */
 void sg_addresses(struct sg_warp *w, const struct sg_insn *in, uint32_t mask, uint64_t *addr);
 /* Host address of bytes (a power of two) in a state space, or NULL: out of bounds or misaligned. */
@@ -666,6 +692,8 @@ void sg_bar_recheck(struct sg_warp *w);
 SG_HANDLER(sg_mma);
 SG_HANDLER(sg_ldmatrix);
 SG_HANDLER(sg_stmatrix);
+SG_HANDLER(sg_movmatrix);
+SG_HANDLER(sg_mma_quad); /* exec_quad.c */
 void sg_aligned_check(struct sg_warp *w);
 /* Whether all 32 lanes are here. If not, the path waits, or the launch ends. */
 bool sg_whole_warp(struct sg_warp *w, const struct sg_insn *in, uint32_t mask);
@@ -677,6 +705,7 @@ uint32_t sg_matrix_result(const struct sg_insn *in, uint8_t type, double v);
 /* exec_wmma.c */
 SG_HANDLER(sg_wmma_load);
 SG_HANDLER(sg_wmma_store);
+SG_HANDLER(sg_wmma_load_lines);
 SG_HANDLER(sg_wmma_mma);
 
 /* exec_ctrl.c */

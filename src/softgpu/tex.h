@@ -52,5 +52,6 @@ SG_HANDLER(sg_suq);
 SG_HANDLER(sg_suld);
 SG_HANDLER(sg_sust);
 SG_HANDLER(sg_sured);
+SG_HANDLER(sg_istypep);
 
 #endif

@@ -96,7 +96,7 @@ static void test_progress(void)
 	struct params pa = { p.p, 0, 1 }, pb = { p.p, 1, 0 };
 	run_start(&a, sg_module_kernel(module, "meet"), 1, 32, 0, &pa, false);
 	usleep(2000);
-	ok(!a.done, "a grid waits for another");
+	ok(!run_ended(&a), "a grid waits for another");
 	run_start(&b, sg_module_kernel(module, "meet"), 1, 32, 0, &pb, false);
 	ok(!run_wait(&a) && !run_wait(&b), "both end once both run");
 	memset(v, 0, 64);
@@ -126,11 +126,13 @@ static void test_cooperative(void)
 	struct params half = { p.p + 32, 0, 1 };
 	struct run h;
 	run_start(&h, sg_module_kernel(module, "meet"), 8, 512, 0, &half, false);
+	for (int n = 0; n < 5000 && !__atomic_load_n((uint32_t *)(p.p + 32), __ATOMIC_RELAXED); n++)
+		usleep(1000);
 	usleep(1000);
 	is_int(run_start(&r, k, fit, 512, 0, &p, true), CUDA_SUCCESS,
 		"a second one waits for room");
 	usleep(2000);
-	ok(!r.done && __atomic_load_n((uint32_t *)p.p, __ATOMIC_RELAXED) == 0,
+	ok(!run_ended(&r) && __atomic_load_n((uint32_t *)p.p, __ATOMIC_RELAXED) == 0,
 		"and starts nothing meanwhile");
 	__atomic_store_n((uint32_t *)(p.p + 36), 1, __ATOMIC_SEQ_CST);
 	ok(!run_wait(&h) && !run_wait(&r), "then both end");

@@ -45,6 +45,14 @@ static void run_done(void *arg, CUresult error)
 	pthread_mutex_unlock(&r->lock);
 }
 
+static bool run_ended(struct run *r)
+{
+	pthread_mutex_lock(&r->lock);
+	bool done = r->done;
+	pthread_mutex_unlock(&r->lock);
+	return done;
+}
+
 static CUresult run_start(struct run *r, struct sg_kernel *k, uint32_t grid, uint32_t block,
 	uint32_t shared, const void *params, bool cooperative)
 {
