@@ -4,7 +4,7 @@
  * 501 to 511 are those of bpftime's public examples; 600 and up are ours (egpu/probe.bpf.h declares them).
  * where: HOST (a program on the CPU), THREAD (gpu/...), WARP (gpu.warp/...).
  * result: UNIFORM the same in all lanes of a warp, VARYING, or ARGS: uniform when the arguments are.
- * cost: instructions it counts for in the worst-case length. class: PERTURB changes what the probed kernel does, and needs the
+ * cost: instructions it counts for in the worst-case length, beside one for each 8 bytes of memory that it is given. class: PERTURB changes what the probed kernel does, and needs the
  * user's leave (--allow-perturb). None waits for another thread or for the host.
  * trace_printk reads as many of r3..r5 as its format wants, set or not, as the kernel's does: nothing checks them.
  */
@@ -48,7 +48,8 @@ enum ebpf_where { EBPF_WHERE_HOST = 1, EBPF_WHERE_THREAD = 2, EBPF_WHERE_WARP = 
 enum ebpf_result { EBPF_RESULT_VARYING, EBPF_RESULT_UNIFORM, EBPF_RESULT_ARGS };
 enum ebpf_class { EBPF_CLASS_ORDINARY, EBPF_CLASS_PERTURB };
 
-enum { EBPF_MAX_LOOPS = 1 << 23, EBPF_MAX_DELAY_NS = 1000000 };
+/* SLOT_COST: instructions for each slot of a hash that for_each_map_elem looks at, beside the calls. */
+enum { EBPF_MAX_LOOPS = 1 << 23, EBPF_MAX_DELAY_NS = 1000000, EBPF_SLOT_COST = 4, EBPF_BYTES_PER_INSN = 8 };
 
 enum ebpf_helper_number {
 	EBPF_FUNC_for_each_map_elem = 164,

@@ -12,6 +12,7 @@ struct call {
 	bool known;	  /* the looked-up value exists */
 	uint32_t func;	  /* the function given */
 	uint64_t limit;	  /* most times that it is called */
+	uint64_t copied;  /* most bytes that the helper reads */
 };
 
 static bool map_fits(const struct ebpf_helper *h, uint32_t type)
@@ -48,10 +49,11 @@ static int arg_map(struct verifier *v, struct call *c, uint32_t reg, const struc
 }
 
 /* Memory of a size that the map gives. */
-static int arg_map_memory(struct verifier *v, const struct call *c, uint32_t reg, uint32_t bytes, int arg)
+static int arg_map_memory(struct verifier *v, struct call *c, uint32_t reg, uint32_t bytes, int arg)
 {
 	if (!c->map)
 		return refuse(v, EACCES, "type", "R%u has no map before it", reg);
+	c->copied += bytes;
 	return check_helper_memory(v, reg, bytes, arg);
 }
 
@@ -63,7 +65,7 @@ static int check_scalar(struct verifier *v, uint32_t reg, const struct vreg *r)
 }
 
 /* The register holds the size of the memory that the register before it points to. */
-static int arg_size(struct verifier *v, uint32_t reg, struct vreg *r, int arg)
+static int arg_size(struct verifier *v, struct call *c, uint32_t reg, struct vreg *r, int arg)
 {
 	int err = check_scalar(v, reg, r);
 	if (err)
@@ -74,6 +76,7 @@ static int arg_size(struct verifier *v, uint32_t reg, struct vreg *r, int arg)
 		return refuse(v, EACCES, "size", "R%u invalid zero-sized read; make the size at least 1", reg);
 	if (r->r.b64.umax >= MAX_VAR_OFF)
 		return refuse(v, EACCES, "size", "R%u unbounded memory access, use 'var &= const' or 'if (var < const)'", reg);
+	c->copied += r->r.b64.umax;
 	err = check_helper_memory(v, reg - 1, r->r.b64.umax, arg - 1);
 	if (!err)
 		err = mark_precise(v, r);
@@ -200,7 +203,7 @@ static int check_arg(struct verifier *v, struct call *c, int arg)
 	case EBPF_ARG_VALUE:
 		return arg_map_memory(v, c, reg, c->map ? c->map->value_size : 0, arg);
 	case EBPF_ARG_SIZE:
-		return arg_size(v, reg, r, arg);
+		return arg_size(v, c, reg, r, arg);
 	case EBPF_ARG_CONST_SIZE:
 		return arg_const_size(v, c, reg, r, arg);
 	case EBPF_ARG_RING_RECORD:
@@ -342,7 +345,7 @@ static int call_helper(struct verifier *v, const struct bpf_insn *i)
 	}
 	if (c.release)
 		release(v, c.release);
-	v->cur.length += c.helper->cost;
+	v->cur.length += c.helper->cost + c.copied / EBPF_BYTES_PER_INSN;
 	if (c.helper->ret == EBPF_RET_NEVER)
 		return PATH_ENDED;
 	err = set_result(v, &c);

@@ -14,6 +14,7 @@
  * Length: the longest call of the function (loop_seen) times the iterations left. It is known after a walk over the program;
  * explore() walks again until it stays the same.
  */
+#include "map/layout.h"
 #include "verifier/snapshot.h"
 
 #include <errno.h>
@@ -89,6 +90,13 @@ static int enter(struct verifier *v, const struct callback *c)
 	return 0;
 }
 
+/* A hash is walked slot by slot, whatever is in it. */
+static uint64_t slots_of(const struct verifier *v, const struct callback *c)
+{
+	bool hash = c->map >= 0 && v->p->maps[c->map].type == BPF_MAP_TYPE_HASH;
+	return hash ? map_hash_slots(v->p->maps[c->map].max_entries) : 0;
+}
+
 int step_callback(struct verifier *v, const struct callback *c, bool *leave)
 {
 	struct vframe *f = frame_now(v);
@@ -104,12 +112,17 @@ int step_callback(struct verifier *v, const struct callback *c, bool *leave)
 		return enter(v, c);
 	left = f->iteration < c->limit ? c->limit - f->iteration : 0;
 	f->iteration = 0;
+	uint64_t slots = slots_of(v, c), search = slots * EBPF_SLOT_COST;
 	if (__builtin_mul_overflow(left, cost, &all) || all > v->opts.max_run_insns)
 		return refuse(v, E2BIG, "length",
 			"bpf_%s may call its function %llu times, %llu instructions each, and a run has at most %llu; %s, or raise the limit with --max-insns",
 			c->helper->name, (unsigned long long)c->limit, (unsigned long long)cost, (unsigned long long)v->opts.max_run_insns,
 			c->map >= 0 ? "make the map smaller" : "check the count against a smaller constant");
-	v->cur.length += all;
+	if (search > v->opts.max_run_insns)
+		return refuse(v, E2BIG, "length",
+			"bpf_%s looks at the %llu slots of a hash of %llu entries, %d instructions each, and a run has at most %llu; make the map smaller, or raise the limit with --max-insns",
+			c->helper->name, (unsigned long long)slots, (unsigned long long)c->limit, EBPF_SLOT_COST, (unsigned long long)v->opts.max_run_insns);
+	v->cur.length += all + search;
 	return 0;
 }
 

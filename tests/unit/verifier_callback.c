@@ -40,6 +40,12 @@ static void test_elements(void)
 {
 	accepted("every element of an array", MAP(1, ARR), FUNC(2, 5), MOVI(3, 0), MOVI(4, 0), EACH(), EXIT(), LD(BPF_W, 0, 2, 0), LD(BPF_DW, 0, 3, 40), MOVI(0, 0), EXIT());
 	is_int(case_result.max_run_insns, 6 + 8 + 4 * 4, "four calls");
+	accepted("every element of a hash", MAP(1, HASH), FUNC(2, 5), MOVI(3, 0), MOVI(4, 0), EACH(), EXIT(), LD(BPF_DW, 0, 2, 0), LD(BPF_DW, 0, 3, 8), MOVI(0, 0), EXIT());
+	is_int(case_result.max_run_insns, 6 + 8 + 16 * 4 + 32 * EBPF_SLOT_COST, "sixteen calls, and a look at 32 slots");
+	case_options.max_run_insns = 100;
+	refused("length", 6, "bpf_for_each_map_elem looks at the 32 slots of a hash of 16 entries, 4 instructions each, and a run has at most 100; make the map smaller, "
+		"or raise the limit with --max-insns", "too many slots", MAP(1, HASH), FUNC(2, 5), MOVI(3, 0), MOVI(4, 0), EACH(), EXIT(), MOVI(0, 0), EXIT());
+	case_options.max_run_insns = 0;
 	refused("oob", 8, "R3 min value is outside of the allowed memory range: off=48 size=8 of 48 bytes of a value of arr",
 		"past an element", MAP(1, ARR), FUNC(2, 5), MOVI(3, 0), MOVI(4, 0), EACH(), EXIT(), LD(BPF_DW, 0, 3, 48), MOVI(0, 0), EXIT());
 	refused("map", 8, "write to change key R2 not allowed; keys are read-only", "a key", MAP(1, ARR), FUNC(2, 5), MOVI(3, 0), MOVI(4, 0), EACH(), EXIT(),
