@@ -9,6 +9,7 @@
  *   context.c  per-context state, clock
  *   devmap.c   maps: device <-> session             ptxas.c    the compiler of last resort
  *   live.c     programs into kernels that are running
+ *   filter.c   which launches are probed
  *   cache.c    compiled variants on disk            request.c  writes of the host to maps in use
  *
  * Rules: a failure of ours falls through to the program's own call; nothing is printed; no lock
@@ -389,6 +390,8 @@ void stream_used(CUstream stream, bool per_thread);
 void stream_synchronised(CUstream stream, bool per_thread);
 void stream_all_synchronised(uint64_t since);
 void stream_destroying(CUstream stream);
+/* 0 for default streams, k for the k-th other one that got a launch; UINT32_MAX: not known. */
+uint32_t stream_number(CUstream stream);
 void stream_context_gone(CUcontext handle);
 uint64_t stream_epoch(void);
 /* Whether nothing runs that we know of; *why says what does. The gate is closed by the caller. */
@@ -438,6 +441,7 @@ struct agent {
 	_Atomic(struct stream_row *) stream_rows; /* grows at the head; rows are used again */
 	_Atomic(struct thread_use *) thread_uses; /* the same */
 	struct ghost *ghosts; /* under stream_lock */
+	uint32_t n_streams;   /* ever launched into; the same */
 	atomic_int unknown_work, asking;
 	_Atomic uint64_t epoch;
 	struct lock stream_lock; /* never held while the driver is called */
@@ -459,10 +463,21 @@ static inline bool agent_on(void)
 {
 	return atomic_load_explicit(&agent.mode, memory_order_acquire) == AGENT_ON;
 }
-/* `egpu off` or a detached session: originals run. */
+/* -- filter.c: what --skip, --launches, --for, --device, --stream leave out -- */
+bool filter_device(const struct context *c);
+bool filter_stream(CUstream stream, bool per_thread);
+bool filter_over(void);   /* no launch will be probed any more */
+bool filter_launch(void); /* counts this launch; whether it is one to be probed */
+static inline bool filter_active(void)
+{
+	return __atomic_load_n(&agent.shared->filter.active, __ATOMIC_RELAXED) != 0;
+}
+
+/* `egpu off`, a detached session or the end of what was asked for: originals run. */
 static inline bool agent_off_word(void)
 {
-	return __atomic_load_n(&agent.shared->off, __ATOMIC_RELAXED) != 0;
+	return __atomic_load_n(&agent.shared->off, __ATOMIC_RELAXED) != 0 ||
+	       (filter_active() && filter_over());
 }
 static inline bool links_changed(void)
 {

@@ -147,7 +147,12 @@ static struct variant *choose(const struct launch *l, struct function *f)
 		__atomic_fetch_add(&row->launches, 1, __ATOMIC_RELAXED);
 	if (!atomic_load_explicit(&f->kernel->wanted, memory_order_relaxed) || agent_off_word())
 		return NULL;
+	bool filtered = filter_active();
+	if (filtered && !filter_stream(c->hStream, l->per_thread))
+		return NULL;
 	struct variant *v = variant_for_launch(f, f->context ? f->context : context_of(l));
+	if (v && filtered && !filter_launch())
+		return NULL;
 	if (!v || !v->tight)
 		return v;
 	return variant_that_fits(f, v, (uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ,

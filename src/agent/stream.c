@@ -27,6 +27,7 @@ struct stream_row {
 	atomic_int state, busy;
 	CUstream stream; /* valid while USED, or busy and USED before */
 	CUcontext context;
+	uint32_t number;
 };
 
 /* Thread `tid` launched into its own default stream, last at `epoch`; 0: and all that is done. */
@@ -89,6 +90,7 @@ static void remember_stream(CUstream stream)
 		if (r) {
 			r->stream = stream;
 			r->context = context;
+			r->number = ++agent.n_streams;
 			atomic_store(&r->state, ROW_USED);
 			handles_put(&agent.streams, stream, r);
 		} else {
@@ -96,6 +98,14 @@ static void remember_stream(CUstream stream)
 		}
 	}
 	lock_drop(&agent.stream_lock);
+}
+
+uint32_t stream_number(CUstream stream)
+{
+	if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+		return 0;
+	const struct stream_row *r = handles_get(&agent.streams, stream);
+	return r ? r->number : UINT32_MAX;
 }
 
 /* The stream ends: nobody asks about it from here on, nor is still asking on return. */

@@ -546,7 +546,7 @@ static void make(struct module *m, struct kernel *k, struct context *c)
 
 void variant_prepare(struct module *m, struct context *c)
 {
-	if (!c || !m->image || atomic_load(&m->gone))
+	if (!c || !m->image || atomic_load(&m->gone) || !filter_device(c))
 		return;
 	lock_take(&agent.build);
 	if (!variant_prepared(m, c)) {
@@ -596,7 +596,7 @@ struct variant *variant_for_launch(struct function *f, CUcontext current)
 	if (v)
 		return v;
 	struct context *c = context_get(context);
-	if (!c)
+	if (!c || !filter_device(c))
 		return NULL;
 	if (!variant_prepared(f->module, c))
 		variant_prepare(f->module, c);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/filter.h"
 #include "cli/probe.h"
 #include "cli/report.h"
 #include "cli/rules.h"
@@ -20,6 +21,7 @@ struct opts {
 	struct opt_maybe live;
 	int verbose;
 	struct rules_opts rules;
+	struct filter_opts filter;
 };
 
 static const struct opt options[] = {
@@ -39,6 +41,7 @@ static const struct opt options[] = {
 		"no failure when the pattern matches no kernel" },
 	{ 0, "live", OPT_MAYBE, offsetof(struct opts, live), "POINTS",
 		"let programs come and go while kernels run, at entry,exit,loop (default) or mem; needs -k" },
+	FILTER_OPTIONS(struct opts, filter),
 	RULES_OPTIONS(struct opts, rules),
 	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL,
 		"say more; per-CPU maps show every slot" },
@@ -244,7 +247,9 @@ static int run(const void *opts, const struct opt_rest *rest)
 	/* Before the command has run for hours. */
 	if (check_out(o->out) || check_out(o->json))
 		return EGPU_FAILED;
+	struct session_filter filter;
 	int status = rules_read(&o->rules, &po.rules);
+	status = status ? status : filter_read(&o->filter, &filter);
 	if (status)
 		return status;
 	status = po.name ? probe_read(&p, &po) : 0;
@@ -252,6 +257,7 @@ static int run(const void *opts, const struct opt_rest *rest)
 		return status;
 	status = runner_open(&r, &o->driver);
 	if (!status) {
+		filter_apply(r.session, &filter);
 		status = o->live.given ? add_guards(o, r.session) : 0;
 		if (po.name) {
 			status = status ? status : probe_open(&p, r.session);

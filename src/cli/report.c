@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/filter.h"
 #include "cli/names.h"
 #include "cli/near.h"
 #include "cli/report.h"
@@ -107,6 +108,7 @@ static void coverage_text(const struct run_report *r, struct buf *text)
 		snap->launches_instrumented, snap->launches, snap->launches == 1 ? "" : "es",
 		dump_records_lost(r->dump), plural(dump_records_lost(r->dump)),
 		dump_insertions_refused(r->dump), plural(dump_insertions_refused(r->dump)));
+	filter_text(r->session, text);
 	list_unprobed(snap, text);
 	list_differing(snap, text);
 	if (r->per_cpu)
@@ -256,6 +258,28 @@ static void json_coverage(const struct run_report *r, struct json *j)
 	json_object_end(j);
 }
 
+/* What was asked for; null where nothing was. */
+static void json_filter(const struct session *s, struct json *j)
+{
+	const struct session_filter *f = &session_data((struct session *)s)->filter;
+	if (!f->active) {
+		json_null(j);
+		return;
+	}
+	json_object(j);
+	json_put_u64(j, "skip", f->skip);
+	json_key(j, "launches");
+	f->launches ? json_u64(j, f->launches) : json_null(j);
+	json_key(j, "for_ns");
+	f->for_ns ? json_u64(j, f->for_ns) : json_null(j);
+	json_key(j, "device");
+	f->device ? json_u64(j, f->device - 1) : json_null(j);
+	json_key(j, "stream");
+	f->stream ? json_u64(j, f->stream - 1) : json_null(j);
+	json_put_u64(j, "seen", f->seen);
+	json_object_end(j);
+}
+
 static void json_head(const struct run_report *r, struct json *j)
 {
 	json_put_string(j, "egpu", EGPU_VERSION);
@@ -269,6 +293,8 @@ static void json_head(const struct run_report *r, struct json *j)
 	json_i64(j, r->exit_status);
 	json_key(j, "coverage");
 	json_coverage(r, j);
+	json_key(j, "filter");
+	json_filter(r->session, j);
 	json_key(j, "kernels");
 	report_kernels_json(r->snap, j);
 	json_key(j, "sites");

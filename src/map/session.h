@@ -147,6 +147,19 @@ struct session_client {
 	char probe[64];
 };
 
+/* Which launches of matched kernels are probed (agent/filter.c). Launches inside of graphs obey device and ends, and are not counted. */
+struct session_filter {
+	uint32_t active;   /* writer: loader, last, before the target starts: 1 = look at the rest */
+	uint32_t device;   /* writer: loader: ordinal + 1; 0: all */
+	uint32_t stream;   /* writer: loader: number + 1; 0: all. 0 is the default stream, k the k-th other one a process launched into */
+	uint32_t pad;
+	uint64_t skip;	   /* writer: loader: so many launches run unprobed first */
+	uint64_t launches; /* writer: loader: so many are probed then; 0: all */
+	uint64_t for_ns;   /* writer: loader: from the first probed launch on; 0: always */
+	uint64_t seen;	   /* atomic: launches that the rest has let through */
+	uint64_t first_ns; /* writer: an agent, once: CLOCK_MONOTONIC of the first probed launch */
+};
+
 struct session_file {
 	uint64_t magic;	      /* stored last, with release order */
 	uint32_t version, size_of_file;
@@ -158,6 +171,7 @@ struct session_file {
 	uint32_t n_kernels, n_sites; /* atomic; may exceed the maximum when full: clamp on reading */
 	uint32_t strings_used;	     /* atomic */
 	uint32_t kernels_lost, sites_lost; /* atomic: did not fit */
+	struct session_filter filter;
 	struct session_map maps[EBPF_MAX_MAPS];
 	struct session_prog progs[SESSION_MAX_PROGS];
 	struct session_link links[SESSION_MAX_LINKS];

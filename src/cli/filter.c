@@ -1,0 +1,89 @@
+/* filter.c - see filter.h. */
+#include "cli/filter.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out)
+{
+	char *end = NULL;
+	errno = 0;
+	*out = text ? strtoull(text, &end, 10) : 0;
+	if (text && (errno || end == text || *end || *text < '0' || *text > '9' || *out < min ||
+			    *out > max))
+		return say_fail("--%s: '%s' is no number from %" PRIu64 " to %" PRIu64, option, text,
+			min, max);
+	return 0;
+}
+
+/* "10" and "10s", "500ms", "2m"; fractions too. */
+static int duration(const char *text, uint64_t *ns)
+{
+	static const struct {
+		const char *name;
+		double ns;
+	} units[] = { { "", 1e9 }, { "s", 1e9 }, { "ms", 1e6 }, { "us", 1e3 }, { "m", 60e9 },
+		{ "h", 3600e9 } };
+	char *end;
+	*ns = 0;
+	if (!text)
+		return 0;
+	double n = strtod(text, &end);
+	for (size_t i = 0; *text >= '0' && *text <= '9' && i < sizeof(units) / sizeof(units[0]);
+		i++)
+		if (!strcmp(end, units[i].name) && n > 0 && n * units[i].ns < 1e18) {
+			*ns = (uint64_t)(n * units[i].ns);
+			return *ns ? 0 : say_fail("--for: '%s' is no time", text);
+		}
+	return say_fail("--for: '%s' is no time: write 10 or 10s, 500ms, 2m, 1h", text);
+}
+
+int filter_read(const struct filter_opts *o, struct session_filter *out)
+{
+	uint64_t device, stream;
+	memset(out, 0, sizeof(*out));
+	if (number("skip", o->skip, 0, UINT64_C(1) << 62, &out->skip) ||
+		number("launches", o->launches, 1, UINT64_C(1) << 62, &out->launches) ||
+		number("device", o->device, 0, 1023, &device) ||
+		number("stream", o->stream, 0, 1000000000, &stream) ||
+		duration(o->duration, &out->for_ns))
+		return EGPU_FAILED;
+	out->device = o->device ? (uint32_t)device + 1 : 0;
+	out->stream = o->stream ? (uint32_t)stream + 1 : 0;
+	out->active = out->skip || out->launches || out->for_ns || out->device || out->stream;
+	return 0;
+}
+
+void filter_apply(struct session *s, const struct session_filter *f)
+{
+	struct session_filter *to = &session_data(s)->filter;
+	if (!f->active)
+		return;
+	*to = *f;
+	to->active = 0;
+	__atomic_store_n(&to->active, 1, __ATOMIC_RELEASE);
+}
+
+void filter_text(const struct session *s, struct buf *text)
+{
+	const struct session_filter *f = &session_data((struct session *)s)->filter;
+	if (!f->active)
+		return;
+	buf_puts(text, "  chosen:");
+	if (f->device)
+		buf_printf(text, " device %u,", f->device - 1);
+	if (f->stream)
+		buf_printf(text, " stream %u,", f->stream - 1);
+	if (f->for_ns)
+		buf_printf(text, " for %g s,", (double)f->for_ns / 1e9);
+	if (f->launches)
+		buf_printf(text, " launches %" PRIu64 " to %" PRIu64 " of %" PRIu64 "\n", f->skip + 1,
+			f->skip + f->launches, f->seen);
+	else if (f->skip)
+		buf_printf(text, " launches from %" PRIu64 " on, of %" PRIu64 "\n", f->skip + 1,
+			f->seen);
+	else
+		buf_printf(text, " %" PRIu64 " launches\n", f->seen);
+}

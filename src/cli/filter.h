@@ -1,0 +1,35 @@
+/* filter.h - options that choose launches, the same in every command that probes a program. */
+#ifndef EGPU_CLI_FILTER_H
+#define EGPU_CLI_FILTER_H
+
+#include "base/buf.h"
+#include "cli/cli.h"
+#include "map/session.h"
+
+struct filter_opts {
+	const char *skip, *launches, *duration, *device, *stream; /* as given; NULL: all */
+};
+
+/* Rows of a command's option table. */
+#define FILTER_OPTIONS(opts, field)                                                                \
+	{ 0, "skip", OPT_STRING, offsetof(opts, field.skip), "N",                                  \
+		"let the first N launches of matching kernels run unprobed" },                     \
+		{ 0, "launches", OPT_STRING, offsetof(opts, field.launches), "N",                  \
+			"probe N launches, then no more" },                                        \
+		{ 0, "for", OPT_STRING, offsetof(opts, field.duration), "TIME",                    \
+			"probe for so long from the first probed launch on: 10, 500ms, 2m" },      \
+		{ 0, "device", OPT_STRING, offsetof(opts, field.device), "N",                      \
+			"probe on this device only" },                                             \
+	{                                                                                          \
+		0, "stream", OPT_STRING, offsetof(opts, field.stream), "N",                        \
+			"probe in this stream only: 0 the default one, N the N-th other used"      \
+	}
+
+/* 0, or EGPU_FAILED after a message. *out is ready to be copied into a session. */
+int filter_read(const struct filter_opts *o, struct session_filter *out);
+/* Before the target starts. */
+void filter_apply(struct session *s, const struct session_filter *f);
+/* One line that says what was chosen; nothing without a filter. */
+void filter_text(const struct session *s, struct buf *text);
+
+#endif
