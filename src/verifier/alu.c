@@ -144,7 +144,7 @@ static void divide(bool modulo, bool is_signed, bool wide, struct range *dst, co
 static bool tells_nothing(const struct verifier *v, uint8_t op, bool wide, const struct vreg *src)
 {
 	bool shift = op == BPF_LSH || op == BPF_RSH || op == BPF_ARSH, counted = range_is_const(&src->r) && src->r.bits.value < (wide ? 64 : 32);
-	return v->opts.linux_ranges && (op == BPF_DIV || op == BPF_MOD || (shift && !counted));
+	return v->opts.linux_ranges && (op == BPF_DIV || op == BPF_MOD || op == BPF_NEG || (shift && !counted));
 }
 
 static int scalar_alu(struct verifier *v, const struct bpf_insn *i, struct vreg *dst, const struct vreg *src)

@@ -59,7 +59,8 @@ struct verifier_options {
 				    * checks it) */
 	bool allow_perturb;	   /* helpers that slow, stop or alter the probed kernel */
 	bool allow_races;	   /* updates of shared memory by load and store, which lose some when threads meet */
-	/* To compare verdicts: divisions, shifts by unknown counts and comparisons of a register with itself tell nothing, as in Linux 6.18. */
+	/* To compare verdicts: divisions, negations, shifts by unknown counts and comparisons of a register with itself tell nothing, or
+	 * little, as in Linux 6.18. */
 	bool linux_ranges;
 	uint32_t log_level;	   /* 0: reason only; 1: the failing path as the kernel's log; 2: the same with all that is known */
 };
