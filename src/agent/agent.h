@@ -159,6 +159,7 @@ struct devmap {
 	size_t bytes;
 	struct map_instance *instance;
 	struct map_image *image; /* in the instance file */
+	uint64_t replica_bytes; /* between the replicas of an array; 0: it has one */
 	bool is_ring;
 	/* Rings: what drain.c knows, none of it from the session. */
 	size_t device_bytes;

@@ -41,6 +41,15 @@ static atomic_int *sync_word(void)
 
 /* -- making --------------------------------------------------------------------- */
 
+/* Between the replicas of an array. What shared memory says must fit the image that was made. */
+static uint64_t replica_bytes(const struct session_map *row, size_t image_bytes, uint32_t sms)
+{
+	uint64_t one = map_replica_bytes(row->max_entries, row->value_size);
+	bool several = row->type == BPF_MAP_TYPE_ARRAY && sms > 1 && one <= UINT32_MAX &&
+		       one * sms == image_bytes - MAP_IMAGE_HEADER;
+	return several ? one : 0;
+}
+
 static bool is_live(uint32_t id)
 {
 	return agent.shared->maps[id].live;
@@ -65,6 +74,7 @@ static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 		&m->instance, &m->image, &m->bytes, d);
 	if (err)
 		return err;
+	m->replica_bytes = replica_bytes(&agent.shared->maps[id], m->bytes, c->sms);
 	m->is_ring = m->image->type == BPF_MAP_TYPE_RINGBUF;
 	m->device_bytes = m->bytes;
 	err = m->is_ring ? drain_make(c, id, !pooled, d) : 0;

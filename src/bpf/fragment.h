@@ -39,7 +39,9 @@ enum {
 	EBPF_TABLE_SMS = 64,	      /* replicas of per-CPU maps: use min(%smid, this - 1) */
 	EBPF_TABLE_CLOCK = 65,	      /* added to %globaltimer: CLOCK_MONOTONIC nanoseconds */
 	EBPF_TABLE_SEED = 66,	      /* seed of get_prandom_u32 */
-	EBPF_TABLE_SYMBOLS = 72,      /* first entry of the kernel's own symbols */
+	EBPF_TABLE_LAST_SM = 67,      /* EBPF_TABLE_SMS - 1 */
+	EBPF_TABLE_REPLICAS = 72,     /* entries 72..135: bytes between the replicas of an array (map/layout.h); 0: it has one */
+	EBPF_TABLE_SYMBOLS = 136,     /* first entry of the kernel's own symbols */
 };
 
 struct ebpf_fragment_param {
@@ -48,6 +50,14 @@ struct ebpf_fragment_param {
 
 struct ebpf_fragment_func {
 	const char *name, *text;
+};
+
+/* How the program uses the values of a map. Words are those of a value, bit (offset / 8) mod 64. */
+struct ebpf_map_use {
+	bool added;	 /* to */
+	bool other;	 /* read, written, or changed in another way */
+	uint64_t whole;	 /* words that 64-bit numbers are added to */
+	uint64_t halves; /* words whose two halves 32-bit numbers are added to */
 };
 
 struct ebpf_fragment {
@@ -64,6 +74,7 @@ struct ebpf_fragment {
 	struct ebpf_fragment_func *funcs;
 	uint32_t n_funcs;
 	const char *body;
+	const struct ebpf_map_use *use; /* by map id, EBPF_TABLE_MAPS of them; not in the text: NULL when it was read from there */
 };
 
 /* The text form, which `egpu translate` prints and sessions store; fragment_parse reads it back. */

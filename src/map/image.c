@@ -40,9 +40,9 @@ static uint64_t map_data_bytes(uint32_t type, uint32_t key_size, uint32_t value_
 			       : 0;
 	if (key_size != 4)
 		return 0;
-	if (type == BPF_MAP_TYPE_ARRAY)
-		return n_replicas == 1 ? max_entries * map_stride(value_size) : 0;
-	if (type != BPF_MAP_TYPE_PERCPU_ARRAY)
+	if (type == BPF_MAP_TYPE_ARRAY && n_replicas == 1)
+		return max_entries * map_stride(value_size);
+	if (type != BPF_MAP_TYPE_ARRAY && type != BPF_MAP_TYPE_PERCPU_ARRAY)
 		return 0;
 	uint64_t one = map_replica_bytes(max_entries, value_size);
 	return one <= MAX_IMAGE_BYTES / n_replicas ? one * n_replicas : 0;
@@ -339,8 +339,11 @@ int map_instance_create(struct session *s, uint32_t map, uint32_t n_replicas, ui
 	int err = session_map_row(s, map, &row);
 	if (err)
 		return diag_set(d, -err, "no map %u in the session", map);
+	uint32_t sums = session_map_replicas(s, map, n_replicas);
 	if (row.type != BPF_MAP_TYPE_PERCPU_ARRAY && row.type != BPF_MAP_TYPE_RINGBUF)
 		n_replicas = 1;
+	if (row.type == BPF_MAP_TYPE_ARRAY)
+		n_replicas = sums;
 	uint64_t bytes = map_image_bytes(
 		row.type, row.key_size, row.value_size, row.max_entries, n_replicas);
 	if (!bytes)

@@ -61,6 +61,8 @@ bool map_image_fits(const struct map_image *image, const struct session_map *row
 /* Copies the data of the host's image: holes, which read as zero, are passed over. `to` must be
  * zero. */
 int map_base_copy(int fd, void *to, uint64_t data_bytes);
+/* Replicas that an instance of an array has on a device of so many multiprocessors: 1 unless programs only add to it. */
+uint32_t session_map_replicas(struct session *s, uint32_t map, uint32_t sms);
 /* ring-ID and raw-ID, mapped. NULL with *err. */
 const struct ring_mapping *map_ring_get(struct session *s, uint32_t map, int *err);
 void map_ring_forget(struct ring_mapping *r);
@@ -125,5 +127,9 @@ int map_array_index(const struct map *m, const void *key, uint32_t *index);
  * (UINT64_MAX: none). */
 int map_hash_find(
 	struct map *m, struct source *src, const void *key, uint64_t *slot, uint32_t *state);
+
+/* to += from - minus in words of a value; `halves` (session_map.halves) says which of them are two sums; minus NULL: zero. */
+void map_words_add(
+	uint64_t halves, uint8_t *to, const uint8_t *from, const uint8_t *minus, size_t bytes);
 
 #endif

@@ -8,6 +8,9 @@
  *	offset 128          data, by type:
  *
  *	ARRAY               value i at 128 + i * stride, stride = round_up(value_size, 8)
+ *	                    With R > 1 replicas, on devices, where programs only add to it: replica r (one per multiprocessor) at 128 + r *
+ *	                    round_up(max_entries * stride, 128); the map's value is the sum of all. A write from the host goes to replica 0 and
+ *	                    zeroes the others.
  *	PERCPU_ARRAY        replica r (one per multiprocessor) at 128 + r * round_up(max_entries * stride, 128),
  *	                    value i in it at i * stride
  *	HASH                n_slots = the power of two >= 2 * max_entries (at least 8); slot s at
@@ -40,6 +43,9 @@
 #define MAP_RING_DISCARD 0x40000000u
 
 enum { MAP_IMAGE_HEADER = 128, MAP_RING_HEADER = 8 };
+
+/* Arrays whose replicas would take more have one. */
+enum { MAP_REPLICAS_BYTES = 16 << 20 };
 
 enum {
 	MAP_RING_LINE = 128,	    /* of a multiprocessor */

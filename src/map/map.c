@@ -371,20 +371,14 @@ size_t map_value_bytes(const struct map *m)
 	return m->row.type == BPF_MAP_TYPE_PERCPU_ARRAY ? m->stride * m->cpus : m->row.value_size;
 }
 
-/* -- words -- */
-
-/* to += from - minus, word by word; minus NULL: zero. */
-static void words_add(uint8_t *to, const uint8_t *from, const uint8_t *minus, size_t bytes)
+static void words_add(
+	const struct map *m, uint8_t *to, const uint8_t *from, const uint8_t *minus, size_t bytes)
 {
-	for (size_t i = 0; i < bytes; i += 8) {
-		uint64_t a, b, c = 0;
-		memcpy(&a, to + i, 8);
-		memcpy(&b, from + i, 8);
-		if (minus)
-			memcpy(&c, minus + i, 8);
-		a += b - c;
-		memcpy(to + i, &a, 8);
-	}
+	const struct session_map *row = &m->s->file->maps[m->id];
+	uint64_t whole = __atomic_load_n(&row->whole, __ATOMIC_RELAXED),
+		 halves = __atomic_load_n(&row->halves, __ATOMIC_RELAXED);
+	/* A word that is added to in both ways moves as one number. */
+	map_words_add(halves & ~whole, to, from, minus, bytes);
 }
 
 /* -- arrays -- */
@@ -393,6 +387,19 @@ int map_array_index(const struct map *m, const void *key, uint32_t *index)
 {
 	memcpy(index, key, sizeof(*index));
 	return *index < m->row.max_entries ? 0 : -ENOENT;
+}
+
+/* What a device's other replicas hold was all added there. */
+static int array_add_replicas(struct map *m, struct source *src, uint64_t at)
+{
+	uint64_t replica = map_replica_bytes(m->row.max_entries, m->row.value_size);
+	for (uint32_t r = 1; r < src->n_replicas; r++) {
+		int err = source_read(m, src, r * replica + at, m->one, m->stride);
+		if (err)
+			return err;
+		words_add(m, m->sum, m->one, NULL, m->stride);
+	}
+	return 0;
 }
 
 static int array_lookup(struct map *m, const void *key, void *value)
@@ -412,7 +419,10 @@ static int array_lookup(struct map *m, const void *key, void *value)
 			err = file_read_at(src->fd, m->was, m->stride, src->base_at + at);
 		if (err)
 			return err;
-		words_add(m->sum, m->one, m->was, m->stride);
+		words_add(m, m->sum, m->one, m->was, m->stride);
+		err = array_add_replicas(m, src, at);
+		if (err)
+			return err;
 	}
 	memcpy(value, m->sum, m->row.value_size);
 	return 0;
@@ -427,7 +437,7 @@ static int percpu_fold(struct map *m, struct source *src, uint32_t index, uint8_
 			m, src, r * replica + (uint64_t)index * m->stride, m->one, m->stride);
 		if (err)
 			return err;
-		words_add(slots + (size_t)(r % m->cpus) * m->stride, m->one, NULL, m->stride);
+		words_add(m, slots + (size_t)(r % m->cpus) * m->stride, m->one, NULL, m->stride);
 	}
 	return 0;
 }
@@ -454,7 +464,7 @@ int map_lookup_sum(struct map *m, const void *key, void *value)
 	if (!err) {
 		memset(m->sum, 0, m->stride);
 		for (uint32_t c = 0; c < m->cpus; c++)
-			words_add(m->sum, slots + (size_t)c * m->stride, NULL, m->stride);
+			words_add(m, m->sum, slots + (size_t)c * m->stride, NULL, m->stride);
 		memcpy(value, m->sum, m->row.value_size);
 	}
 	free(slots);
@@ -528,7 +538,7 @@ static int hash_lookup(struct map *m, const void *key, void *value)
 			continue;
 		exists = true;
 		err = hash_value(m, &m->instances[i], slot, m->one);
-		words_add(m->sum, m->one, m->was, m->stride);
+		words_add(m, m->sum, m->one, m->was, m->stride);
 	}
 	if (err)
 		return err;

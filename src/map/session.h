@@ -30,6 +30,7 @@
 
 #include "base/buf.h"
 #include "base/diag.h"
+#include "bpf/fragment.h"
 #include "bpf/program.h"
 #include "map/layout.h"
 
@@ -51,6 +52,12 @@ enum {
 /* Offset into the string area; 0 is the empty string. */
 typedef uint32_t session_string;
 
+enum session_sums {
+	SESSION_SUMS_UNKNOWN, /* no program uses it yet */
+	SESSION_SUMS_YES,     /* all only add to them: devices keep a replica on each multiprocessor, see map/layout.h */
+	SESSION_SUMS_NO,
+};
+
 enum session_link_state { SESSION_LINK_FREE, SESSION_LINK_ATTACHED, SESSION_LINK_DETACHED };
 
 struct session_map { /* writer: loader, before the link that uses it */
@@ -60,6 +67,9 @@ struct session_map { /* writer: loader, before the link that uses it */
 	uint32_t internal; /* 1: made by egpu itself (trace output) */
 	uint32_t live;	   /* 1: words and programs for running kernels (live/live.h): only the device's, agents do not copy it back */
 	uint32_t btf_id, btf_key_type_id, btf_value_type_id; /* BTF object saved as btf-ID in the directory; 0: none */
+	uint32_t sums;	     /* enum session_sums: how programs use its values */
+	uint32_t replicated; /* writer: agents, atomic: 1 when an instance with replicas may exist */
+	uint64_t whole, halves; /* words that programs add to (struct ebpf_map_use) */
 	uint32_t instances; /* writer: agents, atomic: instance files ever made */
 	uint32_t write_seq; /* writer: the host, under the lock of map-ID: number of the request in map-ID.write */
 	uint32_t writing;   /* writer: the same: odd while a host write is under way */
@@ -234,6 +244,9 @@ void session_destroy(struct session *s);
 int session_gc(void);
 /* Ids are dense from 0. -ENOSPC when a table is full. */
 int session_add_map(struct session *s, const struct ebpf_map *def, uint32_t *id, struct diag *d);
+/* Notes how a program uses a map's values, before anything attaches it. -EBUSY with d when a device has replicas of them and the
+ * program does more than add. */
+int session_map_use(struct session *s, uint32_t map, const struct ebpf_map_use *use, struct diag *d);
 /* Takes back a map that no program uses yet, with its files. */
 void session_remove_map(struct session *s, uint32_t id);
 int session_add_prog(struct session *s, const char *fragment_text, size_t size, const char *name, enum ebpf_point point, bool warp,

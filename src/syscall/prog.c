@@ -229,6 +229,9 @@ static int check_and_translate(struct loading *p)
 			ebpf_context_struct(r->context));
 	err = translate_program(
 		p->arena, &r->program, &r->info.verified, point, warp, &r->fragment, p->d);
+	for (uint32_t i = 0; i < p->n_maps && !err; i++)
+		err = session_map_use(p->l->options.session, p->maps[i]->map.id,
+			&r->fragment.use[p->maps[i]->map.id], p->d);
 	if (!err)
 		r->info.fragment = &r->fragment;
 	return err;

@@ -127,9 +127,25 @@ static struct tr_name this_cpu(struct tr *t)
 	return sm;
 }
 
+/* Without replicas the stride is 0. The multiprocessor's number is taken once, before the body. */
+struct tr_name tr_replica(struct tr *t, const struct ebpf_map *m, struct tr_name at)
+{
+	if (!tr_only_adds(t, m))
+		return at;
+	struct tr_name stride = tr_t32(t), out = tr_t64(t);
+	uint32_t entry = 8 * (EBPF_TABLE_REPLICAS + m->id);
+	t->replicates = true;
+	if (t->test)
+		tr_emit(t, "ld.global.u32 %s, [%s+%u];", stride.s, t->table, entry);
+	else
+		tr_emit(t, "ld.const.u32 %s, [__egpu_table+%u];", stride.s, entry);
+	tr_emit(t, "mad.wide.u32 %s, %%egpu_slot, %s, %s;", out.s, stride.s, at.s);
+	return out;
+}
+
 struct tr_name tr_array_value(struct tr *t, const struct ebpf_map *m, struct tr_name index)
 {
-	struct tr_name base = tr_map_base(t, m),
+	struct tr_name base = tr_replica(t, m, tr_map_base(t, m)),
 		       at = element(t, index, map_stride(m->value_size), base);
 	if (m->type == BPF_MAP_TYPE_PERCPU_ARRAY)
 		at = element(t, this_cpu(t), map_replica_bytes(m->max_entries, m->value_size), at);

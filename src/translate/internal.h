@@ -167,6 +167,8 @@ struct tr {
 	struct tr_lanes lanes;
 	uint32_t n_t64, n_t32, n_pred, n_slots, n_labels, n_keys;
 	uint64_t fields, maps;
+	struct ebpf_map_use *use; /* by map id */
+	bool replicates;          /* %egpu_slot is wanted */
 	uint8_t param_bytes[EBPF_PARAM_COUNT];
 	struct ebpf_fragment_func *helper_funcs;
 	size_t n_helper_funcs, cap_helper_funcs;
@@ -253,6 +255,11 @@ uint16_t tr_defs(const struct tr *t, const struct tr_inst *inst, uint32_t i);
 /* -- idiom.c: requires live; leaves roles -- */
 int tr_idiom(struct tr *t);
 
+/* -- use.c: requires idiom; leaves use -- */
+int tr_use(struct tr *t);
+/* Such a map may have a replica on each multiprocessor. */
+bool tr_only_adds(const struct tr *t, const struct ebpf_map *m);
+
 /* -- lower.c: requires all of the above; leaves the body -- */
 int tr_lower(struct tr *t);
 
@@ -299,6 +306,8 @@ int tr_races(struct tr *t);
 /* -- helper.c: calls of helpers -- */
 /* The map that a call is given, NULL when that differs between paths. */
 const struct ebpf_map *tr_map_arg(const struct tr *t, const struct tr_inst *inst, uint32_t i);
+/* Adds the place of this multiprocessor's replica to an address in a map that the program only adds to. */
+struct tr_name tr_replica(struct tr *t, const struct ebpf_map *m, struct tr_name at);
 /* Address of an array's value; the index is in range. */
 struct tr_name tr_array_value(struct tr *t, const struct ebpf_map *m, struct tr_name index);
 /* A scalar argument: a constant where it is known. */

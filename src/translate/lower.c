@@ -870,6 +870,7 @@ static int lower_imm64(struct tr *t, struct tr_inst *inst, uint32_t i)
 	}
 	if (m->type != BPF_MAP_TYPE_ARRAY)
 		return tr_unsupported(t, pc, "only values of arrays have an address");
+	base = tr_replica(t, m, base);
 	tr_emit(t, "add.s64 %s, %s, %lld;", dst.s, base.s,
 		(long long)MAP_IMAGE_HEADER + (uint32_t)high->imm);
 	return 0;

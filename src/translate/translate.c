@@ -13,7 +13,7 @@ static int run_passes(struct tr *t)
 		if (t->p->maps[k].id >= EBPF_TABLE_MAPS)
 			return diag_set(t->d, EINVAL, "map \"%s\" has id %u, beyond the table",
 				t->p->maps[k].name, t->p->maps[k].id);
-	int (*const passes[])(struct tr *) = { tr_flow, tr_stack, tr_live, tr_idiom, tr_races, tr_lower };
+	int (*const passes[])(struct tr *) = { tr_flow, tr_stack, tr_live, tr_idiom, tr_races, tr_use, tr_lower };
 	for (size_t k = 0; k < sizeof(passes) / sizeof(passes[0]); k++) {
 		int err = passes[k](t);
 		if (err)
@@ -47,6 +47,14 @@ static void put_scope(struct tr *t, struct buf *out)
 	}
 	for (uint32_t k = 0; k < t->n_keys; k++)
 		buf_printf(out, "\t.local .align 8 .b8 $egpu_key%u[8];\n", k);
+	if (t->replicates) {
+		buf_puts(out, "\t.reg .b32 %egpu_slot, %egpu_slots;\n\tmov.u32 %egpu_slot, %smid;\n");
+		if (t->test)
+			buf_printf(out, "\tld.global.u32 %%egpu_slots, [%s+%d];\n", t->table, 8 * EBPF_TABLE_LAST_SM);
+		else
+			buf_printf(out, "\tld.const.u32 %%egpu_slots, [__egpu_table+%d];\n", 8 * EBPF_TABLE_LAST_SM);
+		buf_puts(out, "\tmin.u32 %egpu_slot, %egpu_slot, %egpu_slots;\n");
+	}
 	if (t->counts_calls)
 		buf_puts(out, "\t.reg .b64 %egpu_rcalls;\n\tmov.u64 %egpu_rcalls, 0;\n");
 	buf_add(out, t->body.data ? t->body.data : "", t->body.len);
@@ -83,6 +91,7 @@ static int fill(struct tr *t, enum ebpf_point point, bool warp, struct ebpf_frag
 		.warp = warp,
 		.fields = t->fields,
 		.maps = t->maps,
+		.use = t->use,
 		.max_insns = t->v->max_run_insns < UINT32_MAX ? (uint32_t)t->v->max_run_insns
 							      : UINT32_MAX,
 		.local_bytes = local_bytes(t),

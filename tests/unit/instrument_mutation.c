@@ -85,9 +85,9 @@ static int prove_splice(void *arg, const char *text, struct diag *d)
 }
 
 static const struct mutation binding[] = {
-	{ "a symbol bound to another's entry", "", "[__egpu_table+576]", "[__egpu_table+584]", "no substitution" },
-	{ "an entry that is no symbol's", "", "[__egpu_table+576]", "[__egpu_table+8]", "no entry" },
-	{ "an entry behind the table", "", "[__egpu_table+576]", "[__egpu_table+5760]", "no entry" },
+	{ "a symbol bound to another's entry", "", "[__egpu_table+1088]", "[__egpu_table+1096]", "no substitution" },
+	{ "an entry that is no symbol's", "", "[__egpu_table+1088]", "[__egpu_table+8]", "no entry" },
+	{ "an entry behind the table", "", "[__egpu_table+1088]", "[__egpu_table+5760]", "no entry" },
 	{ "another register", "", "st.relaxed.gpu.global.u32 [%egpu_s0]", "st.relaxed.gpu.global.u32 [%egpu_s1]", "no substitution" },
 	{ "another displacement", "", "[%egpu_s7+16]", "[%egpu_s7+20]", "another offset" },
 	{ "another addition", "", "%egpu_s5, %egpu_s5, 4;", "%egpu_s5, %egpu_s5, 8;", "another offset" },
@@ -100,7 +100,7 @@ static const struct mutation binding[] = {
 	{ "a variable left out", "", ".shared .align 4 .b8 tile[128];\n", "", "no declaration of 'tile'" },
 	{ "a directive left out", "", ".file\t1 \"memory.cu\"\n", "", "left out" },
 	{ "the kernel renamed", "", ".entry kernel", ".entry kernal", "" },
-	{ "a table of another size", "", "__egpu_table[76]", "__egpu_table[80]", "left out" },
+	{ "a table of another size", "", "__egpu_table[140]", "__egpu_table[144]", "left out" },
 	{ "a second definition", "", ".visible .const .align 8 .u64 __egpu_table", ".global .u32 extra;\n.visible .const .align 8 .u64 __egpu_table", "" },
 	{ "more registers than uses", "", "%egpu_s<", "%egpu_s<9", "not used" },
 	{ "a comment between items", "", "\n.file", "\n// x\n.file", "between two items" },

@@ -142,11 +142,11 @@ static void test_binding(void)
 	ok(!j.result.launch_param, "no hidden parameter");
 	is_int(j.result.n_params, 2, "the original's parameters");
 	static const char *const present[] = {
-		".version 8.0\n.target sm_80\n.address_size 64\n.visible .const .align 8 .u64 __egpu_table[76];\n",
+		".version 8.0\n.target sm_80\n.address_size 64\n.visible .const .align 8 .u64 __egpu_table[140];\n",
 		".file\t1 \"memory.cu\"\n",
 		".shared .align 4 .b8 tile[128];\n",
 		".extern .shared .align 16 .b8 dynamic[];\n",
-		"\tld.const.u64 %egpu_s0, [__egpu_table+576];\n\tst.relaxed.gpu.global.u32 [%egpu_s0], %r2;\n",
+		"\tld.const.u64 %egpu_s0, [__egpu_table+1088];\n\tst.relaxed.gpu.global.u32 [%egpu_s0], %r2;\n",
 		"\tadd.s64 %egpu_s5, %egpu_s5, 4;\n\tcvta.global.u64 %rd5, %egpu_s5;\n",
 		"\tmov.b64 %rd7, %rd6;\n\tmov.b64 %rd6, %rd7;\n\tld.global.f32 %f5, [%rd6+4];\n",
 		"\tld.global.v2.f32 {%f6, %f7}, [%egpu_s7+16];\n",

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "device.h"
+#include "map/internal.h"
 #include "map/map.h"
 #include "probe.h"
 #include "ringwalk.h"
@@ -56,11 +57,19 @@ static bool prepare(struct run *r, const char *name, const char *cpu)
 	return !err;
 }
 
+/* As the loader and the agent decide it. */
+static bool is_summed(const struct run *r, const struct ebpf_map *m)
+{
+	const struct ebpf_map_use *use = &r->fragment.use[m->id];
+	return m->type == BPF_MAP_TYPE_ARRAY && use->added && !use->other && !(use->whole & use->halves);
+}
+
 static bool place_maps(struct run *r)
 {
 	for (uint32_t k = 0; k < r->object.n_maps; k++) {
 		const struct ebpf_map *m = &r->object.maps[k];
-		bool many = m->type == BPF_MAP_TYPE_PERCPU_ARRAY || m->type == BPF_MAP_TYPE_RINGBUF;
+		bool many = m->type == BPF_MAP_TYPE_PERCPU_ARRAY || m->type == BPF_MAP_TYPE_RINGBUF ||
+			    is_summed(r, m);
 		uint32_t replicas = many ? device_sms(r->dev) : 1;
 		uint64_t bytes = map_device_bytes(
 			m->type, m->key_size, m->value_size, m->max_entries, replicas);
@@ -87,23 +96,33 @@ static const char *version_of(const char *target)
 	return sm <= 75 ? "6.3" : sm <= 86 ? "7.1" : sm <= 90 ? "8.0" : "9.0";
 }
 
-static bool load(struct run *r)
+static bool load_as(struct run *r, const char *version, const char *target)
 {
 	struct buf ptx = { 0 };
-	uint64_t table[72] = { 0 };
-	probe_hosts(
-		&r->fragment, 1, version_of(device_target(r->dev)), device_target(r->dev), &ptx);
+	uint64_t table[EBPF_TABLE_SYMBOLS] = { 0 };
+	probe_hosts(&r->fragment, 1, version, target, &ptx);
 	r->module = device_load(r->dev, ptx.data);
 	buf_free(&ptx);
 	if (!r->module)
 		return false;
 	for (uint32_t k = 0; k < r->object.n_maps; k++)
 		table[k] = r->images[k];
+	for (uint32_t k = 0; k < r->object.n_maps; k++) {
+		const struct ebpf_map *m = &r->object.maps[k];
+		if (is_summed(r, m) && device_sms(r->dev) > 1)
+			table[EBPF_TABLE_REPLICAS + m->id] = map_replica_bytes(m->max_entries, m->value_size);
+	}
 	table[EBPF_TABLE_SMS] = device_sms(r->dev);
+	table[EBPF_TABLE_LAST_SM] = device_sms(r->dev) - 1;
 	table[EBPF_TABLE_CLOCK] = 1000;
 	table[EBPF_TABLE_SEED] = 0x1234567;
 	uint64_t at = device_symbol(r->dev, r->module, "__egpu_table", NULL);
 	return at && device_write(r->dev, at, table, sizeof(table));
+}
+
+static bool load(struct run *r)
+{
+	return load_as(r, version_of(device_target(r->dev)), device_target(r->dev));
 }
 
 static bool launch(struct run *r, uint32_t blocks, uint32_t threads, uint64_t p0, uint64_t p1)
@@ -122,18 +141,31 @@ static void finish(struct run *r)
 	arena_free(r->arena);
 }
 
+static uint8_t *data_of(struct map_image *image)
+{
+	return (uint8_t *)image + MAP_IMAGE_HEADER;
+}
+
+/* Adds an array's replicas to its first. */
+static void fold(struct map_image *image, const struct ebpf_map_use *use)
+{
+	uint64_t replica = map_replica_bytes(image->max_entries, image->value_size),
+		 stride = map_stride(image->value_size);
+	for (uint32_t r = 1; r < image->n_replicas; r++)
+		for (uint64_t k = 0; k < image->max_entries; k++)
+			map_words_add(use->halves, data_of(image) + k * stride,
+				data_of(image) + r * replica + k * stride, NULL, stride);
+}
+
 /* The image of a map as it is on the device now; the caller frees it. */
 static struct map_image *image_of(struct run *r, const char *name)
 {
 	const struct ebpf_map *m = probe_map(&r->object, name);
 	struct map_image *image = malloc(r->image_bytes[m->id]);
 	device_read(r->dev, image, r->images[m->id], r->image_bytes[m->id]);
+	if (m->type == BPF_MAP_TYPE_ARRAY)
+		fold(image, &r->fragment.use[m->id]);
 	return image;
-}
-
-static uint8_t *data_of(struct map_image *image)
-{
-	return (uint8_t *)image + MAP_IMAGE_HEADER;
 }
 
 /* Sets up and starts a probe over BLOCKS blocks. */
@@ -629,8 +661,122 @@ static void test_chance(const char *cpu)
 	finish(&r);
 }
 
+/* -- one lane for all --------------------------------------------------------- */
+
+struct lanes_truth {
+	uint64_t sums[8], adds[16][4], bits[16][4], hash[8][2], all;
+	uint32_t pair[2];
+	uint8_t bytes[4];
+	uint16_t halves[2];
+};
+
+/* One thread of probes/lanes.bpf.c, by itself. */
+static void lanes_thread(struct lanes_truth *t, uint32_t lane, uint32_t block)
+{
+	uint32_t key = lane >> 2, same = block & 7;
+	uint64_t wide = (uint64_t)lane * 0x123456789abcdef;
+	t->sums[0]++;
+	t->sums[1] += block * 3;
+	t->sums[2] += wide;
+	t->sums[3] -= lane;
+	t->sums[4] += lane % 3 == 1;
+	t->sums[5] += lane % 3 == 1 ? lane : 0;
+	for (uint32_t i = 0; i < (lane & 3); i++)
+		t->sums[6] += i + 1;
+	t->pair[0]--;
+	t->pair[1] += lane;
+	t->adds[key][0]++;
+	t->adds[key][1] += wide;
+	t->adds[same][2] += 5;
+	t->adds[same][3] += lane;
+	t->bits[key][0] |= 1ull << lane;
+	t->bits[key][1] ^= wide;
+	t->bits[key][2] ^= 0x5555;
+	t->bits[same][3] |= wide ^ block;
+	t->all &= ~(1ull << lane);
+	t->bytes[1]++;
+	t->bytes[3] = (uint8_t)(t->bytes[3] + lane);
+	t->halves[0] = (uint16_t)(t->halves[0] - 3);
+	t->halves[1] = (uint16_t)(t->halves[1] + lane);
+	t->hash[same][0]++;
+	t->hash[same][1] += wide;
+}
+
+static void sum_hash(void *arg, const uint8_t *key, const uint8_t *value)
+{
+	uint64_t(*hash)[2] = arg;
+	uint32_t k;
+	memcpy(&k, key, 4);
+	if (k < 8)
+		memcpy(hash[k], value, 16);
+}
+
+static void is_same(const void *got, const void *want, size_t bytes, const char *what)
+{
+	if (ok(!memcmp(got, want, bytes), "%s", what))
+		return;
+	for (size_t i = 0; i < bytes; i += 8) {
+		uint64_t a = 0, b = 0;
+		memcpy(&a, (const char *)got + i, bytes - i < 8 ? bytes - i : 8);
+		memcpy(&b, (const char *)want + i, bytes - i < 8 ? bytes - i : 8);
+		if (a != b)
+			printf("# word %zu: got 0x%llx, want 0x%llx\n", i / 8, (unsigned long long)a, (unsigned long long)b);
+	}
+}
+
+/* Whole warps, parts of warps, lanes that part, on every kind of target. */
+static void test_lanes(const char *cpu, const char *version, const char *target, uint32_t blocks, uint32_t threads)
+{
+	static const char *const names[] = { "adds", "bits", ".bss", ".data.pair", ".data.mixed", "hash" };
+	struct lanes_truth want = { .all = ~0ull, .pair = { 0, 5 }, .bytes = { 0, 7, 0, 9 }, .halves = { 0, 11 } };
+	struct map_image *image[6];
+	struct run r;
+	bool doubled, busy, fine = prepare(&r, "lanes", cpu);
+	uint64_t hash[8][2] = { 0 };
+	r.dev = device;
+	if (!ok(fine && place_maps(&r) && load_as(&r, version, target) && launch(&r, blocks, threads, 0, 0),
+		    "lanes (%s) run as %s in %u blocks of %u", cpu, target, blocks, threads)) {
+		finish(&r);
+		return;
+	}
+	for (uint32_t b = 0; b < blocks; b++)
+		for (uint32_t k = 0; k < threads; k++)
+			lanes_thread(&want, k % LANES, b);
+	for (size_t k = 0; k < 6; k++)
+		image[k] = image_of(&r, names[k]);
+	ok(is_summed(&r, probe_map(&r.object, "adds")) && is_summed(&r, probe_map(&r.object, ".bss")) &&
+			is_summed(&r, probe_map(&r.object, ".data.pair")) && !is_summed(&r, probe_map(&r.object, "bits")) &&
+			!is_summed(&r, probe_map(&r.object, ".data.mixed")),
+		"maps that are only added to are found");
+	check_hash(image[5], &doubled, &busy, sum_hash, hash);
+	is_same(data_of(image[0]), want.adds, sizeof(want.adds), "sums in an array");
+	is_same(data_of(image[1]), want.bits, sizeof(want.bits), "or and xor");
+	is_same(data_of(image[2]), want.sums, sizeof(want.sums), "sums in globals");
+	is_same(data_of(image[3]), want.pair, sizeof(want.pair), "two 32-bit sums in a word");
+	is_same(data_of(image[4]), want.bytes, 4, "8-bit sums");
+	is_same(data_of(image[4]) + 4, want.halves, 4, "16-bit sums");
+	is_same(data_of(image[4]) + 8, &want.all, 8, "and");
+	is_same(hash, want.hash, sizeof(hash), "sums in a hash map");
+	for (size_t k = 0; k < 6; k++)
+		free(image[k]);
+	finish(&r);
+}
+
+static void test_targets(const char *cpu)
+{
+	const char *target = device_target(device);
+	test_lanes(cpu, version_of(target), target, 132, 200);
+	test_lanes(cpu, version_of(target), target, 1, 77);
+	test_lanes(cpu, "6.3", "sm_75", 20, 100);
+	test_lanes(cpu, "6.3", "sm_61", 20, 100);
+	test_lanes(cpu, "6.0", "sm_70", 20, 100);
+	if (!strcmp(cpu, "v3"))
+		test_lanes(cpu, version_of(target), target, 10000, 33);
+}
+
 static void test_all(const char *cpu)
 {
+	test_targets(cpu);
 	test_helpers(cpu);
 	test_chance(cpu);
 	test_counter(cpu);

@@ -1,0 +1,106 @@
+/* Arrays that programs only add to: devices keep a replica on each multiprocessor, and the reader sums them; once a program does
+ * more, they do not, and when they do already, it comes too late. */
+#include "map/internal.h"
+#include "map_fixture.h"
+
+enum { SMS = 5 };
+
+static const struct ebpf_map_use adds = { .added = true, .whole = 1 }, reads = { .other = true },
+				 looks = { 0 }, halves = { .added = true, .halves = 2 },
+				 other_width = { .added = true, .halves = 1 };
+
+struct instance {
+	struct map_instance *inst;
+	struct map_image *image;
+	size_t bytes;
+};
+
+static struct instance instance(struct session *s, uint32_t id)
+{
+	struct instance i = { 0 };
+	is_int(map_instance_create(s, id, SMS, 0, &i.inst, &i.image, &i.bytes, NULL), 0, "an instance");
+	return i;
+}
+
+static uint64_t *word(const struct instance *i, uint32_t replica, uint32_t index, uint32_t at)
+{
+	uint64_t one = map_replica_bytes(i->image->max_entries, i->image->value_size),
+		 stride = map_stride(i->image->value_size);
+	return (uint64_t *)((char *)i->image + MAP_IMAGE_HEADER + replica * one + index * stride) + at;
+}
+
+static void test_sums(void)
+{
+	struct session *s;
+	struct map *m;
+	struct diag d = { 0 };
+	uint32_t id, key = 1;
+	uint64_t v[2] = { 100, 7 };
+	session_create(&s, NULL);
+	fixture_map(s, BPF_MAP_TYPE_ARRAY, 4, 16, 3, 0, &id);
+	map_open(s, id, &m, NULL);
+	is_int(map_update(m, &key, v, 0), 0, "an initial value");
+	is_int(session_map_use(s, id, &looks, &d), 0, "a program that only looks up");
+	is_int(session_map_use(s, id, &adds, &d), 0, "one that adds");
+	is_int(session_map_use(s, id, &halves, &d), 0, "one that adds to another word, in halves");
+	struct instance a = instance(s, id), b = instance(s, id);
+	is_int(a.image->n_replicas, SMS, "a replica on each multiprocessor");
+	ok(*word(&a, 0, 1, 0) == 100 && *word(&a, 1, 1, 0) == 0, "the initial value is in the first alone");
+	for (uint32_t r = 0; r < SMS; r++) {
+		*word(&a, r, 1, 0) += 1ull << (10 * r);
+		*word(&b, r, 1, 0) += 3;
+		*word(&a, r, 1, 1) += 0xffffffff00000000u; /* -1 in the upper half */
+		*(uint32_t *)word(&a, r, 1, 1) += 0x80000000u;
+	}
+	*word(&a, SMS - 1, 0, 0) = 5;
+	is_int(map_lookup(m, &key, v), 0, "it is read");
+	is_int(v[0], 100 + 1 + (1 << 10) + (1 << 20) + (1 << 30) + (1ull << 40) + SMS * 3, "as the sum of all");
+	is_int((uint32_t)v[1], 0x80000007u, "a 32-bit sum wraps");
+	is_int((int32_t)(v[1] >> 32), -SMS, "and does not carry into its neighbour");
+	key = 0;
+	map_lookup(m, &key, v);
+	ok(v[0] == 5 && v[1] == 0, "its neighbour");
+	is_int(session_map_use(s, id, &adds, &d), 0, "another program that adds comes at any time");
+	is_int(session_map_use(s, id, &reads, &d), -EBUSY, "one that reads comes too late");
+	ok(strstr(d.text, "before the first launch"), "and is told: %s", d.text);
+	is_int(session_map_use(s, id, &other_width, &d), -EBUSY, "so does one that adds to the word in another width");
+	is_int(session_map_use(s, id, &adds, &d), 0, "which changes nothing for the others");
+	map_lookup(m, &key, v);
+	is_int(v[0], 5, "nor for the reader");
+	map_close(m);
+	map_instance_close(a.inst);
+	map_instance_close(b.inst);
+	session_destroy(s);
+}
+
+static void one_replica(uint32_t type, uint32_t entries, const struct ebpf_map_use *first,
+	const struct ebpf_map_use *second, const char *what)
+{
+	struct session *s;
+	struct diag d = { 0 };
+	uint32_t id;
+	session_create(&s, NULL);
+	fixture_map(s, type, 4, 8, entries, 0, &id);
+	is_int(session_map_use(s, id, first, &d), 0, "%s", what);
+	if (second)
+		is_int(session_map_use(s, id, second, &d), 0, "then another");
+	struct instance a = instance(s, id);
+	is_int(a.image->n_replicas, 1, "has one replica");
+	is_int(session_map_use(s, id, &reads, &d), 0, "and who reads it may come later");
+	map_instance_close(a.inst);
+	session_destroy(s);
+}
+
+int main(void)
+{
+	fixture_make();
+	test_sums();
+	one_replica(BPF_MAP_TYPE_ARRAY, 4, &adds, &reads, "a map that a second program reads");
+	one_replica(BPF_MAP_TYPE_ARRAY, 4, &reads, &adds, "a map that the first program reads");
+	one_replica(BPF_MAP_TYPE_ARRAY, 4, &adds, &other_width, "a word that is added to in two widths");
+	one_replica(BPF_MAP_TYPE_ARRAY, 4, &looks, NULL, "a map that nobody adds to");
+	one_replica(BPF_MAP_TYPE_HASH, 4, &adds, NULL, "a hash map");
+	one_replica(BPF_MAP_TYPE_ARRAY, MAP_REPLICAS_BYTES / 8 / SMS + 16, &adds, NULL, "a map whose replicas would be too large");
+	is_int(fixture_end(), 0, "nothing is left behind");
+	return tap_done();
+}
