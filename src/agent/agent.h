@@ -9,7 +9,7 @@
  *   context.c  per-context state, clock
  *   devmap.c   maps: device <-> session             ptxas.c    the compiler of last resort
  *   live.c     programs into kernels that are running
- *   filter.c   which launches are probed
+ *   filter.c   which launches are probed            gputime.c  how long kernels run
  *   cache.c    compiled variants on disk            request.c  writes of the host to maps in use
  *
  * Rules: a failure of ours falls through to the program's own call; nothing is printed; no lock
@@ -250,6 +250,19 @@ bool live_serve(struct context *c);
 /* 0: the pool is used up. */
 CUdeviceptr live_pool_take(struct context *c, size_t bytes);
 
+/* -- gputime.c -- */
+struct time_pair;
+/* Whether a kernel's n-th launch (from 0) is one to be timed. */
+bool gputime_due(uint64_t n);
+/* Before and after the launch, in its stream. NULL: it goes untimed. is_kernel: fn is a CUkernel. */
+struct time_pair *gputime_begin(struct session_kernel *row, void *fn, bool is_kernel, bool first,
+	CUstream stream, bool per_thread);
+void gputime_end(struct time_pair *p, CUstream stream, bool per_thread);
+void gputime_drop(struct time_pair *p); /* there was no launch */
+/* Takes the times of launches that have ended. NULL: in all contexts. */
+void gputime_collect(CUcontext only);
+void gputime_context_gone(CUcontext context);
+
 /* -- request.c -- */
 /* Whether the host waits for a write to a map of this context. */
 bool request_pending(const struct context *c);
@@ -443,6 +456,12 @@ struct agent {
 	_Atomic(struct thread_use *) thread_uses; /* the same */
 	struct ghost *ghosts; /* under stream_lock */
 	uint32_t n_streams;   /* ever launched into; the same */
+	struct {
+		struct lock lock;
+		struct time_pair *pairs; /* under lock */
+		_Atomic uint32_t stride;
+		_Atomic uint64_t last_ns;
+	} times; /* gputime.c */
 	atomic_int unknown_work, asking;
 	_Atomic uint64_t epoch;
 	struct lock stream_lock; /* never held while the driver is called */

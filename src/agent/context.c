@@ -225,6 +225,7 @@ static struct context *begin_ending(struct context *c, int ms)
 		return NULL;
 	if (atomic_load(&c->launches) && !atomic_load(&agent.captures))
 		stream_settle(c->handle, ms);
+	gputime_collect(c->handle);
 	lock_take(&c->copying);
 	if (c->ready)
 		devmap_final(c);
@@ -266,6 +267,7 @@ void context_ended(struct context *c, bool gone)
 	lock_drop(&c->copying);
 	if (gone) {
 		stream_context_gone(c->handle);
+		gputime_context_gone(c->handle);
 		variant_context_gone(c);
 	}
 }

@@ -138,13 +138,6 @@ struct session_kernel *kernel_row_of(struct kernel *k)
 static struct variant *choose(const struct launch *l, struct function *f)
 {
 	const CUlaunchConfig *c = &l->config;
-	/* What goes into a graph is the program's own kernel: the program may look at its nodes and
-	 * change them. It is counted, and swapped, when the graph is launched. */
-	if (stream_capturing(c->hStream, l->per_thread))
-		return NULL;
-	struct session_kernel *row = kernel_row_of(f->kernel);
-	if (row)
-		__atomic_fetch_add(&row->launches, 1, __ATOMIC_RELAXED);
 	if (!atomic_load_explicit(&f->kernel->wanted, memory_order_relaxed) || agent_off_word())
 		return NULL;
 	bool filtered = filter_active();
@@ -167,16 +160,30 @@ static CUresult launch(const struct launch *l)
 	struct function *f = atomic_load_explicit(&agent.late, memory_order_relaxed)
 				     ? function_find(l->fn)
 				     : function_get(l->fn);
+	/* What goes into a graph is the program's own kernel: the program may look at its nodes and
+	 * change them. It is counted, and swapped, when the graph is launched. */
+	if (f && stream_capturing(l->config.hStream, l->per_thread))
+		f = NULL;
+	struct session_kernel *row = f ? kernel_row_of(f->kernel) : NULL;
+	uint64_t before = row ? __atomic_fetch_add(&row->launches, 1, __ATOMIC_RELAXED) : 0;
 	struct variant *v = f ? choose(l, f) : NULL;
+	struct time_pair *timed = NULL;
 	CUresult r = CUDA_ERROR_UNKNOWN;
 	gate_enter(&agent.gate);
 	stream_used(l->config.hStream, l->per_thread);
+	if (row && gputime_due(before))
+		timed = gputime_begin(row, l->fn, !f->context, !before, l->config.hStream,
+			l->per_thread);
 	/* It may have been retired meanwhile; from here on it stays. */
 	if (v && atomic_load_explicit(&v->state, memory_order_acquire) == VARIANT_READY)
 		r = launch_variant(l, v);
 	/* Whatever keeps the variant from starting is no business of the program's. */
 	if (r != CUDA_SUCCESS)
 		r = call(l, l->fn, l->params, l->extra);
+	if (timed && r == CUDA_SUCCESS)
+		gputime_end(timed, l->config.hStream, l->per_thread);
+	else if (timed)
+		gputime_drop(timed);
 	gate_leave(&agent.gate);
 	return r;
 }

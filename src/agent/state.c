@@ -48,6 +48,7 @@ static void leave(void)
 	if (!agent_on() || agent.pid != getpid())
 		return;
 	devmap_stop();
+	gputime_collect(NULL);
 	atomic_store(&agent.mode, AGENT_OFF);
 	session_leave(agent.session, agent.pid);
 	agent_log("left");

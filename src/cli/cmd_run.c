@@ -22,6 +22,7 @@ struct opts {
 	int verbose;
 	struct rules_opts rules;
 	struct filter_opts filter;
+	bool no_time;
 };
 
 static const struct opt options[] = {
@@ -42,6 +43,8 @@ static const struct opt options[] = {
 	{ 0, "live", OPT_MAYBE, offsetof(struct opts, live), "POINTS",
 		"let programs come and go while kernels run, at entry,exit,loop (default) or mem; needs -k" },
 	FILTER_OPTIONS(struct opts, filter),
+	{ 0, "no-time", OPT_FLAG, offsetof(struct opts, no_time), NULL,
+		"do not time kernels on the device" },
 	RULES_OPTIONS(struct opts, rules),
 	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL,
 		"say more; per-CPU maps show every slot" },
@@ -258,6 +261,7 @@ static int run(const void *opts, const struct opt_rest *rest)
 	status = runner_open(&r, &o->driver);
 	if (!status) {
 		filter_apply(r.session, &filter);
+		session_data(r.session)->untimed = o->no_time;
 		status = o->live.given ? add_guards(o, r.session) : 0;
 		if (po.name) {
 			status = status ? status : probe_open(&p, r.session);

@@ -22,20 +22,30 @@ static bool is_unprobed(const struct snap_kernel *k)
 	return k->state == SESSION_KERNEL_REFUSED || k->state == SESSION_KERNEL_PENDING;
 }
 
+static double share(uint64_t part, uint64_t all)
+{
+	return all ? 100.0 * (double)part / (double)all : 0;
+}
+
 static void list_one(const struct snapshot *snap, const struct snap_kernel *k, struct buf *text)
 {
-	buf_printf(text, "  %s: %s: %s\n", snap_state_name(k->state),
+	buf_printf(text, "  %s: %s: %s", snap_state_name(k->state),
 		name_short(snap->arena, k->name, NAME_WIDTH),
 		*k->reason ? k->reason : "no reason given");
+	if (k->time_ns)
+		buf_printf(text, " (%.1f%% of GPU time)", share(k->time_ns, snap->time_ns));
+	buf_puts(text, "\n");
 }
 
 /* Kernels that ran come first: a library may bring thousands that this command never launches. */
 static void list_unprobed(const struct snapshot *snap, struct buf *text)
 {
 	uint32_t listed = 0, idle = 0, more = 0, unselected = 0;
+	uint64_t unselected_ns = 0;
 	for (uint32_t i = 0; i < snap->n_kernels; i++) {
 		const struct snap_kernel *k = &snap->kernels[i];
 		unselected += k->state == SESSION_KERNEL_SEEN;
+		unselected_ns += k->state == SESSION_KERNEL_SEEN ? k->time_ns : 0;
 		idle += is_unprobed(k) && !k->launches;
 		if (!is_unprobed(k) || !k->launches)
 			continue;
@@ -56,8 +66,12 @@ static void list_unprobed(const struct snapshot *snap, struct buf *text)
 			idle, plural(idle), idle == 1 ? "was" : "were");
 	}
 	if (unselected)
-		buf_printf(text, "  %u kernel%s not selected by any pattern\n", unselected,
+		buf_printf(text, "  %u kernel%s not selected by any pattern", unselected,
 			plural(unselected));
+	if (unselected && unselected_ns)
+		buf_printf(text, " (%.1f%% of GPU time)", share(unselected_ns, snap->time_ns));
+	if (unselected)
+		buf_puts(text, "\n");
 }
 
 static void list_differing(const struct snapshot *snap, struct buf *text)
@@ -97,6 +111,23 @@ static bool agent_came(const struct session *s)
 	return false;
 }
 
+static void time_text(const struct snapshot *snap, struct buf *text)
+{
+	uint64_t timed = 0;
+	for (uint32_t i = 0; i < snap->n_kernels; i++)
+		timed += snap->kernels[i].timed;
+	if (!timed)
+		return;
+	buf_printf(text,
+		"  %.1f%% of GPU time probed: %.3f of %.3f ms, estimated from %" PRIu64
+		" timed launch%s",
+		share(snap->probed_ns, snap->time_ns), (double)snap->probed_ns / 1e6,
+		(double)snap->time_ns / 1e6, timed, timed == 1 ? "" : "es");
+	if (snap->untimed)
+		buf_printf(text, "; %u kernel%s never timed", snap->untimed, plural(snap->untimed));
+	buf_puts(text, "\n");
+}
+
 static void coverage_text(const struct run_report *r, struct buf *text)
 {
 	const struct snapshot *snap = r->snap;
@@ -108,6 +139,7 @@ static void coverage_text(const struct run_report *r, struct buf *text)
 		snap->launches_instrumented, snap->launches, snap->launches == 1 ? "" : "es",
 		dump_records_lost(r->dump), plural(dump_records_lost(r->dump)),
 		dump_insertions_refused(r->dump), plural(dump_insertions_refused(r->dump)));
+	time_text(snap, text);
 	filter_text(r->session, text);
 	list_unprobed(snap, text);
 	list_differing(snap, text);
@@ -203,6 +235,8 @@ static void json_kernel(const struct snap_kernel *k, struct json *j)
 	json_put_u64(j, "local_bytes_before", k->local_before);
 	json_put_u64(j, "local_bytes_after", k->local_after);
 	json_put_bool(j, "last_bit_may_differ", k->last_bit_may_differ);
+	json_put_u64(j, "gpu_time_ns", k->time_ns);
+	json_put_u64(j, "launches_timed", k->timed);
 	json_put_u64(j, "compile_ns", k->compile_ns);
 	json_put_bool(j, "compile_cached", k->compile_cached);
 	json_put_u64(j, "sites", k->n_sites);
@@ -251,6 +285,8 @@ static void json_coverage(const struct run_report *r, struct json *j)
 	json_put_u64(j, "kernels_not_selected", by_state[SESSION_KERNEL_SEEN]);
 	json_put_u64(j, "launches", snap->launches);
 	json_put_u64(j, "launches_instrumented", snap->launches_instrumented);
+	json_put_u64(j, "gpu_time_ns", snap->time_ns);
+	json_put_u64(j, "gpu_time_probed_ns", snap->probed_ns);
 	json_put_u64(j, "records_lost", dump_records_lost(r->dump));
 	json_put_u64(j, "insertions_refused", dump_insertions_refused(r->dump));
 	json_put_u64(j, "kernels_not_recorded", snap->kernels_lost);

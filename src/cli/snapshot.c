@@ -55,6 +55,20 @@ static void take_sites(struct snapshot *snap, const struct session *s, const str
 	}
 }
 
+/* The mean of the samples stands for every launch; a kernel that ran once has but its first. */
+static void take_time(struct snapshot *snap, struct snap_kernel *k, const struct session_kernel *from)
+{
+	uint64_t timed = __atomic_load_n(&from->timed, __ATOMIC_RELAXED);
+	double mean = timed ? (double)__atomic_load_n(&from->time_ns, __ATOMIC_RELAXED) / (double)timed
+			    : (double)from->first_ns;
+	k->timed = timed + (from->first_ns != 0);
+	k->time_ns = (uint64_t)(mean * (double)k->launches);
+	snap->time_ns += k->time_ns;
+	if (k->launches)
+		snap->probed_ns += (uint64_t)(mean * (double)k->launches_instrumented);
+	snap->untimed += k->launches && !k->timed;
+}
+
 static void take_kernel(struct snapshot *snap, const struct session *s, uint32_t id, size_t *cap)
 {
 	const struct session_file *f = session_data((struct session *)s);
@@ -85,6 +99,7 @@ static void take_kernel(struct snapshot *snap, const struct session *s, uint32_t
 	snap->launches += k->launches;
 	snap->launches_instrumented += k->launches_instrumented;
 	snap->n_probed += k->state == SESSION_KERNEL_INSTRUMENTED;
+	take_time(snap, k, from);
 	take_sites(snap, s, f, snap->n_kernels - 1, cap);
 }
 

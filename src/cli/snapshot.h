@@ -26,6 +26,8 @@ struct snap_kernel {
 	uint64_t links;
 	uint64_t compile_ns; /* 0: no variant was compiled */
 	bool compile_cached;
+	uint64_t timed;   /* launches whose time was taken */
+	uint64_t time_ns; /* of all launches on the device, estimated from those; 0: unknown */
 };
 
 struct snap_site {
@@ -48,6 +50,8 @@ struct snapshot {
 	uint32_t kernels_lost,
 		sites_lost; /* tries: no room in the session, or it was out of reach */
 	uint64_t launches, launches_instrumented;
+	uint64_t time_ns, probed_ns; /* of all kernels; of the launches that were instrumented */
+	uint32_t untimed;            /* kernels that were launched and never timed */
 	uint32_t n_probed; /* kernels whose variant ran or is ready */
 };
 

@@ -123,6 +123,8 @@ struct session_kernel { /* writer: the agent that claimed it */
 	uint64_t compile_ns;		  /* of its variant; 0: none yet */
 	uint32_t compile_cached;	  /* 1: it was taken from the cache on disk */
 	uint32_t pad;
+	uint64_t time_ns, timed;	  /* atomic: of so many launches, how long they ran in all (agent/gputime.c) */
+	uint64_t first_ns;		  /* of its first launch, which is not among them; 0: unknown */
 	uint64_t since_ns;		  /* CLOCK_MONOTONIC: in this state since */
 };
 
@@ -181,6 +183,7 @@ struct session_file {
 	uint32_t n_kernels, n_sites; /* atomic; may exceed the maximum when full: clamp on reading */
 	uint32_t strings_used;	     /* atomic */
 	uint32_t kernels_lost, sites_lost; /* atomic: did not fit */
+	uint32_t untimed; /* writer: loader, before the target starts: 1 = kernels are not timed */
 	struct session_filter filter;
 	struct session_map maps[EBPF_MAX_MAPS];
 	struct session_prog progs[SESSION_MAX_PROGS];
