@@ -454,7 +454,7 @@ static int instrument(struct kernel *k, struct build *b, struct diag *d)
 		row->last_bit_may_differ = b->result.last_bit_may_differ;
 	bool cached;
 	uint64_t start = now_ns();
-	err = compile_ptx(b->result.ptx, b->result.ptx_bytes, m, b->cc, b->max_regs, &b->cubin,
+	err = compile_ptx(b->result.lined, b->result.lined_bytes, m, b->cc, b->max_regs, &b->cubin,
 		&b->cubin_bytes, &cached, d);
 	if (!err && row) {
 		row->compile_ns = now_ns() - start;

@@ -135,6 +135,10 @@ static bool emit_item(struct output *o, const struct ptx_item *item)
 			return true;
 		o->last_var = span.begin;
 	}
+	v->printed = arena_grow(v->arena, v->printed, v->n_printed, &v->printed_cap, sizeof(*v->printed));
+	if (!v->printed)
+		return no_memory(v);
+	v->printed[v->n_printed++] = (struct printed){ span, o->b.len };
 	int err = ptx_edits_apply(&v->edits, v->m->text, span, &o->b);
 	buf_puts(&o->b, "\n");
 	if (err == -ENOMEM)
@@ -159,6 +163,7 @@ static bool print_variant(
 	struct output o = { .v = v, .req = req, .last_var = UINT32_MAX };
 	bool ok = true;
 
+	v->n_printed = 0;
 	for (uint32_t i = 0; ok && i < v->m->n_items; i++)
 		ok = emit_item(&o, &v->m->items[i]);
 	if (o.uses_debug)
@@ -224,7 +229,7 @@ int instrument_kernel(struct arena *arena, const struct instrument_request *req,
 	v.n_unbound = req->n_unbound;
 	ok = ok && collect(&v) && check_running(&v, req) && bind(&v) && find_sites(&v) &&
 	     find_points(&v, numbering, n) && print_bound(&v, &bound) && splice(&v, req, out) && print_variant(&v, req, out) &&
-	     list_bound(&v, out) && prove(&v, &bound, out);
+	     list_bound(&v, out) && prove(&v, &bound, out) && add_lines(&v, out);
 	out->sites = v.sites;
 	out->n_sites = v.n_sites;
 	out->n_params = v.kernel ? v.kernel->n_params : 0;

@@ -47,6 +47,10 @@ struct instrument_request {
 struct instrument_result {
 	const char *ptx; /* the variant, in the arena; the entry keeps its name */
 	size_t ptx_bytes;
+	/* The same, and a last line that says, in a comment, which lines of the original its lines
+	 * are (lines.c): what to load. */
+	const char *lined;
+	size_t lined_bytes;
 	struct instrument_site *sites; /* all, skipped ones included */
 	uint32_t n_sites;
 	uint32_t n_probed;	 /* places where at least one fragment was spliced */

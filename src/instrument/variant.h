@@ -9,6 +9,7 @@
  * operands.c the fields of those points
  * splice.c   fragments at their sites
  * float.c    products that a probe would part from their sum, and where it would not
+ * lines.c    the original's lines in the variant
  * running.c  what --live asks of a kernel
  * target.c   what .version and .target allow
  * instrument.c  the passes in order, and the variant's text
@@ -32,6 +33,11 @@
 #define KEEP_REGS "%egpu_k<2>"
 #define KEEP_ADDRESS "%egpu_k0"
 #define KEEP_CLOCK "%egpu_k1"
+
+struct printed {
+	struct ptx_span span; /* of the original, printed with the edits in it */
+	size_t at;	      /* where in the variant */
+};
 
 enum fate {
 	FATE_KEEP, /* .shared, .local: declared again */
@@ -98,6 +104,8 @@ struct variant {
 	size_t sites_cap, spots_cap;
 
 	struct ptx_edits edits;
+	struct printed *printed; /* of the text that was printed last */
+	size_t n_printed, printed_cap;
 };
 
 /* target.c */
@@ -129,6 +137,10 @@ bool bind(struct variant *v);
 int64_t bound_reg(const struct variant *v, const struct ptx_operand *op);
 /* Where text that belongs before a statement goes: before the pragmas that speak of it. */
 uint32_t insert_point(const struct variant *v, const struct ptx_func *f, uint32_t stmt);
+
+/* lines.c */
+/* Adds the table behind the text that was printed last. */
+bool add_lines(struct variant *v, struct instrument_result *out);
 
 /* site.c */
 bool find_sites(struct variant *v);

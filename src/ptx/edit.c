@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void add(struct ptx_edits *e, struct ptx_span span, const char *text)
 {
@@ -82,4 +83,22 @@ int ptx_edits_apply(struct ptx_edits *e, const char *text, struct ptx_span span,
 	}
 	buf_add(out, text + at, span.end - at);
 	return out->failed ? -ENOMEM : 0;
+}
+
+void ptx_edits_kept(const struct ptx_edits *e, struct ptx_span span, size_t at,
+	void (*kept)(void *arg, size_t at, struct ptx_span span), void *arg)
+{
+	uint32_t from = span.begin;
+
+	for (size_t i = find(e, span.begin); i < e->n && e->list[i].span.begin <= span.end; i++) {
+		const struct ptx_edit *edit = &e->list[i];
+		if (edit->span.end > span.end)
+			continue;
+		if (edit->span.begin > from)
+			kept(arg, at, (struct ptx_span){ from, edit->span.begin });
+		at += edit->span.begin - from + strlen(edit->text);
+		from = edit->span.end;
+	}
+	if (span.end > from)
+		kept(arg, at, (struct ptx_span){ from, span.end });
 }

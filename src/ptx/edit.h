@@ -27,5 +27,9 @@ void ptx_edit_insert(struct ptx_edits *e, uint32_t at, const char *text);
 /* Appends text[span] with the edits that lie inside it (insertions at both ends too) applied.
  * 0, -ENOMEM; -EINVAL: edits overlap. */
 int ptx_edits_apply(struct ptx_edits *e, const char *text, struct ptx_span span, struct buf *out);
+/* The parts of text[span] that ptx_edits_apply has kept, in order, each with its offset in what was
+ * written; the first byte written was at offset `at`. Call after ptx_edits_apply. */
+void ptx_edits_kept(const struct ptx_edits *e, struct ptx_span span, size_t at,
+	void (*kept)(void *arg, size_t at, struct ptx_span span), void *arg);
 
 #endif

@@ -602,6 +602,7 @@ static bool decode_all(struct sg_dec *c)
 		return fail(c, CUDA_ERROR_OUT_OF_MEMORY), false;
 	if (c->pool.len)
 		memcpy(m->consts, c->pool.data, c->pool.len);
+	sg_dec_lines(m);
 	return true;
 }
 

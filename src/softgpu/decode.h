@@ -101,6 +101,8 @@ bool sg_dec_label(struct sg_dec *c, const char *name, uint32_t *pc);
 /* The function of that name, or NULL. */
 struct sg_func *sg_dec_func(struct sg_dec *c, const char *name);
 bool sg_dec_note(struct sg_dec *c, uint32_t **list, uint32_t *n, uint32_t v);
+/* decode_lines.c: lines of instructions that a comment says are another text's. */
+void sg_dec_lines(struct sg_module *m);
 /* decode_operand.c */
 uint32_t sg_dec_const(struct sg_dec *c, uint64_t bits, uint8_t width);
 /* A register or special register. INVALID: undeclared. */
