@@ -6,7 +6,8 @@
  *   module.c   loads and unloads of the program     build.c    links -> instrumented PTX -> cubin
  *   variant.c  cubin -> loaded, bound variant       launch.c   the swap at a launch
  *   graph.c    the same for executable graphs       stream.c   who has work on the device
- *   context.c  per-context state, clock
+ *   context.c  per-context state, clock              late.c     arrival in a running process
+ *   slots.c    pointers to the driver's functions    sources.c  PTX in the process's files and memory
  *   devmap.c   maps: device <-> session             ptxas.c    the compiler of last resort
  *   live.c     programs into kernels that are running
  *   filter.c   which launches are probed            gputime.c  how long kernels run
@@ -177,6 +178,7 @@ struct context {
 	CUdevice device;
 	uint32_t cc, sms;
 	atomic_int dead;
+	atomic_int known; /* late: what it was given before we came has ended */
 	_Atomic bool ready; /* stream and clock exist */
 	CUstream stream;    /* private, NON_BLOCKING */
 	int64_t clock_offset_ns;
@@ -391,6 +393,33 @@ struct function *function_get(void *handle);
 /* The same; a handle that came by ways we do not see is found by its name and module. */
 struct function *function_find(void *handle);
 
+/* A handle that a launch met and nobody knows: late.c finds out, off the launch path. */
+void late_ask(void *handle);
+/* Binds a handle to a kernel of an image; the module is made where it is not known. Any thread, the
+ * context current. */
+struct function *function_bind(void *handle, const char *name, struct image *im);
+/* Forgets that handles are strangers: other kernels are wanted now. */
+void function_forget_strangers(void);
+/* Calls no longer pass by us: nothing that we know of handles stays true. */
+void module_purge(void);
+void stream_purge(void);
+void graph_purge(void);
+/* The kernel's name by its handle, or NULL. */
+const char *function_name(void *handle);
+/* An image that holds only the name of a kernel, and why there is no PTX. */
+struct image *image_nameless(const char *name, const char *why);
+
+/* -- slots.c ---------------------------------------------------------------- */
+
+/* Puts our functions where the process keeps the driver's (on), or the driver's back; how many slots
+ * were changed. all: everywhere, not only in the data of loaded files. */
+size_t slots_swap(bool on, bool all);
+
+/* -- sources.c --------------------------------------------------------------- */
+
+/* The PTX of a kernel in the process's own files and memory. NULL with *why. */
+struct image *source_find(const char *name, uint32_t cc, const char **why);
+
 /* -- launch.c -------------------------------------------------------------- */
 
 /* The session's links are others than those that were matched. */
@@ -476,6 +505,8 @@ extern struct agent agent;
 
 /* After the first successful cuInit. */
 void agent_start(void);
+/* The same in a process that runs already; false: no. */
+bool agent_start_late(const char *dir);
 /* Registers our exit handler again, so that it runs before those the driver has registered
  * meanwhile. */
 void agent_stay_last(void);

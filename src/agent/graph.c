@@ -31,6 +31,7 @@ struct graph_node {
 };
 
 struct graph_exec {
+	struct graph_exec *next; /* graph_purge */
 	CUgraphExec handle;
 	CUgraph plain, work;
 	CUcontext context; /* at its making */
@@ -412,6 +413,24 @@ static CUresult launch(CUgraphExec handle, CUstream stream, bool per_thread)
 	if (!fine)
 		let_go(e);
 	return r;
+}
+
+static bool every_exec(void *value, void *arg)
+{
+	struct graph_exec *e = value;
+	e->next = *(struct graph_exec **)arg;
+	*(struct graph_exec **)arg = e;
+	return true;
+}
+
+void graph_purge(void)
+{
+	struct graph_exec *all = NULL, *next;
+	handles_sweep(&agent.execs, every_exec, &all);
+	for (; all; all = next) {
+		next = all->next;
+		exec_free(all);
+	}
 }
 
 /* -- hooks ------------------------------------------------------------------------------ */

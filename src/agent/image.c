@@ -307,6 +307,21 @@ struct image *image_get(const void *data, uint32_t cc, struct diag *d)
 	return fatbin_open_image(data, &f, d) ? NULL : image_from(f, cc);
 }
 
+struct image *image_nameless(const char *name, const char *why)
+{
+	struct image *im = image_new();
+	size_t cap = 0;
+	if (!im)
+		return NULL;
+	im->hash = hash_bytes(name, strlen(name), 0);
+	im->no_ptx = arena_strdup(im->arena, why);
+	if (!im->no_ptx || !add_kernel(im, name, strlen(name), -1, &cap) || !index_kernels(im)) {
+		image_free(im);
+		return NULL;
+	}
+	return image_share(im);
+}
+
 /* A file, mapped; empty on failure. */
 static void *map_file(const char *path, size_t *bytes)
 {

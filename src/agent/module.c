@@ -82,23 +82,97 @@ static struct module *module_of_function(void *handle, const char *name)
 	return only;
 }
 
+const char *function_name(void *handle)
+{
+	const char *name = NULL;
+	if (REAL(cuFuncGetName) && REAL(cuFuncGetName)(&name, handle) == CUDA_SUCCESS && name)
+		return name;
+	if (REAL(cuKernelGetName) && REAL(cuKernelGetName)(&name, handle) == CUDA_SUCCESS && name)
+		return name;
+	return NULL;
+}
+
 struct function *function_find(void *handle)
 {
 	struct function *f = handles_get(&agent.functions, handle);
-	const char *name = NULL;
 	if (f || !handle)
 		return f == &stranger ? NULL : f;
-	bool named = REAL(cuFuncGetName) &&
-		     REAL(cuFuncGetName)(&name, handle) == CUDA_SUCCESS && name;
-	if (!named && REAL(cuKernelGetName))
-		named = REAL(cuKernelGetName)(&name, handle) == CUDA_SUCCESS && name;
-	struct module *m = named ? module_of_function(handle, name) : NULL;
+	const char *name = function_name(handle);
+	struct module *m = name ? module_of_function(handle, name) : NULL;
 	if (m)
 		function_add(handle, m, name, m->is_library ? NULL : m->context->handle);
 	f = function_get(handle);
-	if (!f)
-		handles_put(&agent.functions, handle, &stranger);
-	return f;
+	if (f)
+		return f;
+	handles_put(&agent.functions, handle, &stranger);
+	if (name && atomic_load(&agent.late))
+		late_ask(handle);
+	return NULL;
+}
+
+static bool is_stranger(void *value, void *arg)
+{
+	return value == &stranger;
+}
+
+void function_forget_strangers(void)
+{
+	handles_sweep(&agent.functions, is_stranger, NULL);
+}
+
+/* What the driver says a function belongs to; a library where there is one. */
+static void *home_of(void *handle, bool *is_library)
+{
+	CUlibrary lib = NULL;
+	CUmodule mod = NULL;
+	*is_library = REAL(cuKernelGetLibrary) &&
+		      REAL(cuKernelGetLibrary)(&lib, handle) == CUDA_SUCCESS && lib;
+	if (*is_library)
+		return lib;
+	if (REAL(cuFuncGetModule) && REAL(cuFuncGetModule)(&mod, handle) == CUDA_SUCCESS)
+		return mod;
+	return NULL;
+}
+
+struct function *function_bind(void *handle, const char *name, struct image *im)
+{
+	bool is_library;
+	void *home = home_of(handle, &is_library);
+	struct context *c = context_current();
+	struct module *m = home ? module_find(home) : NULL;
+	if (!home || !c)
+		return NULL;
+	lock_take(&agent.build);
+	if (!im->matched) {
+		build_match(im);
+		im->matched = true;
+	}
+	lock_drop(&agent.build);
+	if (!m)
+		m = module_add(home, is_library, is_library ? NULL : c, im);
+	/* Its image was taken for another kernel's, and does not have this one. */
+	else if (!image_kernel(m->image, name))
+		return NULL;
+	if (!m)
+		return NULL;
+	function_add(handle, m, name, is_library ? NULL : c->handle);
+	variant_prepare(m, c);
+	return function_get(handle);
+}
+
+static bool everything(void *value, void *arg)
+{
+	return true;
+}
+
+void module_purge(void)
+{
+	for (struct module *m = atomic_load(&agent.modules); m; m = m->next)
+		if (!atomic_load(&m->gone))
+			variant_retire_module(m);
+	handles_sweep(&agent.loaded, everything, NULL);
+	handles_sweep(&agent.aliases, everything, NULL);
+	handles_sweep(&agent.functions, everything, NULL);
 }
 
 static bool function_of_module(void *value, void *arg)

@@ -31,6 +31,13 @@ bool real_present(void);
 
 #define REAL(sym) (real_calls()->sym)
 
+/* Hooked symbols that the driver has. */
+struct hook_pair {
+	const char *symbol;
+	void *real, *hook;
+};
+size_t resolve_pairs(struct hook_pair *out, size_t max);
+
 /* Replaces what the driver's cuGetProcAddress answered by our hook, where there is one for that
  * very symbol. */
 void *resolve_hook(const char *name, void *found, int version, cuuint64_t flags);

@@ -214,3 +214,15 @@ void *resolve_hook(const char *name, void *found, int version, cuuint64_t flags)
 	}
 	return by_version && by_version->hook ? by_version->hook : found;
 }
+
+size_t resolve_pairs(struct hook_pair *out, size_t max)
+{
+	const char *base = (const char *)real_calls();
+	size_t n = 0;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && n < max; i++) {
+		void *real = *(void *const *)(base + rows[i].real);
+		if (rows[i].hook && real)
+			out[n++] = (struct hook_pair){ rows[i].symbol, real, rows[i].hook };
+	}
+	return n;
+}

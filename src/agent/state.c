@@ -65,10 +65,26 @@ static bool switched_off(const char *name)
 	return value && *value && strcmp(value, "0");
 }
 
-static int join(void)
+static void open_log(void)
+{
+	const char *log = getenv("EGPU_AGENT_LOG");
+	if (log && *log && agent.log_fd < 0)
+		agent.log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+}
+
+/* Handlers of the process's end and of forks, once. */
+static void register_handlers(void)
+{
+	static atomic_int registered;
+	if (!atomic_exchange(&registered, 1)) {
+		pthread_atfork(NULL, NULL, forked);
+		atexit(leave);
+	}
+}
+
+static int join(const char *dir)
 {
 	struct diag d = { 0 };
-	const char *dir = getenv(SESSION_ENV);
 	int err = session_open(dir, &agent.session, &d);
 	if (err) {
 		agent_log("no session: %s", d.text);
@@ -96,23 +112,17 @@ static int join(void)
 
 void agent_start(void)
 {
-	static atomic_int registered;
 	int idle = AGENT_IDLE;
 	if (atomic_load(&agent.mode) != AGENT_IDLE)
 		return;
 	lock_take(&agent.lock);
 	if (atomic_load(&agent.mode) == idle) {
-		const char *log = getenv("EGPU_AGENT_LOG");
-		if (log && *log && agent.log_fd < 0)
-			agent.log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+		open_log();
 		bool wanted = getenv(SESSION_ENV) && *getenv(SESSION_ENV) &&
 			      !switched_off("EGPU_DISABLE");
-		if (wanted && !join()) {
+		if (wanted && !join(getenv(SESSION_ENV))) {
 			/* After the driver's own handlers, so it runs before them. */
-			if (!atomic_exchange(&registered, 1)) {
-				pthread_atfork(NULL, NULL, forked);
-				atexit(leave);
-			}
+			register_handlers();
 			agent_log("joined %s", session_path(agent.session));
 			atomic_store_explicit(&agent.mode, AGENT_ON, memory_order_release);
 		} else {
@@ -120,6 +130,27 @@ void agent_start(void)
 		}
 	}
 	lock_drop(&agent.lock);
+}
+
+bool agent_start_late(const char *dir)
+{
+	bool done = false;
+	lock_take(&agent.lock);
+	if (atomic_load(&agent.mode) != AGENT_ON) {
+		open_log();
+		/* What the links are has yet to be seen. */
+		if (!join(dir)) {
+			atomic_store(&agent.generation, 0);
+			agent.row->late = 1;
+			atomic_store(&agent.late, 1);
+			register_handlers();
+			agent_log("came late, joined %s", session_path(agent.session));
+			atomic_store_explicit(&agent.mode, AGENT_ON, memory_order_release);
+			done = true;
+		}
+	}
+	lock_drop(&agent.lock);
+	return done;
 }
 
 void agent_moment(enum load_hurry hurry)

@@ -324,6 +324,21 @@ void stream_context_gone(CUcontext handle)
 	}
 }
 
+void stream_purge(void)
+{
+	for (struct stream_row *r = atomic_load(&agent.stream_rows); r; r = r->next)
+		if (atomic_load(&r->state) == ROW_USED)
+			forget_stream(r);
+	for (struct thread_use *u = atomic_load(&agent.thread_uses); u; u = u->next)
+		atomic_store(&u->epoch, 0);
+	for (struct ghost *g = take_ghosts(), *next; g; g = next) {
+		next = g->next;
+		free(g);
+	}
+	atomic_store(&agent.unknown_work, 0);
+	atomic_store(&agent.captures, 0);
+}
+
 /* -- questions ------------------------------------------------------------------------ */
 
 static bool legacy_idle(CUcontext handle)
@@ -334,6 +349,14 @@ static bool legacy_idle(CUcontext handle)
 	CUresult r = REAL(cuStreamQuery)(CU_STREAM_LEGACY);
 	REAL(cuCtxPopCurrent_v2)(&was);
 	return r == CUDA_SUCCESS;
+}
+
+static bool contexts_known(void)
+{
+	struct context *c = atomic_load(&agent.contexts);
+	while (c && (atomic_load(&c->dead) || atomic_load(&c->known)))
+		c = c->next;
+	return !c;
 }
 
 static bool contexts_idle(void)
@@ -367,7 +390,9 @@ bool stream_idle(const char **why)
 	if (!begin_asking())
 		return false;
 	*why = "a kernel or copy is running";
-	if (atomic_load(&agent.unknown_work)) {
+	if (atomic_load(&agent.late) && !contexts_known()) {
+		*why = "work that was given before the attach has not ended";
+	} else if (atomic_load(&agent.unknown_work)) {
 		*why = "work of a stream that is gone has not been synchronised";
 	} else if (streams_idle(NULL) && contexts_idle() && ghosts_idle()) {
 		*why = "a thread's own default stream has not been synchronised";

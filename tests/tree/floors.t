@@ -9,7 +9,7 @@ my %floor = (
 	bpf => 2, ptx => 2, map => 2, cuda => 2,
 	verifier => 3, cpu => 3, softgpu => 3,
 	translate => 4, live => 4, syscall => 4.5, # the user-space bpf(2) calls the translator
-	instrument => 5,
+	instrument => 5, inject => 5,
 	agent => 6, cli => 6,
 );
 # Within a floor only these edges exist (floor 2 is a chain: maps and fragments are made of programs).

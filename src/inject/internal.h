@@ -1,0 +1,42 @@
+/* internal.h - what the sources of src/inject share. */
+#ifndef EGPU_INJECT_INTERNAL_H
+#define EGPU_INJECT_INTERNAL_H
+
+#include <stddef.h>
+
+#include "inject/inject.h"
+
+struct mapping {
+	uint64_t start, end, offset, inode;
+	bool exec;
+	const char *path;
+};
+
+/* Reads /proc/PID/what as text: its length, or -errno. */
+int proc_read(pid_t pid, const char *what, char *text, size_t size);
+/* Calls fn for each mapping until it returns nonzero; negative values are passed on. */
+int each_mapping(pid_t pid, int (*fn)(const struct mapping *m, void *arg), void *arg);
+
+/* -- code.c: addresses in the target -- */
+enum { MAX_RANGES = 64 };
+struct range {
+	uint64_t from, to;
+};
+struct code {
+	uint64_t dlopen;
+	bool private_dlopen; /* __libc_dlopen_mode */
+	uint64_t restore_rt; /* mov $15, %rax; syscall */
+	struct range libc, loader; /* executable parts */
+	struct range locked[MAX_RANGES]; /* functions that hold locks of the C library */
+	uint32_t n_locked;
+};
+int code_find(const struct inject_target *t, struct code *c, struct diag *d);
+
+/* -- seccomp.c: whether filters let a thread make the calls that dlopen and a new thread need. The
+ * thread is stopped under ptrace. */
+int seccomp_allows(pid_t tid, struct diag *d);
+
+/* Tests kill the caller at a step of their choice. */
+void inject_step(const char *name);
+
+#endif

@@ -1,0 +1,208 @@
+/* look.c - what can be learned about a process from /proc, and why it cannot be attached to. */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "inject/internal.h"
+
+int proc_read(pid_t pid, const char *what, char *text, size_t size)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, what);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	size_t n = 0;
+	ssize_t got;
+	while (n + 1 < size && (got = read(fd, text + n, size - 1 - n)) > 0)
+		n += (size_t)got;
+	text[n] = 0;
+	close(fd);
+	return (int)n;
+}
+
+/* "Name:\t..." of /proc/PID/status, or NULL. */
+static const char *field(const char *status, const char *name)
+{
+	size_t n = strlen(name);
+	for (const char *at = status; at; at = strchr(at, '\n'), at = at ? at + 1 : NULL)
+		if (!strncmp(at, name, n) && at[n] == ':')
+			return at + n + 1 + strspn(at + n + 1, " \t");
+	return NULL;
+}
+
+static long number(const char *status, const char *name)
+{
+	const char *at = field(status, name);
+	return at ? strtol(at, NULL, 10) : 0;
+}
+
+/* The executable's machine. */
+static int check_machine(pid_t pid, struct diag *d)
+{
+	Elf64_Ehdr h;
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT)
+		return diag_set(d, EINVAL, "process %d is a thread of the kernel", (int)pid);
+	if (fd < 0)
+		return diag_set(d, errno,
+			"process %d may not be looked at (%s): it belongs to somebody else, or has "
+			"shut itself off; root may",
+			(int)pid, strerror(errno));
+	ssize_t n = read(fd, &h, sizeof(h));
+	close(fd);
+	if (n != sizeof(h) || memcmp(h.e_ident, ELFMAG, SELFMAG))
+		return diag_set(d, ENOTSUP, "process %d: its program is no ELF file", (int)pid);
+#ifdef __x86_64__
+	if (h.e_ident[EI_CLASS] == ELFCLASS64 && h.e_machine == EM_X86_64)
+		return 0;
+#endif
+	return diag_set(d, ENOTSUP,
+		"process %d runs code of another machine (ELF machine %u): attaching works for "
+		"64-bit x86 programs",
+		(int)pid, h.e_machine);
+}
+
+static int check_status(pid_t pid, const char *status, struct diag *d)
+{
+	const char *state = field(status, "State");
+	long tracer = number(status, "TracerPid"), seccomp = number(status, "Seccomp");
+	const char *features = field(status, "x86_Thread_features");
+	if (state && (*state == 'Z' || *state == 'X'))
+		return diag_set(d, ESRCH, "process %d has ended", (int)pid);
+	if (state && (*state == 'T' || *state == 't') && !tracer)
+		return diag_set(d, EAGAIN,
+			"process %d is stopped: let it go on (kill -CONT %d), then attach", (int)pid,
+			(int)pid);
+	if (tracer)
+		return diag_set(d, EBUSY,
+			"process %d is traced by process %ld (a debugger or strace): end that first",
+			(int)pid, tracer);
+	if (seccomp == 1)
+		return diag_set(d, EACCES,
+			"process %d is in strict seccomp mode, which forbids every call that "
+			"attaching needs",
+			(int)pid);
+	if (features && !strncmp(features, "shstk", 5))
+		return diag_set(d, ENOTSUP,
+			"process %d runs with a shadow stack, which forbids attaching", (int)pid);
+	return 0;
+}
+
+/* -- mappings ------------------------------------------------------------------------- */
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
+}
+
+int each_mapping(pid_t pid, int (*fn)(const struct mapping *m, void *arg), void *arg)
+{
+	char path[64], *line = NULL;
+	size_t size = 0;
+	int stop = 0;
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	FILE *f = fopen(path, "re");
+	if (!f)
+		return -errno;
+	while (!stop && getline(&line, &size, f) > 0) {
+		struct mapping m = { 0 };
+		char perms[8] = "";
+		unsigned long long ino;
+		int at = 0;
+		if (sscanf(line, "%llx-%llx %7s %llx %*x:%*x %llu %n",
+			    (unsigned long long *)&m.start, (unsigned long long *)&m.end, perms,
+			    (unsigned long long *)&m.offset, &ino, &at) < 5)
+			continue;
+		line[strcspn(line, "\n")] = 0;
+		m.inode = ino;
+		m.exec = perms[2] == 'x';
+		m.path = at ? line + at : "";
+		stop = fn(&m, arg);
+	}
+	free(line);
+	fclose(f);
+	return stop < 0 ? stop : 0;
+}
+
+struct seen {
+	struct inject_target *t;
+	bool libc, musl;
+};
+
+static int see(const struct mapping *m, void *arg)
+{
+	struct seen *s = arg;
+	const char *name = base_name(m->path);
+	s->libc |= !strcmp(name, "libc.so.6") || !strncmp(name, "libc-2.", 7);
+	s->musl |= !strncmp(name, "ld-musl-", 8) || !strncmp(name, "libc.musl-", 10);
+	if (!s->t->driver[0] && m->path[0] == '/' &&
+		(!strncmp(name, "libcuda.so", 10) || !strncmp(name, "libegpu-softgpu", 15)))
+		snprintf(s->t->driver, sizeof(s->t->driver), "%s", m->path);
+	return 0;
+}
+
+static bool same_namespace(pid_t pid, const char *which)
+{
+	char path[64], a[64] = "", b[64] = "";
+	snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)pid, which);
+	if (readlink(path, a, sizeof(a) - 1) < 0)
+		return true;
+	snprintf(path, sizeof(path), "/proc/self/ns/%s", which);
+	return readlink(path, b, sizeof(b) - 1) < 0 || !strcmp(a, b);
+}
+
+int inject_look(pid_t pid, struct inject_target *t, struct diag *d)
+{
+	char status[8192];
+	struct seen s = { .t = t };
+	memset(t, 0, sizeof(*t));
+	t->pid = pid;
+	if (pid <= 0 || proc_read(pid, "status", status, sizeof(status)) <= 0)
+		return diag_set(d, ESRCH, "no process %d", (int)pid);
+	const char *name = field(status, "Name");
+	snprintf(t->command, sizeof(t->command), "%.*s", name ? (int)strcspn(name, "\n") : 0,
+		name ? name : "");
+	if (number(status, "Tgid") != pid)
+		return diag_set(d, EINVAL, "%d is a thread of process %ld: give that number",
+			(int)pid, number(status, "Tgid"));
+	const char *uids = field(status, "Uid"), *gids = field(status, "Gid");
+	/* Real, effective: a session belongs to the effective user. */
+	if (uids)
+		t->uid = (uid_t)strtoul(uids + strcspn(uids, "\t"), NULL, 10);
+	if (gids)
+		t->gid = (gid_t)strtoul(gids + strcspn(gids, "\t"), NULL, 10);
+	int err = check_status(pid, status, d);
+	err = err ? err : check_machine(pid, d);
+	if (err)
+		return err;
+	err = each_mapping(pid, see, &s);
+	if (err)
+		return diag_set(d, -err,
+			"process %d may not be looked at (%s): it belongs to somebody else; root may",
+			(int)pid, strerror(-err));
+	if (s.musl)
+		return diag_set(d, ENOTSUP,
+			"process %d uses the C library musl: attaching works for programs with "
+			"glibc",
+			(int)pid);
+	if (!t->driver[0])
+		return diag_set(d, ENOENT,
+			"process %d (%s) is not a CUDA process: it has not loaded libcuda.so.1 (a "
+			"program may do so late: try again once it computes)",
+			(int)pid, t->command);
+	if (!s.libc)
+		return diag_set(d, ENOTSUP,
+			"process %d has no shared C library: a static program cannot be attached to",
+			(int)pid);
+	t->other_root = !same_namespace(pid, "mnt");
+	return 0;
+}

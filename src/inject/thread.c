@@ -1,0 +1,478 @@
+/* thread.c - borrows a thread of the target for one call of dlopen.
+ *
+ *	 the thread's stack, growing down
+ *	+-----------------------------+ rsp where it was stopped
+ *	| red zone, 128 bytes         |
+ *	| library's path              |
+ *	| extended state (xsave)      | 64-byte aligned
+ *	| ucontext: all its registers | 16-byte aligned
+ *	| return address: rt_sigreturn| <- rsp at the call
+ *	+-----------------------------+
+ *
+ * dlopen returns into the C library's `mov $15, %rax; syscall`, with rsp at the ucontext: the kernel puts
+ * everything back, long after we have let go of the thread. A system call with a time limit would end
+ * with EINTR that way: where the thread was in one, we stay, catch rt_sigreturn at its entry and set the
+ * registers by ptrace, so that the call goes on as if nothing had been.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "inject/internal.h"
+
+void inject_step(const char *name)
+{
+	const char *at = getenv("EGPU_INJECT_DIE_AT");
+	if (at && !strcmp(at, name))
+		kill(getpid(), SIGKILL);
+}
+
+#ifdef __x86_64__
+#include <sys/reg.h>
+#include <sys/user.h>
+
+enum {
+	RED_ZONE = 128,
+	STACK_SEEN = 16384, /* of a stack, looked through for functions that hold locks */
+	STATE_MAX = 32768,
+	TRIES_MS = 3000,
+	CALL_MS = 10000,
+	XSTATE_SET = 0x202,     /* NT_X86_XSTATE */
+	FRAME_FLAGS = 1 | 2 | 4, /* extended state follows; ss is given, and meant */
+	FP_MAGIC1 = 0x46505853,
+	FP_MAGIC2 = 0x46505845,
+	FP_SW_AT = 464, /* words for software in the xsave area */
+	E_RESTART_SYS = -512,
+	E_RESTART_NOINTR = -513,
+	E_RESTART_NOHAND = -514,
+	E_RESTART_BLOCK = -516,
+};
+
+struct thread {
+	pid_t pid, tid;
+	struct user_regs_struct regs;
+	uint8_t state[STATE_MAX];
+	size_t state_bytes;
+	uint64_t mask; /* of signals */
+	uint64_t stopped_ns;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void nap_us(long us)
+{
+	struct timespec t = { 0, us * 1000 };
+	nanosleep(&t, NULL);
+}
+
+static bool in(const struct range *r, uint64_t at)
+{
+	return at >= r->from && at < r->to;
+}
+
+/* -- stopping ------------------------------------------------------------------------- */
+
+/* Waits for the thread's next stop: its status, or -errno (-ESRCH: it has ended). */
+static int wait_stop(pid_t tid, int ms, int *status)
+{
+	for (uint64_t end = now_ns() + (uint64_t)ms * 1000000;;) {
+		pid_t got = waitpid(tid, status, __WALL | WNOHANG);
+		if (got == tid)
+			return WIFSTOPPED(*status) ? 0 : -ESRCH;
+		if (got < 0 && errno != EINTR)
+			return -errno;
+		if (now_ns() > end)
+			return -ETIMEDOUT;
+		nap_us(50);
+	}
+}
+
+static bool event_stop(int status)
+{
+	return status >> 16 == PTRACE_EVENT_STOP;
+}
+
+static void let_go(pid_t tid, int signal)
+{
+	ptrace(PTRACE_DETACH, tid, NULL, (void *)(intptr_t)signal);
+}
+
+/* Stops the thread between two of its instructions. -EAGAIN: try another time. */
+static int stop(struct thread *t)
+{
+	int status;
+	if (ptrace(PTRACE_SEIZE, t->tid, NULL, NULL))
+		return -errno;
+	inject_step("seized");
+	t->stopped_ns = now_ns();
+	if (ptrace(PTRACE_INTERRUPT, t->tid, NULL, NULL)) {
+		let_go(t->tid, 0);
+		return -EAGAIN;
+	}
+	int err = wait_stop(t->tid, 200, &status);
+	if (err) { /* in a call that cannot be interrupted: it will stop once, and must not stay so */
+		if (wait_stop(t->tid, 2000, &status))
+			return -EIO;
+		let_go(t->tid, 0);
+		return -EAGAIN;
+	}
+	inject_step("stopped");
+	if (!event_stop(status) || WSTOPSIG(status) != SIGTRAP) {
+		let_go(t->tid, event_stop(status) ? 0 : WSTOPSIG(status));
+		return -EAGAIN;
+	}
+	struct iovec io = { t->state, sizeof(t->state) };
+	if (ptrace(PTRACE_GETREGS, t->tid, NULL, &t->regs) ||
+		ptrace(PTRACE_GETREGSET, t->tid, XSTATE_SET, &io) ||
+		ptrace(PTRACE_GETSIGMASK, t->tid, sizeof(t->mask), &t->mask)) {
+		err = -errno;
+		let_go(t->tid, 0);
+		return err;
+	}
+	t->state_bytes = io.iov_len;
+	return 0;
+}
+
+/* -- safe points ------------------------------------------------------------------------ */
+
+/* System calls that the allocator and the loader make with their locks held. */
+static bool locks_call(long nr)
+{
+	switch (nr) {
+	case SYS_mmap:
+	case SYS_munmap:
+	case SYS_mremap:
+	case SYS_mprotect:
+	case SYS_madvise:
+	case SYS_brk:
+	case SYS_clone:
+	case SYS_clone3:
+	case SYS_fork:
+	case SYS_vfork:
+	case SYS_execve:
+	case SYS_execveat:
+	case SYS_exit:
+	case SYS_exit_group:
+	case SYS_rt_sigreturn:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static ssize_t read_memory(pid_t pid, uint64_t at, void *to, size_t n)
+{
+	struct iovec here = { to, n }, there = { (void *)(uintptr_t)at, n };
+	return process_vm_readv(pid, &here, 1, &there, 1, 0);
+}
+
+static bool write_memory(pid_t pid, uint64_t at, const void *from, size_t n)
+{
+	struct iovec here = { (void *)(uintptr_t)from, n }, there = { (void *)(uintptr_t)at, n };
+	return process_vm_writev(pid, &here, 1, &there, 1, 0) == (ssize_t)n;
+}
+
+/* Whether a return address on its stack lies in a function that may hold a lock. */
+static bool stack_holds(const struct thread *t, const struct code *c)
+{
+	uint64_t words[STACK_SEEN / 8];
+	size_t want = sizeof(words);
+	ssize_t got;
+	while ((got = read_memory(t->pid, t->regs.rsp, words, want)) <= 0 && want > 512)
+		want /= 2;
+	if (got <= 0)
+		return true;
+	for (size_t i = 0; i < (size_t)got / 8; i++) {
+		if (in(&c->loader, words[i]) && i < 128)
+			return true;
+		for (uint32_t k = 0; k < c->n_locked; k++)
+			if (in(&c->locked[k], words[i]))
+				return true;
+	}
+	return false;
+}
+
+/* In a system call the thread is where it chose to wait; outside of one it must be in code of the
+ * program's own. */
+static bool safe(const struct thread *t, const struct code *c)
+{
+	long nr = (long)t->regs.orig_rax;
+	if (t->regs.cs != 0x33 || in(&c->loader, t->regs.rip))
+		return false;
+	if (nr >= 0 ? locks_call(nr) : in(&c->libc, t->regs.rip))
+		return false;
+	for (uint32_t k = 0; k < c->n_locked; k++)
+		if (in(&c->locked[k], t->regs.rip))
+			return false;
+	return !stack_holds(t, c);
+}
+
+/* A stopped thread at a safe point. Threads are looked at in turn until one is. */
+static int find_thread(struct thread *t, const struct code *c, struct inject_result *r,
+	struct diag *d)
+{
+	char path[64];
+	uint64_t begun = now_ns();
+	int err = -EAGAIN;
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)t->pid);
+	while (now_ns() - begun < (uint64_t)TRIES_MS * 1000000) {
+		DIR *list = opendir(path);
+		if (!list)
+			return diag_set(d, ESRCH, "process %d has ended", (int)t->pid);
+		for (struct dirent *e; (e = readdir(list));) {
+			t->tid = (pid_t)strtol(e->d_name, NULL, 10);
+			if (t->tid <= 0)
+				continue;
+			r->tries++;
+			err = stop(t);
+			if (err == -EPERM || err == -EACCES)
+				break;
+			if (err)
+				continue;
+			err = seccomp_allows(t->tid, d);
+			if (!err && safe(t, c)) {
+				r->waited_ns = t->stopped_ns - begun;
+				closedir(list);
+				return 0;
+			}
+			let_go(t->tid, 0);
+			r->paused_ns += now_ns() - t->stopped_ns;
+			if (err)
+				break;
+			err = -EAGAIN;
+		}
+		closedir(list);
+		if (err && err != -EAGAIN && err != -ESRCH)
+			break;
+		nap_us(2000);
+	}
+	if (d->err)
+		return err;
+	if (err == -EPERM || err == -EACCES)
+		return diag_set(d, EPERM,
+			"process %d may not be traced: it belongs to another user, or "
+			"/proc/sys/kernel/yama/ptrace_scope forbids it (as root it works)",
+			(int)t->pid);
+	return diag_set(d, EAGAIN,
+		"no thread of process %d came to a point where it is safe to borrow it; try again",
+		(int)t->pid);
+}
+
+/* -- the frame --------------------------------------------------------------------------- */
+
+/* How the kernel ends a system call that a signal's handler has interrupted. */
+static void interrupted(struct user_regs_struct *r)
+{
+	if ((long)r->orig_rax < 0)
+		return;
+	switch ((long)r->rax) {
+	case E_RESTART_SYS:
+	case E_RESTART_NOINTR:
+	case E_RESTART_NOHAND:
+		r->rax = r->orig_rax;
+		r->rip -= 2;
+		break;
+	case E_RESTART_BLOCK:
+		r->rax = (unsigned long)-EINTR;
+		break;
+	}
+}
+
+static void fill_context(ucontext_t *u, const struct thread *t, uint64_t state_at)
+{
+	struct user_regs_struct r = t->regs;
+	interrupted(&r);
+	memset(u, 0, sizeof(*u));
+	u->uc_flags = FRAME_FLAGS;
+	u->uc_stack.ss_flags = 0x7f; /* not valid: the kernel leaves its signal stack alone */
+	greg_t *g = u->uc_mcontext.gregs;
+	g[REG_R8] = (greg_t)r.r8;
+	g[REG_R9] = (greg_t)r.r9;
+	g[REG_R10] = (greg_t)r.r10;
+	g[REG_R11] = (greg_t)r.r11;
+	g[REG_R12] = (greg_t)r.r12;
+	g[REG_R13] = (greg_t)r.r13;
+	g[REG_R14] = (greg_t)r.r14;
+	g[REG_R15] = (greg_t)r.r15;
+	g[REG_RDI] = (greg_t)r.rdi;
+	g[REG_RSI] = (greg_t)r.rsi;
+	g[REG_RBP] = (greg_t)r.rbp;
+	g[REG_RBX] = (greg_t)r.rbx;
+	g[REG_RDX] = (greg_t)r.rdx;
+	g[REG_RAX] = (greg_t)r.rax;
+	g[REG_RCX] = (greg_t)r.rcx;
+	g[REG_RSP] = (greg_t)r.rsp;
+	g[REG_RIP] = (greg_t)r.rip;
+	g[REG_EFL] = (greg_t)r.eflags;
+	g[REG_CSGSFS] = (greg_t)((uint64_t)r.cs | (uint64_t)r.ss << 48);
+	u->uc_mcontext.fpregs = (fpregset_t)(uintptr_t)state_at;
+	memcpy(&u->uc_sigmask, &t->mask, sizeof(t->mask));
+}
+
+/* ptrace's form of the extended state is a signal frame's but for the words that describe it. */
+static size_t fill_state(uint8_t *to, const struct thread *t)
+{
+	uint32_t n = (uint32_t)t->state_bytes, magic1 = FP_MAGIC1, magic2 = FP_MAGIC2, whole = n + 4;
+	uint64_t features;
+	memcpy(to, t->state, n);
+	memcpy(&features, to + FP_SW_AT, sizeof(features));
+	memset(to + FP_SW_AT, 0, 48);
+	memcpy(to + FP_SW_AT, &magic1, 4);
+	memcpy(to + FP_SW_AT + 4, &whole, 4);
+	memcpy(to + FP_SW_AT + 8, &features, 8);
+	memcpy(to + FP_SW_AT + 16, &n, 4);
+	memcpy(to + n, &magic2, 4);
+	return whole;
+}
+
+/* Registers of the call, its frame in place. */
+static int make_frame(const struct thread *t, const struct code *c, const char *library,
+	struct user_regs_struct *call)
+{
+	static uint8_t state[STATE_MAX + 8];
+	size_t path = strlen(library) + 1, whole = fill_state(state, t);
+	uint64_t at = t->regs.rsp - RED_ZONE - path, path_at = at;
+	at = (at - whole) & ~(uint64_t)63;
+	uint64_t state_at = at;
+	struct {
+		uint64_t back;
+		ucontext_t context;
+	} frame;
+	at = ((at - sizeof(frame.context)) & ~(uint64_t)15) - 8;
+	frame.back = c->restore_rt;
+	fill_context(&frame.context, t, state_at);
+	if (!write_memory(t->pid, path_at, library, path) ||
+		!write_memory(t->pid, state_at, state, whole) ||
+		!write_memory(t->pid, at, &frame, sizeof(frame)))
+		return -EFAULT;
+	*call = t->regs;
+	call->rsp = at;
+	call->rip = c->dlopen;
+	call->rdi = path_at;
+	call->rsi = c->private_dlopen ? 0x80000002 : 2; /* RTLD_NOW */
+	call->rax = 0;
+	call->orig_rax = (unsigned long)-1;
+	call->eflags &= ~(unsigned long)0x500; /* direction, trap */
+	return 0;
+}
+
+/* -- the call ----------------------------------------------------------------------------- */
+
+/* Lets it run to the entry of rt_sigreturn on our frame. */
+static int run_call(const struct thread *t, uint64_t frame)
+{
+	uint64_t end = now_ns() + (uint64_t)CALL_MS * 1000000;
+	int signal = 0, status;
+	while (now_ns() < end) {
+		struct user_regs_struct r;
+		if (ptrace(PTRACE_SYSCALL, t->tid, NULL, (void *)(intptr_t)signal))
+			return -errno;
+		inject_step("running");
+		int err = wait_stop(t->tid, CALL_MS, &status);
+		if (err)
+			return err;
+		signal = 0;
+		if (event_stop(status))
+			continue;
+		if (WSTOPSIG(status) != (SIGTRAP | 0x80)) {
+			signal = WSTOPSIG(status);
+			continue;
+		}
+		if (ptrace(PTRACE_GETREGS, t->tid, NULL, &r))
+			return -errno;
+		if ((long)r.orig_rax == SYS_rt_sigreturn && r.rsp == frame + 8)
+			return 0;
+	}
+	return -ETIMEDOUT;
+}
+
+/* At the entry of rt_sigreturn: the call is skipped and the thread sent back to make it again, but it
+ * stops on the way, at a point from which interrupted system calls are taken up again. Should we be
+ * killed at any moment of this, it does make the call. */
+static int put_back(const struct thread *t, const struct code *c)
+{
+	int status;
+	struct user_regs_struct r;
+	inject_step("returned");
+	if (ptrace(PTRACE_GETREGS, t->tid, NULL, &r))
+		return -errno;
+	r.orig_rax = (unsigned long)-1;
+	r.rip = c->restore_rt;
+	if (ptrace(PTRACE_SETREGS, t->tid, NULL, &r) ||
+		ptrace(PTRACE_INTERRUPT, t->tid, NULL, NULL))
+		return -EIO;
+	inject_step("skipped");
+	if (ptrace(PTRACE_CONT, t->tid, NULL, NULL) || wait_stop(t->tid, CALL_MS, &status))
+		return -EIO;
+	if (!event_stop(status)) { /* a signal came first: it finds a thread that is on its way back */
+		let_go(t->tid, WSTOPSIG(status));
+		return 0;
+	}
+	struct iovec io = { (void *)(uintptr_t)t->state, t->state_bytes };
+	if (ptrace(PTRACE_SETREGSET, t->tid, XSTATE_SET, &io) ||
+		ptrace(PTRACE_SETREGS, t->tid, NULL, &t->regs))
+		return -EIO;
+	inject_step("restored");
+	let_go(t->tid, 0);
+	return 0;
+}
+
+int inject_library(const struct inject_target *target, const char *library, struct inject_result *r,
+	struct diag *d)
+{
+	static struct thread t;
+	struct code c;
+	struct user_regs_struct call;
+	memset(r, 0, sizeof(*r));
+	t.pid = target->pid;
+	int err = code_find(target, &c, d);
+	if (!err)
+		err = find_thread(&t, &c, r, d);
+	if (err)
+		return err;
+	ptrace(PTRACE_SETOPTIONS, t.tid, NULL, (void *)PTRACE_O_TRACESYSGOOD);
+	err = make_frame(&t, &c, library, &call);
+	inject_step("framed");
+	if (err || ptrace(PTRACE_SETREGS, t.tid, NULL, &call)) {
+		let_go(t.tid, 0);
+		return diag_set(d, EFAULT, "process %d: its stack cannot be written", (int)t.pid);
+	}
+	inject_step("set");
+	/* Only a system call with a time limit needs us for its return. */
+	bool timed = (long)t.regs.orig_rax >= 0 && (long)t.regs.rax == E_RESTART_BLOCK;
+	err = timed ? run_call(&t, call.rsp) : 0;
+	if (timed && !err)
+		err = put_back(&t, &c);
+	if (!timed || err)
+		let_go(t.tid, 0);
+	r->paused_ns += now_ns() - t.stopped_ns;
+	inject_step("done");
+	return err ? diag_set(d, -err, "process %d: the borrowed thread did not come back (%s)",
+			     (int)t.pid, strerror(-err))
+		   : 0;
+}
+
+#else
+
+int inject_library(const struct inject_target *target, const char *library, struct inject_result *r,
+	struct diag *d)
+{
+	return diag_set(d, ENOTSUP, "attaching to a running process works on x86-64 only");
+}
+
+#endif
