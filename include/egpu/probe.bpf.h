@@ -185,6 +185,12 @@ struct egpu_load_done {
 static __u64 (*const bpf_egpu_lane_read)(__u32 lane, __u64 field_offset) = (void *)600;
 #define egpu_lane_read(lane, field) bpf_egpu_lane_read(lane, __builtin_offsetof(struct egpu_warp, field))
 
+/* One ring record for an access of all lanes of the warp that are here together, of 16 to 32 bytes where their addresses follow a
+ * pattern (egpu/access.h reads it); lanes with another site, size or operation have their own. 0, or -EAGAIN: the ring was full, and a
+ * record is counted as lost. egpu_access_output(&ring, ctx) in a gpu/load, store, atomic or mem program. */
+static long (*const bpf_egpu_access)(void *ring, __u32 site, __u64 address, __u32 bytes, __u32 op) = (void *)601;
+#define egpu_access_output(ring, ctx) bpf_egpu_access(ring, (ctx)->site, (ctx)->address, (ctx)->bytes, (ctx)->op)
+
 /* These change what the probed kernel does: egpu wants --allow-perturb. Delays are bounded by 1,000,000 ns; a trap ends the
  * launch with an error; a thread that has exited does nothing more of the kernel. */
 static long (*const bpf_egpu_delay_ns)(__u64 ns) = (void *)610;

@@ -65,6 +65,7 @@ enum ebpf_helper_number {
 	EBPF_FUNC_get_warp_id = 510,
 	EBPF_FUNC_get_lane_id = 511,
 	EBPF_FUNC_egpu_lane_read = 600,
+	EBPF_FUNC_egpu_access = 601,
 	EBPF_FUNC_egpu_delay_ns = 610,
 	EBPF_FUNC_egpu_trap = 611,
 	EBPF_FUNC_egpu_thread_exit = 612,
@@ -96,6 +97,7 @@ enum ebpf_helper_number {
 	HELPER(510, get_warp_id, SCALAR, NONE, NONE, NONE, NONE, NONE, GPU, UNIFORM, 2, ORDINARY)                 \
 	HELPER(511, get_lane_id, SCALAR, NONE, NONE, NONE, NONE, NONE, GPU, VARYING, 2, ORDINARY)                 \
 	HELPER(600, egpu_lane_read, SCALAR, ANY, CONST, NONE, NONE, NONE, WARP, ARGS, 16, ORDINARY)               \
+	HELPER(601, egpu_access, SCALAR, MAP, ANY, ANY, ANY, ANY, THREAD, VARYING, 96, ORDINARY)                  \
 	HELPER(610, egpu_delay_ns, SCALAR, DELAY, NONE, NONE, NONE, NONE, GPU, UNIFORM, 64, PERTURB)              \
 	HELPER(611, egpu_trap, NEVER, NONE, NONE, NONE, NONE, NONE, GPU, UNIFORM, 1, PERTURB)                     \
 	HELPER(612, egpu_thread_exit, NEVER, NONE, NONE, NONE, NONE, NONE, GPU, UNIFORM, 1, PERTURB)

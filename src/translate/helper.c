@@ -480,6 +480,7 @@ static const struct {
 	{ "get_warp_id", tr_special_lower, 0 },
 	{ "get_lane_id", tr_special_lower, 0 },
 	{ "egpu_lane_read", tr_special_lower, 0 },
+	{ "egpu_access", tr_access_lower, 0 },
 	{ "egpu_delay_ns", tr_special_lower, 0 },
 	{ "egpu_trap", tr_special_lower, 0 },
 	{ "egpu_thread_exit", tr_special_lower, 0 },

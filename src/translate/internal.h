@@ -362,6 +362,8 @@ void tr_ring_commit(struct tr *t, const struct tr_ring_record *r);
 /* Copies memory argument a behind `at` bytes of a record. */
 int tr_ring_fill(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, struct tr_name record, int32_t at);
 int tr_ring_lower(struct tr *t, struct tr_inst *inst, uint32_t i);
+/* access.c */
+int tr_access_lower(struct tr *t, struct tr_inst *inst, uint32_t i);
 
 /* -- hash.c, ring.c: module-scope functions -- */
 const char *tr_func_add(struct tr *t, const char *name, const struct buf *text);

@@ -8,7 +8,7 @@
  * The next bin to try is a hint in a line that only this multiprocessor writes: it may come from
  * the L1 cache, and a wrong one costs one atomic.
  */
-#include "translate/internal.h"
+#include "translate/ring.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -37,53 +37,41 @@ const char *tr_func_add(struct tr *t, const char *name, const struct buf *text)
 
 /* -- places ------------------------------------------------------------------ */
 
-/* Registers that hold addresses do so less MAP_IMAGE_HEADER, which every access adds. */
-struct ring {
-	uint32_t bin_bytes;
-	struct tr_name base, sms; /* .b64; .b32 */
-	struct tr_name counts;    /* committed bytes of bin 0 */
-};
-
-static struct tr_name wide(struct tr *t, struct tr_name index, uint32_t stride, struct tr_name base)
+struct tr_name tr_wide(struct tr *t, struct tr_name index, uint32_t stride, struct tr_name base)
 {
 	struct tr_name at = tr_t64(t);
 	tr_emit(t, "mad.wide.u32 %s, %s, %u, %s;", at.s, index.s, stride, base.s);
 	return at;
 }
 
-static struct ring ring_of(struct tr *t, const struct ebpf_map *m)
+struct tr_ring tr_ring_of(struct tr *t, const struct ebpf_map *m)
 {
-	struct ring g = { .bin_bytes = map_ring_bin_bytes(m->max_entries), .sms = tr_t32(t) };
+	struct tr_ring g = { .bin_bytes = map_ring_bin_bytes(m->max_entries), .sms = tr_t32(t) };
 	struct tr_name sms = tr_table(t, EBPF_TABLE_SMS);
 	g.base = tr_map_base(t, m);
 	tr_emit(t, "cvt.u32.u64 %s, %s;", g.sms.s, sms.s);
-	g.counts = wide(t, g.sms, MAP_RING_LINE, g.base);
+	g.counts = tr_wide(t, g.sms, MAP_RING_LINE, g.base);
 	return g;
 }
 
-static struct tr_name heads_of(struct tr *t, const struct ring *g)
+struct tr_name tr_ring_heads(struct tr *t, const struct tr_ring *g)
 {
-	return wide(t, g->sms, MAP_RING_LINE + MAP_RING_BINS * MAP_RING_COUNT_LINE, g->base);
+	return tr_wide(t, g->sms, MAP_RING_LINE + MAP_RING_BINS * MAP_RING_COUNT_LINE, g->base);
 }
 
-static struct tr_name data_of(struct tr *t, const struct ring *g)
+struct tr_name tr_ring_data(struct tr *t, const struct tr_ring *g)
 {
-	return wide(t, g->sms, MAP_RING_LINE + 2 * MAP_RING_BINS * MAP_RING_COUNT_LINE, g->base);
+	return tr_wide(t, g->sms, MAP_RING_LINE + 2 * MAP_RING_BINS * MAP_RING_COUNT_LINE, g->base);
 }
 
-/* This multiprocessor's line, and the bin that its hint names. */
-struct hint {
-	struct tr_name line, next, bins, bin;
-};
-
-static struct hint hint_of(struct tr *t, const struct ring *g)
+struct tr_hint tr_ring_hint(struct tr *t, const struct tr_ring *g)
 {
-	struct hint h = { .next = tr_t32(t), .bins = tr_t32(t), .bin = tr_t32(t) };
+	struct tr_hint h = { .next = tr_t32(t), .bins = tr_t32(t), .bin = tr_t32(t) };
 	struct tr_name last = tr_t32(t), sm = tr_t32(t), p = tr_pred(t);
 	tr_emit(t, "sub.u32 %s, %s, 1;", last.s, g->sms.s);
 	tr_emit(t, "mov.u32 %s, %%smid;", sm.s);
 	tr_emit(t, "min.u32 %s, %s, %s;", sm.s, sm.s, last.s);
-	h.line = wide(t, sm, MAP_RING_LINE, g->base);
+	h.line = tr_wide(t, sm, MAP_RING_LINE, g->base);
 	tr_emit(t, "ld.global.u32 %s, [%s+%d];", h.next.s, h.line.s, MAP_IMAGE_HEADER);
 	tr_emit(t, "shl.b32 %s, %s, 1;", h.bins.s, g->sms.s);
 	tr_emit(t, "sub.u32 %s, %s, 1;", last.s, h.bins.s);
@@ -103,30 +91,22 @@ static void step(struct tr *t, struct tr_name x, struct tr_name end)
 	tr_emit(t, "@%s mov.u32 %s, 0;", p.s, x.s);
 }
 
-/* What was written before is there for whoever sees what is written after. */
-static void fence(struct tr *t)
+void tr_fence(struct tr *t)
 {
 	buf_puts(&t->body, "#if ptx 6.0 sm 70\n\tfence.acq_rel.gpu;\n#else\n\tmembar.gl;\n#endif\n");
 }
 
 /* -- warps ------------------------------------------------------------------- */
 
-/* Lanes that are here together; good to the end of the basic block. */
-struct lanes {
-	struct tr_name mask, first; /* first: number of the lowest */
-	struct tr_name rank, n;
-	struct tr_name leads; /* predicate: this is the lowest */
-};
-
-static void lowest(struct tr *t, struct tr_name lane, struct tr_name mask)
+void tr_lowest(struct tr *t, struct tr_name lane, struct tr_name mask)
 {
 	tr_emit(t, "brev.b32 %s, %s;", lane.s, mask.s);
 	tr_emit(t, "clz.b32 %s, %s;", lane.s, lane.s);
 }
 
-static struct lanes lanes_here(struct tr *t)
+struct tr_group tr_lanes_here(struct tr *t)
 {
-	struct lanes l = { .mask = tr_t32(t),
+	struct tr_group l = { .mask = tr_t32(t),
 		.first = tr_t32(t),
 		.rank = tr_t32(t),
 		.n = tr_t32(t),
@@ -135,7 +115,7 @@ static struct lanes lanes_here(struct tr *t)
 		"#if ptx 6.2\n\tactivemask.b32 %s;\n#else\n\tsetp.eq.u32 %s, 0, 0;\n"
 		"\tvote.ballot.b32 %s, %s;\n#endif\n",
 		l.mask.s, l.leads.s, l.mask.s, l.leads.s);
-	lowest(t, l.first, l.mask);
+	tr_lowest(t, l.first, l.mask);
 	tr_emit(t, "mov.u32 %s, %%lanemask_lt;", l.rank.s);
 	tr_emit(t, "and.b32 %s, %s, %s;", l.rank.s, l.rank.s, l.mask.s);
 	tr_emit(t, "popc.b32 %s, %s;", l.rank.s, l.rank.s);
@@ -144,7 +124,7 @@ static struct lanes lanes_here(struct tr *t)
 	return l;
 }
 
-static void from_lane(struct tr *t, const struct lanes *l, struct tr_name to, struct tr_name from,
+void tr_from_lane(struct tr *t, const struct tr_group *l, struct tr_name to, struct tr_name from,
 	struct tr_name lane)
 {
 	tr_emit(t, "shfl.sync.idx.b32 %s, %s, %s, 31, %s;", to.s, from.s, lane.s, l->mask.s);
@@ -172,15 +152,15 @@ static enum shape shape_of(const struct ebpf_map *m, bool constant, uint64_t byt
 
 /* A reservation under way. */
 struct reserve {
-	struct ring g;
-	struct hint h;
+	struct tr_ring g;
+	struct tr_hint h;
 	enum shape shape;
 	uint64_t each;         /* SHARED, OWN: bytes a lane: of its record, of its group */
 	uint64_t bytes;        /* SHARED, OWN: of a record */
 	struct tr_name total;  /* .b32: bytes that are asked for at once */
 	struct tr_name length; /* ALONE: bytes of the record, .b64 or a constant */
 	struct tr_name pos, count;
-	struct lanes l;
+	struct tr_group l;
 };
 
 static const char *guard(const struct reserve *v, char text[48])
@@ -194,10 +174,10 @@ static const char *guard(const struct reserve *v, char text[48])
 /* pos = the old head as every lane has it, at most INT32_MAX. */
 static void ask(struct tr *t, struct reserve *v, struct tr_name heads)
 {
-	struct tr_name word = wide(t, v->h.bin, MAP_RING_COUNT_LINE, heads), add = tr_t64(t), old = tr_t64(t);
+	struct tr_name word = tr_wide(t, v->h.bin, MAP_RING_COUNT_LINE, heads), add = tr_t64(t), old = tr_t64(t);
 	char pred[48];
 	if (v->shape != SHAPE_ALONE) {
-		v->l = lanes_here(t);
+		v->l = tr_lanes_here(t);
 		tr_emit(t, "mad.lo.u32 %s, %s, %llu, %d;", v->total.s, v->l.n.s, (unsigned long long)v->each,
 			v->shape == SHAPE_OWN ? 0 : MAP_RING_GROUP + 15);
 		if (v->shape == SHAPE_SHARED)
@@ -210,20 +190,20 @@ static void ask(struct tr *t, struct reserve *v, struct tr_name heads)
 	tr_emit(t, "min.u64 %s, %s, 0x7fffffff;", old.s, old.s);
 	tr_emit(t, "cvt.u32.u64 %s, %s;", v->pos.s, old.s);
 	if (v->shape != SHAPE_ALONE)
-		from_lane(t, &v->l, v->pos, v->pos, v->l.first);
-	v->count = wide(t, v->h.bin, MAP_RING_COUNT_LINE, v->g.counts);
+		tr_from_lane(t, &v->l, v->pos, v->pos, v->l.first);
+	v->count = tr_wide(t, v->h.bin, MAP_RING_COUNT_LINE, v->g.counts);
 }
 
 /* The address of position pos in the bin, less MAP_IMAGE_HEADER. */
 static struct tr_name place(struct tr *t, const struct reserve *v)
 {
-	struct tr_name at = wide(t, v->h.bin, v->g.bin_bytes, data_of(t, &v->g)), pos = tr_t64(t);
+	struct tr_name at = tr_wide(t, v->h.bin, v->g.bin_bytes, tr_ring_data(t, &v->g)), pos = tr_t64(t);
 	tr_emit(t, "cvt.u64.u32 %s, %s;", pos.s, v->pos.s);
 	tr_emit(t, "add.s64 %s, %s, %s;", at.s, at.s, pos.s);
 	return at;
 }
 
-static void commit_bytes(struct tr *t, const char *pred, struct tr_name count, struct tr_name bytes)
+void tr_ring_add(struct tr *t, const char *pred, struct tr_name count, struct tr_name bytes)
 {
 	tr_emit(t, "%sred.global.add.u64 [%s+%d], %s;", pred, count.s, MAP_IMAGE_HEADER, bytes.s);
 }
@@ -242,8 +222,8 @@ static void close_bin(struct tr *t, const struct reserve *v)
 	tr_emit(t, "or.b32 %s, %s, 0x%x;", head.s, rest.s, MAP_RING_FILL);
 	tr_emit(t, "st.global.u32 [%s+%d], %s;", at.s, MAP_IMAGE_HEADER, head.s);
 	tr_emit(t, "cvt.u64.u32 %s, %s;", rest64.s, rest.s);
-	fence(t);
-	commit_bytes(t, "", v->count, rest64);
+	tr_fence(t);
+	tr_ring_add(t, "", v->count, rest64);
 	buf_printf(&t->body, "%s:\n", skip.s);
 }
 
@@ -254,7 +234,7 @@ static void open_group(struct tr *t, const struct reserve *v, struct tr_name rec
 	char pred[48];
 	const char *who = v->shape == SHAPE_SHARED ? guard(v, pred) : "";
 	if (v->shape == SHAPE_OWN) {
-		struct tr_name mine = wide(t, v->l.rank, (uint32_t)v->each, at);
+		struct tr_name mine = tr_wide(t, v->l.rank, (uint32_t)v->each, at);
 		at = mine;
 	}
 	if (v->shape == SHAPE_SHARED) {
@@ -280,8 +260,8 @@ static void open_group(struct tr *t, const struct reserve *v, struct tr_name rec
 		tr_emit(t, "mul.lo.u32 %s, %s, %llu;", rest.s, v->l.n.s, (unsigned long long)v->each);
 		tr_emit(t, "sub.u32 %s, %s, %s;", rest.s, v->total.s, rest.s);
 		tr_emit(t, "cvt.u64.u32 %s, %s;", rest64.s, rest.s);
-		commit_bytes(t, who, v->count, rest64);
-		at = wide(t, v->l.rank, (uint32_t)v->each, at);
+		tr_ring_add(t, who, v->count, rest64);
+		at = tr_wide(t, v->l.rank, (uint32_t)v->each, at);
 	}
 	tr_emit(t, "add.s64 %s, %s, %d;", record.s, at.s, MAP_IMAGE_HEADER + MAP_RING_GROUP);
 }
@@ -294,7 +274,7 @@ static void drop(struct tr *t, const char *pred, struct tr_name line, struct tr_
 static void reserve_loop(struct tr *t, struct reserve *v, struct tr_name record)
 {
 	struct tr_name again = tr_label(t), got = tr_label(t), done = tr_label(t), tries = tr_t32(t), p = tr_pred(t),
-		       end = tr_t32(t), n = tr_imm(1), heads = heads_of(t, &v->g);
+		       end = tr_t32(t), n = tr_imm(1), heads = tr_ring_heads(t, &v->g);
 	char pred[48];
 	tr_emit(t, "mov.u32 %s, %d;", tries.s, TRIES);
 	buf_printf(&t->body, "%s:\n", again.s);
@@ -326,13 +306,13 @@ struct tr_ring_record tr_ring_reserve(
 	bool constant = len.s[0] != '%';
 	uint64_t bytes = constant ? strtoull(len.s, NULL, 0) : 0;
 	struct tr_ring_record r = { .at = tr_t64(t) };
-	struct reserve v = { .g = ring_of(t, m),
+	struct reserve v = { .g = tr_ring_of(t, m),
 		.shape = shape_of(m, constant, bytes, own),
 		.bytes = bytes,
 		.total = tr_t32(t),
 		.length = len,
 		.pos = tr_t32(t) };
-	v.h = hint_of(t, &v.g);
+	v.h = tr_ring_hint(t, &v.g);
 	v.each = v.shape == SHAPE_OWN ? own_bytes(bytes) : map_round_up(bytes, 8);
 	r.grouped = v.shape != SHAPE_ALONE;
 	r.bytes = tr_imm((int64_t)(v.shape == SHAPE_SHARED ? v.each : own_bytes(bytes)));
@@ -371,17 +351,17 @@ struct tr_ring_record tr_ring_reserve(
 /* Lanes whose records lie in the same bin as the lowest one's add them up. */
 void tr_ring_commit(struct tr *t, const struct tr_ring_record *r)
 {
-	fence(t);
+	tr_fence(t);
 	if (!r->grouped) {
-		commit_bytes(t, "", r->count, r->bytes);
+		tr_ring_add(t, "", r->count, r->bytes);
 		return;
 	}
 	struct tr_name mine = tr_t32(t), theirs = tr_t32(t), p = tr_pred(t), n = tr_t32(t), sum = tr_t64(t),
 		       one = tr_t64(t);
 	char pred[48];
 	tr_emit(t, "cvt.u32.u64 %s, %s;", mine.s, r->count.s);
-	struct lanes l = lanes_here(t);
-	from_lane(t, &l, theirs, mine, l.first);
+	struct tr_group l = tr_lanes_here(t);
+	tr_from_lane(t, &l, theirs, mine, l.first);
 	tr_emit(t, "setp.eq.u32 %s, %s, %s;", p.s, mine.s, theirs.s);
 	tr_emit(t, "vote.sync.ballot.b32 %s, %s, %s;", n.s, p.s, l.mask.s);
 	tr_emit(t, "popc.b32 %s, %s;", n.s, n.s);
@@ -390,19 +370,19 @@ void tr_ring_commit(struct tr *t, const struct tr_ring_record *r)
 	tr_emit(t, "selp.b64 %s, %s, %s, %s;", sum.s, sum.s, one.s, l.leads.s);
 	tr_emit(t, "setp.ne.or.u32 %s, %s, %s, %s;", p.s, mine.s, theirs.s, l.leads.s);
 	snprintf(pred, sizeof(pred), "@%s ", p.s);
-	commit_bytes(t, pred, r->count, sum);
+	tr_ring_add(t, pred, r->count, sum);
 }
 
 /* -- the kernel's helpers ---------------------------------------------------- */
 
-static int no_ring(struct tr *t, const struct tr_inst *inst, uint32_t i)
+int tr_no_ring(struct tr *t, const struct tr_inst *inst, uint32_t i)
 {
 	return tr_unsupported(t, inst->at[i].pc,
 		tr_map_arg(t, inst, i) ? "this type of map has no such operation on a GPU"
 				       : "which map is used differs between paths");
 }
 
-static const struct ebpf_map *ring_arg(struct tr *t, const struct tr_inst *inst, uint32_t i)
+const struct ebpf_map *tr_ring_arg(const struct tr *t, const struct tr_inst *inst, uint32_t i)
 {
 	const struct ebpf_map *m = tr_map_arg(t, inst, i);
 	return m && m->type == BPF_MAP_TYPE_RINGBUF ? m : NULL;
@@ -426,11 +406,11 @@ static bool own_groups(const struct tr *t)
 
 static int lower_reserve(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
-	const struct ebpf_map *m = ring_arg(t, inst, i);
+	const struct ebpf_map *m = tr_ring_arg(t, inst, i);
 	const struct ebpf_fact *f = tr_fact(t, inst, i);
 	struct tr_name r0 = tr_reg(inst, 0), len = tr_scalar_arg(t, inst, i, 1);
 	if (!m)
-		return no_ring(t, inst, i);
+		return tr_no_ring(t, inst, i);
 	if (!f->args[1].constant || !f->args[1].value)
 		return tr_unsupported(
 			t, inst->at[i].pc, "a ring buffer record needs at least one byte");
@@ -454,19 +434,19 @@ static int lower_reserve(struct tr *t, struct tr_inst *inst, uint32_t i)
 
 static int lower_release(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
-	const struct ebpf_map *m = ring_arg(t, inst, i);
+	const struct ebpf_map *m = tr_ring_arg(t, inst, i);
 	const struct ebpf_fact *f = tr_fact(t, inst, i);
 	bool own = own_groups(t), known = f->args[0].constant;
 	struct tr_name record = tr_reg(inst, 1), off = tr_t64(t), bin = tr_t32(t);
 	if (!m)
-		return no_ring(t, inst, i);
-	struct ring g = ring_of(t, m);
+		return tr_no_ring(t, inst, i);
+	struct tr_ring g = tr_ring_of(t, m);
 	struct tr_ring_record r = { .at = record };
-	tr_emit(t, "sub.s64 %s, %s, %s;", off.s, record.s, data_of(t, &g).s);
+	tr_emit(t, "sub.s64 %s, %s, %s;", off.s, record.s, tr_ring_data(t, &g).s);
 	tr_emit(t, "sub.s64 %s, %s, %d;", off.s, off.s, MAP_IMAGE_HEADER);
 	tr_emit(t, "shr.u64 %s, %s, %d;", off.s, off.s, __builtin_ctz(g.bin_bytes));
 	tr_emit(t, "cvt.u32.u64 %s, %s;", bin.s, off.s);
-	r.count = wide(t, bin, MAP_RING_COUNT_LINE, g.counts);
+	r.count = tr_wide(t, bin, MAP_RING_COUNT_LINE, g.counts);
 	if (known) {
 		enum shape shape = shape_of(m, true, f->args[0].value, own);
 		r.grouped = shape != SHAPE_ALONE;
@@ -516,10 +496,10 @@ int tr_ring_fill(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, str
 
 static int lower_output(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
-	const struct ebpf_map *m = ring_arg(t, inst, i);
+	const struct ebpf_map *m = tr_ring_arg(t, inst, i);
 	const struct ebpf_fact *f = tr_fact(t, inst, i);
 	if (!m)
-		return no_ring(t, inst, i);
+		return tr_no_ring(t, inst, i);
 	struct tr_name rc = tr_t64(t), p = tr_pred(t), done = tr_label(t), r0 = tr_reg(inst, 0);
 	if (f->args[3].constant && f->args[3].value > WAKEUP_FLAGS) {
 		tr_emit(t, "mov.u64 %s, %d;", r0.s, EINVAL_);
@@ -548,12 +528,12 @@ static int lower_output(struct tr *t, struct tr_inst *inst, uint32_t i)
  * multiprocessor fills: nobody keeps a sum. */
 static int lower_query(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
-	const struct ebpf_map *m = ring_arg(t, inst, i);
+	const struct ebpf_map *m = tr_ring_arg(t, inst, i);
 	if (!m)
-		return no_ring(t, inst, i);
-	struct ring g = ring_of(t, m);
-	struct hint h = hint_of(t, &g);
-	struct tr_name word = wide(t, h.bin, MAP_RING_COUNT_LINE, heads_of(t, &g)), what = tr_t64(t), made = tr_t64(t),
+		return tr_no_ring(t, inst, i);
+	struct tr_ring g = tr_ring_of(t, m);
+	struct tr_hint h = tr_ring_hint(t, &g);
+	struct tr_name word = tr_wide(t, h.bin, MAP_RING_COUNT_LINE, tr_ring_heads(t, &g)), what = tr_t64(t), made = tr_t64(t),
 		       r0 = tr_t64(t);
 	char size[24];
 	tr_emit(t, "mov.u64 %s, %s;", what.s, tr_scalar_arg(t, inst, i, 1).s);

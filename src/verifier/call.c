@@ -17,7 +17,7 @@ struct call {
 
 static bool map_fits(const struct ebpf_helper *h, uint32_t type)
 {
-	bool ring = h->number >= 130 && h->number <= 134;
+	bool ring = (h->number >= 130 && h->number <= 134) || h->number == EBPF_FUNC_egpu_access;
 	switch (type) {
 	case BPF_MAP_TYPE_RINGBUF:
 		return ring;

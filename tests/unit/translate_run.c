@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "device.h"
+#include "egpu/access.h"
 #include "map/internal.h"
 #include "map/map.h"
 #include "probe.h"
@@ -482,6 +483,70 @@ static void test_shapes(const char *cpu)
 	finish(&r);
 }
 
+struct got_accesses {
+	uint64_t bad, lanes, bytes, n[8], shapes[8][5];
+};
+
+/* As in the probe. */
+static uint64_t probe_address(uint32_t way, uint32_t lane)
+{
+	uint64_t base = 0x00ff123456789a00ull - way * 0x1000;
+	uint32_t hash = (lane + way) * 2654435761u;
+	const uint64_t all[8] = { base + 4 * lane, base, base - 12 * lane, base + 4 * (lane % 16) + 5000 * (lane / 16),
+		base + 8 * (lane % 8) - 100000 * (lane / 8 % 3), base + (hash >> 4), base - ((uint64_t)hash << 20),
+		base - ((uint64_t)lane << 33) };
+	return all[way];
+}
+
+static void see_access(void *arg, const void *record, uint32_t bytes)
+{
+	struct got_accesses *g = arg;
+	struct egpu_access a;
+	if (egpu_access_decode(record, bytes, &a)) {
+		g->bad++;
+		return;
+	}
+	uint32_t way = a.site % 16, block = a.site / 16;
+	if (way > 7 || block >= BLOCKS) {
+		g->bad++;
+		return;
+	}
+	g->bad += a.bytes != (way == 1 ? 0 : 4) || a.op != (block & 2 && a.mask & 0xaaaaaaaa ? 2 : 1);
+	g->bad += block & 2 && (a.mask & 0x55555555) && (a.mask & 0xaaaaaaaa); /* two paths in one record */
+	for (uint32_t lane = 0; lane < 32; lane++) {
+		if (!(a.mask >> lane & 1))
+			continue;
+		g->bad += ((block + way) >> (lane & 3) & 1) && block & 1;
+		g->bad += a.address[lane] != probe_address(way, lane);
+	}
+	g->lanes += (uint32_t)__builtin_popcount(a.mask);
+	g->bytes += bytes;
+	g->n[way]++;
+	if (block % 4 == 0)
+		g->shapes[way][a.shape]++;
+}
+
+static void test_accesses(const char *cpu)
+{
+	struct run r;
+	struct got_accesses got = { 0 };
+	if (!run_probe(&r, "accesses", cpu, 0, 0))
+		return;
+	struct map_image *ring = image_of(&r, "ring"), *bss = image_of(&r, ".bss");
+	struct ringwalk w = ring_walk(ring, see_access, &got);
+	is_int(w.bad + w.lost, 0, "warp records are whole and none is lost");
+	is_int(got.bad, 0, "every lane's address, bytes and operation come back");
+	is_int(global_at(bss, 0) + global_at(bss, 1), got.lanes, "of every lane that took part");
+	static const uint8_t shape[] = { EGPU_ACCESS_DENSE, EGPU_ACCESS_LINEAR, EGPU_ACCESS_LINEAR, EGPU_ACCESS_QUARTERS,
+		EGPU_ACCESS_QUARTERS, EGPU_ACCESS_NEAR, EGPU_ACCESS_FAR, EGPU_ACCESS_FAR };
+	uint64_t full = BLOCKS / 4 * (THREADS / LANES);
+	for (uint32_t k = 0; k < 8; k++)
+		is_int(got.shapes[k][shape[k]], full, "whole warps' pattern %u has the smallest shape", k);
+	free(ring);
+	free(bss);
+	finish(&r);
+}
+
 static void test_filter(const char *cpu)
 {
 	struct run r;
@@ -785,6 +850,7 @@ static void test_all(const char *cpu)
 	test_exact_fit(cpu);
 	test_ring(cpu);
 	test_shapes(cpu);
+	test_accesses(cpu);
 	test_filter(cpu);
 	test_trace(cpu);
 	test_subprograms(cpu);
