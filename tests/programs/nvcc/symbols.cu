@@ -7,6 +7,15 @@ __device__ int counter;
 __managed__ int total = 7;
 __managed__ float list[100];
 
+/* 1 and a word about which check it is, when something is not as it should be. */
+static long count_wrong(bool wrong, const char *what)
+{
+	if (wrong)
+		fprintf(stderr, "symbols: not so: %s\n", what);
+	return wrong;
+}
+#define IS(what) (wrong += count_wrong(!(what), #what))
+
 template <int N> __global__ void scale(int *p, int n)
 {
 	extern __shared__ int buffer[];
@@ -36,34 +45,39 @@ int main()
 	CHECK(cudaMemcpyToSymbol(table, numbers, sizeof(numbers)));
 	CHECK(cudaGetSymbolSize(&size, table));
 	CHECK(cudaGetSymbolAddress(&at, counter));
-	wrong += size != sizeof(numbers) || !at;
+	IS(size == sizeof(numbers));
+	IS(at);
 	scale<3><<<1, 256, bytes>>>(d, n);
-	wrong += cudaGetLastError() != cudaErrorInvalidValue; /* not without opting in */
+	IS(cudaGetLastError() == cudaErrorInvalidValue); /* not without opting in */
 	CHECK(cudaFuncSetAttribute(scale<3>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
 	cudaFuncAttributes fa;
 	CHECK(cudaFuncGetAttributes(&fa, scale<3>));
-	wrong += fa.maxDynamicSharedSizeBytes != (int)bytes || fa.maxThreadsPerBlock != 1024;
+	IS(fa.maxDynamicSharedSizeBytes == (int)bytes);
+	IS(fa.maxThreadsPerBlock == 1024);
 	scale<3><<<1, 256, bytes>>>(d, n);
 	scale<5><<<1, 2048>>>(d, 10);
-	wrong += cudaGetLastError() != cudaErrorInvalidConfiguration;
-	wrong += cudaGetLastError() != cudaSuccess;
+	IS(cudaGetLastError() == cudaErrorInvalidConfiguration);
+	IS(cudaGetLastError() == cudaSuccess);
 	std::vector<int> got = host_copy(d, n);
 	for (int i = 0; i < n; i++)
 		wrong += got[i] != (n - 1 - i) * 3 + numbers[i % 4];
 	int c;
 	CHECK(cudaMemcpyFromSymbol(&c, counter, sizeof(c)));
-	wrong += c != 1 || total != n + 8 || list[3] != 1.5f;
+	IS(c == 1);
+	IS(total == n + 8);
+	IS(list[3] == 1.5f);
 	int grid, block;
 	CHECK(cudaOccupancyMaxPotentialBlockSize(&grid, &block, scale<5>, 0, 0));
-	wrong += block < 32 || grid < 1;
+	IS(block >= 32 && grid >= 1);
 	cudaDeviceProp p;
 	CHECK(cudaGetDeviceProperties(&p, 0));
-	wrong += p.warpSize != 32 || p.major < 7 || p.maxThreadsPerBlock != 1024 || !p.totalGlobalMem;
+	IS(p.warpSize == 32 && p.major >= 7 && p.maxThreadsPerBlock == 1024 && p.totalGlobalMem);
 	cudaPointerAttributes pa;
 	CHECK(cudaPointerGetAttributes(&pa, d));
-	wrong += pa.type != cudaMemoryTypeDevice || pa.devicePointer != d;
-	wrong += cudaMemcpy(nullptr, d, 4, cudaMemcpyDeviceToHost) == cudaSuccess;
+	IS(pa.type == cudaMemoryTypeDevice);
+	IS(pa.devicePointer == d);
+	IS(cudaMemcpy(nullptr, d, 4, cudaMemcpyDeviceToHost) != cudaSuccess);
 	cudaGetLastError();
-	wrong += strcmp(cudaGetErrorName(cudaErrorIllegalAddress), "cudaErrorIllegalAddress") != 0;
+	IS(!strcmp(cudaGetErrorName(cudaErrorIllegalAddress), "cudaErrorIllegalAddress"));
 	return result("symbols", n, wrong);
 }
