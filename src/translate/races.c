@@ -9,15 +9,17 @@
  * Additions that idiom.c made atomic are exempt, as are the stack and ring records, which are the thread's own, stores of
  * constants behind a check (a flag set twice is set), and whole programs that say so (allow_races).
  *
- * Forward over each instance: for each register and 8-byte stack slot where its pointer came from (an origin: the instruction that
- * made it), and from which loads its value. Two accesses are to the same place when origin and offset are.
+ * Forward over all instances, into functions and back: for each register and 8-byte stack slot where its pointer came from (an origin: the
+ * instruction that made it), and from which loads its value. Two accesses are to the same place when origin and offset are. Loads beyond
+ * the 64th share the bits of the first ones, which can only find more. Not followed: values that a function leaves in its
+ * caller's stack. A program that is too large to be looked at is refused.
  */
 #include "translate/internal.h"
 
 #include <errno.h>
 #include <string.h>
 
-enum { MAX_LOADS = 64, MAX_N = 16384, CELLS = TR_REGS + EBPF_STACK_BYTES / 8, MAP_ORIGIN = 1 << 24 };
+enum { GROUPS = 64, MAX_N = 32768, CELLS = TR_REGS + EBPF_STACK_BYTES / 8, MAP_ORIGIN = 1 << 24 };
 
 struct cells {
 	int32_t origin[CELLS]; /* 0: none, or differs */
@@ -27,17 +29,45 @@ struct cells {
 	bool seen;
 };
 
+struct load {
+	struct tr_inst *inst;
+	uint32_t at;	/* index in it */
+	int32_t origin; /* of its pointer */
+	uint8_t op;	/* BPF_ALU operation seen last on its value; BPF_MOV: none */
+};
+
 struct races {
 	struct tr *t;
-	struct tr_inst *inst;
-	struct cells *in;
-	uint32_t *load_of; /* by index: 1 + number of a load of shared memory */
-	uint32_t loads[MAX_LOADS];
-	int32_t load_origin[MAX_LOADS];
-	uint8_t op[MAX_LOADS]; /* BPF_ALU operation seen last on its value; BPF_MOV: none */
+	struct tr_inst *inst; /* the one looked at */
+	uint32_t *first;      /* by instance: where its instructions begin in the arrays below */
+	struct cells *in;     /* before each instruction */
+	struct cells *results; /* by instance: r0 of it where it returns */
+	uint32_t *load_of;    /* 1 + number of a load of shared memory */
+	struct load *loads;
 	uint32_t n_loads;
 	bool changed;
 };
+
+static uint64_t group(uint32_t load)
+{
+	return 1ull << load % GROUPS;
+}
+
+static uint32_t number(const struct races *r, uint32_t i)
+{
+	return r->first[r->inst->id] + i;
+}
+
+static struct cells *before(const struct races *r, uint32_t i)
+{
+	return &r->in[number(r, i)];
+}
+
+/* What the instruction makes a pointer of. */
+static int32_t made_here(const struct races *r, uint32_t i)
+{
+	return (int32_t)number(r, i) + 1;
+}
 
 static bool shared(const struct races *r, uint32_t i)
 {
@@ -78,10 +108,10 @@ static void alu(struct races *r, struct cells *c, uint32_t i)
 	}
 	uint64_t from = c->from[d] | (reg ? c->from[s] : 0);
 	bool constant = (c->constant >> d & 1) && (!reg || (c->constant >> s & 1));
-	int32_t origin = c->origin[d] || (reg && c->origin[s]) ? (reg ? (int32_t)i + 1 : c->origin[d]) : 0;
-	for (uint32_t k = 0; k < r->n_loads; k++)
-		if (from >> k & 1)
-			r->op[k] = op;
+	int32_t origin = c->origin[d] || (reg && c->origin[s]) ? (reg ? made_here(r, i) : c->origin[d]) : 0;
+	for (uint32_t k = 0; from && k < r->n_loads; k++)
+		if (from & group(k))
+			r->loads[k].op = op;
 	set(c, d, origin, from, constant);
 }
 
@@ -91,10 +121,61 @@ static void load(struct races *r, struct cells *c, uint32_t i)
 	int32_t cell = -1;
 	if (tr_fact(r->t, r->inst, i)->region == EBPF_REGION_STACK)
 		cell = slot_cell(r, i);
-	uint32_t k = r->load_of[i];
+	uint32_t k = r->load_of[number(r, i)];
 	if (k)
-		r->load_origin[k - 1] = c->origin[in->src_reg];
-	set(c, in->dst_reg, cell < 0 ? 0 : c->origin[cell], k ? 1ull << (k - 1) : cell < 0 ? 0 : c->from[cell], false);
+		r->loads[k - 1].origin = c->origin[in->src_reg];
+	set(c, in->dst_reg, cell < 0 ? 0 : c->origin[cell], k ? group(k - 1) : cell < 0 ? 0 : c->from[cell], false);
+}
+
+static void meet(struct races *r, struct cells *to, const struct cells *from)
+{
+	if (!to->seen) {
+		*to = *from;
+		to->seen = true;
+		r->changed = true;
+		return;
+	}
+	for (uint32_t k = 0; k < CELLS; k++) {
+		if (to->origin[k] && to->origin[k] != from->origin[k]) {
+			to->origin[k] = 0;
+			r->changed = true;
+		}
+		r->changed |= (to->from[k] | from->from[k]) != to->from[k];
+		to->from[k] |= from->from[k];
+	}
+	r->changed |= (to->taken & from->taken) != to->taken || (to->passed & from->passed) != to->passed ||
+		      (to->constant & from->constant) != to->constant;
+	to->taken &= from->taken;
+	to->passed &= from->passed;
+	to->constant &= from->constant;
+}
+
+/* A function of the program begins with what it is given, where its caller stands; one that a helper calls with pointers of its own. */
+static void enter(struct races *r, const struct cells *c, uint32_t i)
+{
+	const struct tr_inst *callee = r->inst->at[i].callee;
+	bool by_helper = !tr_bpf(r->t, r->inst, i)->src_reg;
+	struct cells entry = { .taken = c->taken, .passed = c->passed };
+	for (uint32_t k = 1; k <= 5; k++) {
+		entry.origin[k] = by_helper ? -(int32_t)(8 * callee->id + k) : c->origin[k];
+		entry.from[k] = by_helper ? 0 : c->from[k];
+		entry.constant |= by_helper ? 0 : c->constant & 1u << k;
+	}
+	meet(r, &r->in[r->first[callee->id] + r->t->index_of[r->t->funcs[callee->func].entry]], &entry);
+}
+
+static void call(struct races *r, struct cells *c, uint32_t i)
+{
+	const struct bpf_insn *in = tr_bpf(r->t, r->inst, i);
+	const struct tr_inst *callee = r->inst->at[i].callee;
+	if (callee)
+		enter(r, c, i);
+	for (uint32_t k = 0; k <= 5; k++)
+		set(c, k, 0, 0, false);
+	if (in->src_reg && callee)
+		set(c, 0, r->results[callee->id].origin[0], r->results[callee->id].from[0], r->results[callee->id].constant & 1);
+	else if (in->imm == BPF_FUNC_map_lookup_elem && !in->src_reg)
+		c->origin[0] = made_here(r, i);
 }
 
 static void transfer(struct races *r, struct cells *c, uint32_t i)
@@ -126,35 +207,15 @@ static void transfer(struct races *r, struct cells *c, uint32_t i)
 			set(c, (uint32_t)cell, 0, 0, false);
 		return;
 	}
-	if (tr_is_call(in)) {
-		for (uint32_t k = 0; k <= 5; k++)
-			set(c, k, 0, 0, false);
-		if (in->imm == BPF_FUNC_map_lookup_elem && !in->src_reg)
-			c->origin[0] = (int32_t)i + 1;
-	}
+	if (tr_is_call(in))
+		call(r, c, i);
 }
 
-static void meet(struct races *r, struct cells *to, const struct cells *from)
+/* What its function returns is not known yet: another round goes on behind the call. */
+static bool waits(const struct races *r, uint32_t i)
 {
-	if (!to->seen) {
-		*to = *from;
-		to->seen = true;
-		r->changed = true;
-		return;
-	}
-	for (uint32_t k = 0; k < CELLS; k++) {
-		if (to->origin[k] && to->origin[k] != from->origin[k]) {
-			to->origin[k] = 0;
-			r->changed = true;
-		}
-		r->changed |= (to->from[k] | from->from[k]) != to->from[k];
-		to->from[k] |= from->from[k];
-	}
-	r->changed |= (to->taken & from->taken) != to->taken || (to->passed & from->passed) != to->passed ||
-		      (to->constant & from->constant) != to->constant;
-	to->taken &= from->taken;
-	to->passed &= from->passed;
-	to->constant &= from->constant;
+	const struct tr_inst *callee = r->inst->at[i].callee;
+	return callee && tr_bpf(r->t, r->inst, i)->src_reg && !r->results[callee->id].seen;
 }
 
 static uint64_t decided_by(const struct races *r, const struct cells *c, uint32_t i)
@@ -166,33 +227,36 @@ static uint64_t decided_by(const struct races *r, const struct cells *c, uint32_
 static void round_over(struct races *r)
 {
 	for (uint32_t i = 0; i < r->inst->n; i++) {
-		if (!r->in[i].seen)
+		if (!before(r, i)->seen)
 			continue;
-		struct cells out = r->in[i];
+		struct cells out = *before(r, i);
 		int32_t next = tr_next(r->t, r->inst, i), jump = tr_jump(r->t, r->inst, i);
 		uint64_t by = next >= 0 && jump >= 0 ? decided_by(r, &out, i) : 0;
 		transfer(r, &out, i);
+		if (waits(r, i))
+			continue;
 		uint64_t taken = out.taken, passed = out.passed;
 		if (next >= 0) {
 			out.taken = taken & ~by;
 			out.passed = passed | by;
-			meet(r, &r->in[next], &out);
+			meet(r, before(r, (uint32_t)next), &out);
 		}
 		if (jump >= 0) {
 			out.taken = taken | by;
 			out.passed = passed & ~by;
-			meet(r, &r->in[jump], &out);
+			meet(r, before(r, (uint32_t)jump), &out);
 		}
+		if (tr_bpf(r->t, r->inst, i)->code == (BPF_JMP | BPF_EXIT))
+			meet(r, &r->results[r->inst->id], &out);
 	}
 }
 
-static bool same_place(const struct races *r, uint32_t k, uint32_t store, int32_t origin)
+static bool same_place(const struct races *r, const struct load *load, uint32_t store, int32_t origin)
 {
-	uint32_t at = r->loads[k];
-	const struct ebpf_fact *a = tr_fact(r->t, r->inst, at), *b = tr_fact(r->t, r->inst, store);
-	const struct bpf_insn *l = tr_bpf(r->t, r->inst, at), *s = tr_bpf(r->t, r->inst, store);
+	const struct ebpf_fact *a = tr_fact(r->t, load->inst, load->at), *b = tr_fact(r->t, r->inst, store);
+	const struct bpf_insn *l = tr_bpf(r->t, load->inst, load->at), *s = tr_bpf(r->t, r->inst, store);
 	int32_t n = (int32_t)ebpf_insn_bytes(l->code), m = (int32_t)ebpf_insn_bytes(s->code);
-	if (!origin || r->load_origin[k] != origin || a->map != b->map)
+	if (!origin || load->origin != origin || a->map != b->map)
 		return false;
 	if (a->fixed && b->fixed)
 		return a->offset < b->offset + m && b->offset < a->offset + n;
@@ -226,10 +290,10 @@ static const struct ebpf_line *line_of(const struct ebpf_program *p, uint32_t pc
 	return found;
 }
 
-static int refuse(struct races *r, uint32_t store, uint32_t k)
+static int refuse(struct races *r, uint32_t store, const struct load *load)
 {
 	const struct bpf_insn *in = tr_bpf(r->t, r->inst, store);
-	uint32_t pc = r->inst->at[store].pc, from = r->inst->at[r->loads[k]].pc;
+	uint32_t pc = r->inst->at[store].pc, from = load->inst->at[load->at].pc;
 	const struct ebpf_line *l = line_of(r->t->p, pc);
 	int32_t map = tr_fact(r->t, r->inst, store)->map;
 	const char *text = l && l->text ? l->text + strspn(l->text, " \t") : "";
@@ -240,7 +304,7 @@ static int refuse(struct races *r, uint32_t store, uint32_t k)
 		"%sinsn %u stores to '%s' what follows from the load at insn %u; another GPU thread may write there in between: "
 		"%s (or --allow-races)",
 		where.data ? where.data : "", pc, map >= 0 && r->t->p->maps[map].name ? r->t->p->maps[map].name : "a map", from,
-		atomic_for(r->op[k], ebpf_insn_bytes(in->code) >= 4));
+		atomic_for(load->op, ebpf_insn_bytes(in->code) >= 4));
 	buf_free(&where);
 	return err;
 }
@@ -249,7 +313,7 @@ static int check(struct races *r)
 {
 	for (uint32_t i = 0; i < r->inst->n; i++) {
 		const struct bpf_insn *in = tr_bpf(r->t, r->inst, i);
-		const struct cells *c = &r->in[i];
+		const struct cells *c = before(r, i);
 		if (!c->seen || !tr_is_store(in) || tr_is_atomic(in) || !shared(r, i) || r->inst->at[i].role == TR_RMW_STORE)
 			continue;
 		bool constant = BPF_CLASS(in->code) == BPF_ST || (c->constant >> in->src_reg & 1);
@@ -257,64 +321,91 @@ static int check(struct races *r)
 		if (!constant)
 			from |= c->taken | c->passed;
 		for (uint32_t k = 0; k < r->n_loads; k++)
-			if ((from >> k & 1) && same_place(r, k, i, c->origin[in->dst_reg]))
-				return refuse(r, i, k);
+			if ((from & group(k)) && same_place(r, &r->loads[k], i, c->origin[in->dst_reg]))
+				return refuse(r, i, &r->loads[k]);
 	}
 	return 0;
 }
 
-static bool find_loads(struct races *r)
+/* Loads of shared memory, counted or noted; whether there are stores that they could race with. */
+static bool find_loads(struct races *r, bool note)
 {
 	bool stores = false;
-	for (uint32_t i = 0; i < r->inst->n; i++) {
-		const struct bpf_insn *in = tr_bpf(r->t, r->inst, i);
-		if ((!tr_is_store(in) && BPF_CLASS(in->code) != BPF_LDX) || !shared(r, i))
-			continue;
-		stores |= tr_is_store(in) && !tr_is_atomic(in) && r->inst->at[i].role != TR_RMW_STORE;
-		if (BPF_CLASS(in->code) == BPF_LDX && r->n_loads < MAX_LOADS) {
-			r->op[r->n_loads] = BPF_MOV;
-			r->loads[r->n_loads++] = i;
-			r->load_of[i] = r->n_loads;
+	r->n_loads = 0;
+	for (size_t f = 0; f < r->t->n_insts; f++) {
+		r->inst = r->t->insts[f];
+		for (uint32_t i = 0; i < r->inst->n; i++) {
+			const struct bpf_insn *in = tr_bpf(r->t, r->inst, i);
+			bool load = BPF_CLASS(in->code) == BPF_LDX;
+			if ((!tr_is_store(in) && !load) || !shared(r, i))
+				continue;
+			stores |= tr_is_store(in) && !tr_is_atomic(in) && r->inst->at[i].role != TR_RMW_STORE;
+			if (load && note) {
+				r->loads[r->n_loads] = (struct load){ r->inst, i, 0, BPF_MOV };
+				r->load_of[number(r, i)] = r->n_loads + 1;
+			}
+			r->n_loads += load;
 		}
 	}
 	return stores && r->n_loads;
 }
 
-static int races_inst(struct tr *t, struct tr_inst *inst)
+static int too_large(struct tr *t)
 {
-	struct races r = { .t = t, .inst = inst };
-	struct arena *a = inst->n <= MAX_N ? arena_new() : NULL;
-	int err = 0;
-	if (!a)
-		return inst->n <= MAX_N ? diag_set(t->d, ENOMEM, "out of memory") : 0;
-	r.load_of = arena_array(a, inst->n, sizeof(*r.load_of));
-	if (!r.load_of) {
-		err = diag_set(t->d, ENOMEM, "out of memory");
-	} else if (find_loads(&r)) {
-		r.in = arena_array(a, inst->n, sizeof(*r.in));
-		if (!r.in) {
-			err = diag_set(t->d, ENOMEM, "out of memory");
-		} else {
-			struct cells *entry = &r.in[t->index_of[t->funcs[inst->func].entry]];
-			entry->seen = true;
-			for (int32_t k = 1; k <= 5; k++)
-				entry->origin[k] = -k;
-			do {
-				r.changed = false;
-				round_over(&r);
-			} while (r.changed);
-			err = check(&r);
+	return diag_set(t->d, E2BIG, "%s has more than %d instructions with its functions, too many to see whether what it stores to maps is lost when "
+		"threads meet; use atomics and --allow-races", t->p->name, MAX_N);
+}
+
+static int follow(struct races *r)
+{
+	struct cells *entry = &r->in[r->t->index_of[r->t->funcs[r->t->insts[0]->func].entry]];
+	entry->seen = true;
+	do {
+		r->changed = false;
+		for (size_t f = 0; f < r->t->n_insts; f++) {
+			r->inst = r->t->insts[f];
+			round_over(r);
 		}
+	} while (r->changed);
+	int err = 0;
+	for (size_t f = 0; f < r->t->n_insts && !err; f++) {
+		r->inst = r->t->insts[f];
+		err = check(r);
 	}
-	arena_free(a);
 	return err;
+}
+
+static int races_in(struct races *r, struct arena *a, uint32_t n)
+{
+	struct tr *t = r->t;
+	r->load_of = arena_array(a, n, sizeof(*r->load_of));
+	r->loads = arena_array(a, r->n_loads, sizeof(*r->loads));
+	r->in = arena_array(a, n, sizeof(*r->in));
+	r->results = arena_array(a, t->n_insts, sizeof(*r->results));
+	r->first = arena_array(a, t->n_insts, sizeof(*r->first));
+	if (!r->load_of || !r->loads || !r->in || !r->results || !r->first)
+		return diag_set(t->d, ENOMEM, "out of memory");
+	for (size_t f = 1; f < t->n_insts; f++)
+		r->first[f] = r->first[f - 1] + t->insts[f - 1]->n;
+	find_loads(r, true);
+	return follow(r);
 }
 
 /* A test-run has one thread. */
 int tr_races(struct tr *t)
 {
-	int err = 0;
-	for (size_t k = 0; k < t->n_insts && !err && !t->test && !t->v->allow_races; k++)
-		err = races_inst(t, t->insts[k]);
+	struct races r = { .t = t };
+	uint64_t n = 0;
+	if (t->test || t->v->allow_races || !find_loads(&r, false))
+		return 0;
+	for (size_t f = 0; f < t->n_insts; f++)
+		n += t->insts[f]->n;
+	if (n > MAX_N)
+		return too_large(t);
+	struct arena *a = arena_new();
+	if (!a)
+		return diag_set(t->d, ENOMEM, "out of memory");
+	int err = races_in(&r, a, (uint32_t)n);
+	arena_free(a);
 	return err;
 }
