@@ -170,6 +170,8 @@ struct devmap {
 	uint64_t consumed; /* bytes taken in all */
 	uint64_t left;     /* records still there after the last drain */
 	const void *host; /* memory-mapped globals: the host's image */
+	size_t host_bytes;
+	atomic_uint written; /* the last host write carried out: instance->write_done, for looks without the lock */
 };
 
 struct context {
@@ -191,7 +193,7 @@ struct context {
 	uint64_t copy_took_ns;
 	struct devmap maps[EBPF_MAX_MAPS];
 	struct live *live; /* NULL: no kernel of it was built with guards; under copying */
-	uint64_t map_mask, host_mask; /* those that are made; those with `host` */
+	_Atomic uint64_t map_mask, host_mask; /* those that are made; those with `host`. Set last */
 	_Atomic uint64_t dirty;       /* maps that a variant may have changed since their last copy */
 	_Atomic uint64_t launches; /* instrumented, ever */
 	_Atomic uint64_t finished; /* launches known to have ended */

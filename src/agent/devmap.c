@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -58,6 +59,8 @@ static bool is_live(uint32_t id)
 static void forget(struct devmap *m)
 {
 	map_instance_close(m->instance);
+	if (m->host)
+		munmap((void *)(uintptr_t)m->host, m->host_bytes);
 	free(m->taken);
 	memset(m, 0, sizeof(*m));
 }
@@ -101,8 +104,8 @@ static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 		forget(m);
 		return diag_set(d, EIO, "map %u cannot be copied to the device", id);
 	}
-	c->map_mask |= (uint64_t)1 << id;
 	request_watch(c, id);
+	c->map_mask |= (uint64_t)1 << id;
 	return is_live(id) ? live_prepare(c, m->address, d) : 0;
 }
 
@@ -145,8 +148,9 @@ void devmap_free(struct context *c, uint64_t mask)
 		if (REAL(cuMemHostUnregister))
 			REAL(cuMemHostUnregister)(m->instance);
 		REAL(cuMemFree_v2)(m->address);
-		forget(m);
 		c->map_mask &= ~((uint64_t)1 << i);
+		c->host_mask &= ~((uint64_t)1 << i);
+		forget(m);
 	}
 	lock_drop(&c->copying);
 }

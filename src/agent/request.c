@@ -47,10 +47,11 @@ static uint32_t wanted(uint32_t map)
 
 bool request_pending(const struct context *c)
 {
-	for (uint64_t left = c->map_mask; left; left &= left - 1) {
+	if (atomic_load(&c->dead))
+		return false;
+	for (uint64_t left = atomic_load(&c->map_mask); left; left &= left - 1) {
 		uint32_t i = (uint32_t)__builtin_ctzll(left);
-		const struct map_instance *inst = c->maps[i].instance;
-		if (inst && inst->write_done != wanted(i))
+		if (atomic_load(&c->maps[i].written) != wanted(i))
 			return true;
 	}
 	return false;
@@ -58,6 +59,7 @@ bool request_pending(const struct context *c)
 
 static void done(struct devmap *m, uint32_t seq, int err)
 {
+	atomic_store(&m->written, seq);
 	m->instance->write_error = err;
 	__atomic_store_n(&m->instance->write_done, seq, __ATOMIC_RELEASE);
 }
@@ -98,11 +100,17 @@ static int read_request(uint32_t id, const struct map_image *image, struct reque
 
 /* -- arrays ---------------------------------------------------------------------------- */
 
+/* Of an array without its replicas: all that the host has of it. */
+static size_t value_bytes(const struct map_image *im)
+{
+	return (size_t)(im->max_entries * map_stride(im->value_size));
+}
+
 /* The same bytes in the session's copy, so that a reader sees them before the next copy. */
 static void patch(struct devmap *m, size_t at, const void *from, size_t n)
 {
 	memcpy((char *)m->image + at, from, n);
-	if (m->instance->base_offset)
+	if (m->instance->base_offset && at < MAP_IMAGE_HEADER + value_bytes(m->image))
 		memcpy((char *)m->instance + m->instance->base_offset + at - MAP_IMAGE_HEADER, from,
 			n);
 }
@@ -266,7 +274,7 @@ static void serve_map(struct context *c, uint32_t id)
 	struct devmap *m = &c->maps[id];
 	struct request r = { 0 };
 	uint32_t seq = wanted(id);
-	if (!m->instance || m->instance->write_done == seq)
+	if (!m->instance || atomic_load(&m->written) == seq)
 		return;
 	int err = read_request(id, m->image, &r);
 	if (!err && r.head.seq != seq)
@@ -292,12 +300,14 @@ void request_serve(struct context *c)
 
 /* -- memory-mapped globals ------------------------------------------------------------------ */
 
+/* Also where the counting of requests begins. */
 void request_watch(struct context *c, uint32_t id)
 {
 	struct devmap *m = &c->maps[id];
 	char path[PATH_BYTES];
 	uint64_t size;
-	size_t bytes = m->bytes - MAP_IMAGE_HEADER;
+	size_t bytes = value_bytes(m->image);
+	atomic_store(&m->written, m->instance->write_done);
 	if (!m->instance->base_offset)
 		return;
 	int n = snprintf(path, sizeof(path), "%s/map-%u", session_path(agent.session), id);
@@ -309,7 +319,20 @@ void request_watch(struct context *c, uint32_t id)
 	if (at == MAP_FAILED)
 		return;
 	m->host = at;
+	m->host_bytes = bytes;
 	c->host_mask |= (uint64_t)1 << id;
+}
+
+/* The value is in replica 0; what was added to the others is over. */
+static bool clear_replicas(struct context *c, struct devmap *m, size_t at, size_t n)
+{
+	uint64_t replica = map_replica_bytes(m->image->max_entries, m->image->value_size);
+	bool good = true;
+	for (uint32_t r = 1; r < m->image->n_replicas && good; r++) {
+		good = ok(REAL(cuMemsetD8Async)(m->address + r * replica + at, 0, n, c->stream));
+		memset((char *)m->image + r * replica + at, 0, n);
+	}
+	return good;
 }
 
 /* Sends the bytes that the host has changed, and no others: beside them may be what the device
@@ -318,7 +341,7 @@ static bool push_map(struct context *c, struct devmap *m)
 {
 	const uint8_t *now = m->host;
 	uint8_t *was = (uint8_t *)m->instance + m->instance->base_offset;
-	size_t bytes = m->bytes - MAP_IMAGE_HEADER;
+	size_t bytes = m->host_bytes;
 	bool good = true;
 	map_instance_begin(m->instance);
 	for (size_t i = 0; i < bytes && good;) {
@@ -331,7 +354,8 @@ static bool push_map(struct context *c, struct devmap *m)
 			was[i] = now[i];
 			((uint8_t *)(m->image + 1))[i] = was[i];
 		}
-		good = to_device(c, m->address + MAP_IMAGE_HEADER + from, was + from, i - from);
+		good = to_device(c, m->address + MAP_IMAGE_HEADER + from, was + from, i - from) &&
+		       clear_replicas(c, m, MAP_IMAGE_HEADER + from, i - from);
 	}
 	good &= finish(c);
 	map_instance_end(m->instance, now_ns());
@@ -349,7 +373,7 @@ __attribute__((no_sanitize("thread"))) static bool is_changed(const struct devma
 	const volatile uint64_t *was =
 		(const volatile uint64_t *)(const void *)((const char *)inst + inst->base_offset);
 	uint64_t differ = 0;
-	for (size_t i = 0; i < (m->bytes - MAP_IMAGE_HEADER) / 8; i++)
+	for (size_t i = 0; i < m->host_bytes / 8; i++)
 		differ |= now[i] ^ was[i];
 	return differ;
 }

@@ -43,8 +43,7 @@ static bool is_base(const struct map *m, const struct source *src)
 
 static int put_words(struct source *src, uint64_t at, const void *value, size_t bytes)
 {
-	int err = file_write_at(src->fd, value, bytes, src->data_at + at);
-	return err || !src->base_at ? err : file_write_at(src->fd, value, bytes, src->base_at + at);
+	return file_write_at(src->fd, value, bytes, src->data_at + at);
 }
 
 static int put_array(struct map *m, struct source *src, uint32_t index, const struct change *c)
@@ -52,6 +51,8 @@ static int put_array(struct map *m, struct source *src, uint32_t index, const st
 	uint64_t at = (uint64_t)index * m->stride + c->offset,
 		 replica = map_replica_bytes(m->row.max_entries, m->row.value_size);
 	int err = put_words(src, at, c->value, c->bytes);
+	if (!err && src->base_at)
+		err = file_write_at(src->fd, c->value, c->bytes, src->base_at + at);
 	memset(m->one, 0, m->stride);
 	for (uint32_t r = 1; r < src->n_replicas && !err; r++)
 		err = put_words(src, r * replica + at, m->one, c->bytes);
