@@ -214,7 +214,6 @@ static int fill_table(struct variant *v, struct diag *d)
 		table[EBPF_TABLE_REPLICAS + i] = c->maps[i].replica_bytes;
 	}
 	table[EBPF_TABLE_SMS] = c->sms ? c->sms : 1;
-	table[EBPF_TABLE_LAST_SM] = table[EBPF_TABLE_SMS] - 1;
 	table[EBPF_TABLE_CLOCK] = (uint64_t)c->clock_offset_ns;
 	table[EBPF_TABLE_SEED] = seed();
 	for (uint32_t i = 0; i < r->n_symbols; i++)

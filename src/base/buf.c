@@ -40,17 +40,25 @@ void buf_puts(struct buf *b, const char *s)
 	buf_add(b, s, strlen(s));
 }
 
+/* What fits is formatted once. */
 void buf_vprintf(struct buf *b, const char *fmt, va_list ap)
 {
 	va_list again;
+	size_t room = b->failed || !b->data ? 0 : b->cap - b->len;
 	va_copy(again, ap);
-	int n = vsnprintf(NULL, 0, fmt, again);
+	int n = vsnprintf(room ? b->data + b->len : NULL, room, fmt, again);
 	va_end(again);
-	if (n < 0 || !buf_reserve(b, (size_t)n)) {
+	if (n < 0 || b->failed) {
 		b->failed = true;
 		return;
 	}
-	vsnprintf(b->data + b->len, (size_t)n + 1, fmt, ap);
+	if ((size_t)n >= room) {
+		if (room)
+			b->data[b->len] = '\0';
+		if (!buf_reserve(b, (size_t)n))
+			return;
+		vsnprintf(b->data + b->len, (size_t)n + 1, fmt, ap);
+	}
 	b->len += (size_t)n;
 }
 

@@ -7,6 +7,7 @@
  *	opcode fma.rn         at point insn only: what opcodes begin with
  *	max_insns 123
  *	local_bytes 0
+ *	slot 1                where it is read
  *	fields site address   names of ebpf_fields[]
  *	maps 0 3              ids
  *	param 2 8             index and bytes, a line each, by rising index
@@ -62,6 +63,8 @@ void ebpf_fragment_print(const struct ebpf_fragment *f, struct buf *out)
 	}
 	put_line(out, "max_insns", f->max_insns);
 	put_line(out, "local_bytes", f->local_bytes);
+	if (f->slot)
+		put_line(out, "slot", 1);
 	buf_puts(out, "fields");
 	for (int i = 0; i < EBPF_FIELD_COUNT; i++)
 		if (f->fields >> i & 1) {
@@ -286,6 +289,7 @@ static int read_head(struct reader *r, struct ebpf_fragment *f)
 	f->warp = warp;
 	f->max_insns = (uint32_t)insns;
 	f->local_bytes = (uint32_t)local;
+	f->slot = take(r, "slot 1\n");
 	return 0;
 }
 

@@ -5,6 +5,7 @@
  * instrumenter declares and sets in an enclosing scope:
  *   - for each field in `fields`: %egpu_<name> of ebpf_fields[], .b32 for 4 bytes and .b64 for 8;
  *   - for each parameter read: .b64 %egpu_param<i>, zero-extended;
+ *   - .b32 %egpu_slot where `slot` says so: which replica is this multiprocessor's, min(%smid, entry SMS - 1);
  *   - the module-scope table `.const .align 8 .u64 __egpu_table[]`: entry m is the device address of map m's
  *     image (map/layout.h); entries EBPF_TABLE_* hold what follows below; the symbols of the kernel come after.
  * `funcs` are module-scope .func definitions (named __egpu_..., same name = same text) that the body calls.
@@ -39,7 +40,6 @@ enum {
 	EBPF_TABLE_SMS = 64,	      /* replicas of per-CPU maps: use min(%smid, this - 1) */
 	EBPF_TABLE_CLOCK = 65,	      /* added to %globaltimer: CLOCK_MONOTONIC nanoseconds */
 	EBPF_TABLE_SEED = 66,	      /* seed of get_prandom_u32 */
-	EBPF_TABLE_LAST_SM = 67,      /* EBPF_TABLE_SMS - 1 */
 	EBPF_TABLE_REPLICAS = 72,     /* entries 72..135: bytes between the replicas of an array (map/layout.h); 0: it has one */
 	EBPF_TABLE_SYMBOLS = 136,     /* first entry of the kernel's own symbols */
 };
@@ -66,6 +66,7 @@ struct ebpf_fragment {
 	bool warp;	      /* run by one elected lane */
 	const char *opcode;   /* INSN: what opcodes begin with; NULL for other points */
 	uint64_t fields;      /* bit per enum ebpf_field */
+	bool slot;	      /* %egpu_slot is read */
 	uint64_t maps;	      /* bit per map id */
 	uint32_t max_insns;   /* worst-case eBPF instructions a run */
 	uint32_t local_bytes; /* stack in local memory; 0 when all slots became registers */

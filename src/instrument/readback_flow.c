@@ -656,13 +656,16 @@ static bool visit_stmt(struct region *g, const struct ptx_stmt *s)
 	}
 }
 
-/* Inputs may set what is carried over an instruction: declared among the first in the function. */
+/* Inputs may set what is carried over an instruction, and the multiprocessor's replica: declared among the first in the
+ * function. */
 static bool declare_kept(struct region *g)
 {
-	for (uint32_t i = 0; i < 4 && i < g->from; i++) {
+	for (uint32_t i = 0; i < 16 && i < g->from; i++) {
 		const struct ptx_stmt *s = &g->f->stmts[i];
 		if (s->kind == PTX_STMT_REG && s->n_regs == 1 &&
-			!strcmp(s->regs[0].name, "%egpu_k") && !declare(g, s))
+			(!strcmp(s->regs[0].name, "%egpu_k") ||
+				!strcmp(s->regs[0].name, "%egpu_slot")) &&
+			!declare(g, s))
 			return false;
 	}
 	return true;

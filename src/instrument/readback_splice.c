@@ -122,10 +122,12 @@ static bool cut_stmt(struct deletion *x, const struct ptx_stmt *s)
 	return s->insn && !strcmp(s->insn->base, "call") ? cut_argument(x, s) : true;
 }
 
-/* Registers that carry inputs over an instruction. */
+/* Registers that carry inputs over an instruction, and the one that is set where a function begins. */
 static bool is_kept(const struct deletion *x, const struct ptx_stmt *s)
 {
-	return s->kind == PTX_STMT_REG && span_is(x->r, s->span, ".reg .b64 %egpu_k<2>;") &&
+	return s->kind == PTX_STMT_REG &&
+	       (span_is(x->r, s->span, ".reg .b64 %egpu_k<2>;") ||
+		       span_is(x->r, s->span, ".reg .b32 %egpu_slot;")) &&
 	       text_at(x->r, s->span.begin - 2, "\n\t") && text_at(x->r, s->span.end, "\n");
 }
 

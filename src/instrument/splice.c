@@ -87,7 +87,7 @@ static bool check_fragments(const struct splicer *s)
 struct merged {
 	uint64_t fields;
 	uint32_t n, local_bytes;
-	bool warp;
+	bool warp, slot;
 };
 
 static struct merged merge(const struct splicer *s, uint32_t site)
@@ -101,6 +101,7 @@ static struct merged merge(const struct splicer *s, uint32_t site)
 		m.n++;
 		m.fields |= f->fields;
 		m.warp |= f->warp;
+		m.slot |= f->slot;
 		m.local_bytes += f->local_bytes;
 	}
 	return m;
@@ -271,6 +272,7 @@ static bool splice_site(struct splicer *s, uint32_t site)
 	if (!text)
 		return no_memory(v);
 	ptx_edit_insert(&v->edits, v->spots[site].at, text);
+	v->places[v->spots[site].place - v->places].slot |= m.slot;
 	s->out->n_probed++;
 	s->out->local_bytes_added += m.local_bytes;
 	if (m.fields & launch) {
@@ -278,6 +280,23 @@ static bool splice_site(struct splicer *s, uint32_t site)
 		s->launch_in_calls |= !v->spots[site].place->is_kernel;
 	}
 	return true;
+}
+
+/* The replica of this multiprocessor, once for all sites of a function: it stays the same, and where it did not, sums would still be
+ * right. */
+static void set_slots(struct variant *v)
+{
+	for (uint32_t i = 0; i < v->n_places; i++) {
+		if (v->places[i].slot)
+			ptx_edit_insert(&v->edits, v->places[i].func->body.begin + 1,
+				arena_printf(v->arena,
+					"\n\t.reg .b32 %" SLOT_REG ";\n{ // egpu site slot\n\t.reg .b32 %%egpu_xt1;\n"
+					"\tmov.u32 %%egpu_xt1, %%smid;\n"
+					"\tld.const.u32 %" SLOT_REG ", [" TABLE_NAME "+%d];\n"
+					"\tsub.u32 %" SLOT_REG ", %" SLOT_REG ", 1;\n"
+					"\tmin.u32 %" SLOT_REG ", %" SLOT_REG ", %%egpu_xt1;\n}\n\t",
+					8 * EBPF_TABLE_SMS));
+	}
 }
 
 /* -- the launch id -- */
@@ -429,6 +448,7 @@ static bool splice_sites(struct splicer *s)
 				return false;
 		}
 	}
+	set_slots(v);
 	/* The clock is read last before a load. */
 	for (uint32_t i = 0; i < v->n_sites; i++) {
 		struct merged m = merge(s, i);

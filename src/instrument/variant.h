@@ -30,6 +30,7 @@
 /* Set just before a load, read just behind it: its address and the clock. */
 /* The one function of a fragment that is trusted by its text: live/object.h. */
 #define LIVE_FUNCTION "__egpu_live_run"
+#define SLOT_REG "%egpu_slot"
 #define KEEP_REGS "%egpu_k<2>"
 #define KEEP_ADDRESS "%egpu_k0"
 #define KEEP_CLOCK "%egpu_k1"
@@ -59,6 +60,7 @@ struct place {
 	uint32_t n_bound; /* registers %egpu_s<n> for symbol addresses */
 	struct ptx_cfg cfg;
 	const char **skipped; /* per statement: why no probe runs there, or NULL */
+	bool slot;	      /* SLOT_REG is set where it begins */
 	bool keeps;	      /* has registers that outlive a splice: KEEP_REGS */
 };
 

@@ -24,29 +24,48 @@ __attribute__((format(printf, 1, 2))) static struct tr_name name(const char *fmt
 	return n;
 }
 
+/* A prefix and a number; the most frequent thing of all here. */
+static struct tr_name numbered(const char *prefix, uint32_t n)
+{
+	struct tr_name out;
+	char digits[10];
+	uint32_t len = 0, k = 0;
+	while (prefix[len]) {
+		out.s[len] = prefix[len];
+		len++;
+	}
+	do
+		digits[k++] = (char)('0' + n % 10);
+	while (n /= 10);
+	while (k)
+		out.s[len++] = digits[--k];
+	out.s[len] = '\0';
+	return out;
+}
+
 struct tr_name tr_reg(const struct tr_inst *inst, uint32_t r)
 {
-	return name("%%egpu_r%u", inst->id * TR_REGS + r);
+	return numbered("%egpu_r", inst->id * TR_REGS + r);
 }
 
 struct tr_name tr_t64(struct tr *t)
 {
-	return name("%%egpu_rd%u", t->n_t64++);
+	return numbered("%egpu_rd", t->n_t64++);
 }
 
 struct tr_name tr_t32(struct tr *t)
 {
-	return name("%%egpu_rw%u", t->n_t32++);
+	return numbered("%egpu_rw", t->n_t32++);
 }
 
 struct tr_name tr_pred(struct tr *t)
 {
-	return name("%%egpu_rp%u", t->n_pred++);
+	return numbered("%egpu_rp", t->n_pred++);
 }
 
 struct tr_name tr_label(struct tr *t)
 {
-	return name("$egpu_l%u", t->n_labels++);
+	return numbered("$egpu_l", t->n_labels++);
 }
 
 struct tr_name tr_at_label(const struct tr_inst *inst, uint32_t i)

@@ -116,30 +116,26 @@ static struct tr_name element(
 	return at;
 }
 
-/* The multiprocessor's number, below the number of replicas. */
+/* The multiprocessor's number, below the number of replicas: taken once, where the kernel begins. */
 static struct tr_name this_cpu(struct tr *t)
 {
-	struct tr_name sms = tr_table(t, EBPF_TABLE_SMS), last = tr_t32(t), sm = tr_t32(t);
-	tr_emit(t, "cvt.u32.u64 %s, %s;", last.s, sms.s);
-	tr_emit(t, "sub.u32 %s, %s, 1;", last.s, last.s);
-	tr_emit(t, "mov.u32 %s, %%smid;", sm.s);
-	tr_emit(t, "min.u32 %s, %s, %s;", sm.s, sm.s, last.s);
-	return sm;
+	t->replicates = true;
+	return tr_text("%egpu_slot");
 }
 
-/* Without replicas the stride is 0. The multiprocessor's number is taken once, before the body. */
+/* Without replicas the stride is 0. */
 struct tr_name tr_replica(struct tr *t, const struct ebpf_map *m, struct tr_name at)
 {
 	if (!tr_only_adds(t, m))
 		return at;
 	struct tr_name stride = tr_t32(t), out = tr_t64(t);
 	uint32_t entry = 8 * (EBPF_TABLE_REPLICAS + m->id);
-	t->replicates = true;
+	struct tr_name slot = this_cpu(t);
 	if (t->test)
 		tr_emit(t, "ld.global.u32 %s, [%s+%u];", stride.s, t->table, entry);
 	else
 		tr_emit(t, "ld.const.u32 %s, [__egpu_table+%u];", stride.s, entry);
-	tr_emit(t, "mad.wide.u32 %s, %%egpu_slot, %s, %s;", out.s, stride.s, at.s);
+	tr_emit(t, "mad.wide.u32 %s, %s, %s, %s;", out.s, slot.s, stride.s, at.s);
 	return out;
 }
 

@@ -47,14 +47,6 @@ static void put_scope(struct tr *t, struct buf *out)
 	}
 	for (uint32_t k = 0; k < t->n_keys; k++)
 		buf_printf(out, "\t.local .align 8 .b8 $egpu_key%u[8];\n", k);
-	if (t->replicates) {
-		buf_puts(out, "\t.reg .b32 %egpu_slot, %egpu_slots;\n\tmov.u32 %egpu_slot, %smid;\n");
-		if (t->test)
-			buf_printf(out, "\tld.global.u32 %%egpu_slots, [%s+%d];\n", t->table, 8 * EBPF_TABLE_LAST_SM);
-		else
-			buf_printf(out, "\tld.const.u32 %%egpu_slots, [__egpu_table+%d];\n", 8 * EBPF_TABLE_LAST_SM);
-		buf_puts(out, "\tmin.u32 %egpu_slot, %egpu_slot, %egpu_slots;\n");
-	}
 	if (t->counts_calls)
 		buf_puts(out, "\t.reg .b64 %egpu_rcalls;\n\tmov.u64 %egpu_rcalls, 0;\n");
 	buf_add(out, t->body.data ? t->body.data : "", t->body.len);
@@ -90,6 +82,7 @@ static int fill(struct tr *t, enum ebpf_point point, bool warp, struct ebpf_frag
 		.point = point,
 		.warp = warp,
 		.fields = t->fields,
+		.slot = t->replicates,
 		.maps = t->maps,
 		.use = t->use,
 		.max_insns = t->v->max_run_insns < UINT32_MAX ? (uint32_t)t->v->max_run_insns
@@ -135,6 +128,13 @@ static void put_entry(struct tr *t, const char *name, struct buf *out)
 		"\tld.param.u64 %%egpu_result, [result];\n"
 		"\tld.param.u64 %%egpu_table, [table];\n",
 		name);
+	if (t->replicates)
+		buf_printf(out,
+			"\t.reg .b32 %%egpu_slot, %%egpu_last;\n\tmov.u32 %%egpu_slot, %%smid;\n"
+			"\tld.global.u32 %%egpu_last, [%%egpu_table+%d];\n"
+			"\tsub.u32 %%egpu_last, %%egpu_last, 1;\n"
+			"\tmin.u32 %%egpu_slot, %%egpu_slot, %%egpu_last;\n",
+			8 * EBPF_TABLE_SMS);
 	put_scope(t, out);
 	buf_puts(out, "\tret;\n}\n");
 }

@@ -376,6 +376,12 @@ static void put_kernel(const struct ebpf_fragment *f, uint32_t index, struct buf
 		buf_printf(ptx,
 			"\t.reg .b64 %%egpu_param%u;\n\tld.param.u64 %%egpu_param%u, [p%u];\n",
 			f->params[k].index, f->params[k].index, f->params[k].index);
+	if (f->slot)
+		buf_printf(ptx,
+			"\t.reg .b32 %%egpu_slot, %%last;\n\tmov.u32 %%egpu_slot, %%smid;\n"
+			"\tld.const.u32 %%last, [__egpu_table+%d];\n\tsub.u32 %%last, %%last, 1;\n"
+			"\tmin.u32 %%egpu_slot, %%egpu_slot, %%last;\n",
+			8 * EBPF_TABLE_SMS);
 	buf_puts(ptx, f->body);
 	buf_puts(ptx, "\tret;\n}\n");
 }

@@ -114,7 +114,6 @@ static bool load_as(struct run *r, const char *version, const char *target)
 			table[EBPF_TABLE_REPLICAS + m->id] = map_replica_bytes(m->max_entries, m->value_size);
 	}
 	table[EBPF_TABLE_SMS] = device_sms(r->dev);
-	table[EBPF_TABLE_LAST_SM] = device_sms(r->dev) - 1;
 	table[EBPF_TABLE_CLOCK] = 1000;
 	table[EBPF_TABLE_SEED] = 0x1234567;
 	uint64_t at = device_symbol(r->dev, r->module, "__egpu_table", NULL);
