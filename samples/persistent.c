@@ -1,10 +1,12 @@
 /* persistent MODE [MS [BLOCKS]]: a kernel that runs until the host ends it, and how many passes it makes a second.
  *
  * queue: blocks take work that the host offers; full: as many threads as fit; memory: copies without end. A line with the rate
- * comes every 100 ms, and at the end "persistent: MODE ok".
+ * comes every 100 ms; it also ends when a pipe at its standard input is closed. At the end comes "persistent: MODE ok".
  */
 #include "common.h"
 #include "persistent.h"
+
+#include <poll.h>
 
 enum { WINDOW_MS = 100, MEMORY_WORDS = 64 << 20, SOFT_WORDS = 1 << 16, THREADS = 256, AHEAD = 4096 };
 
@@ -52,12 +54,19 @@ static uint64_t sum(const struct side *s)
 	return n;
 }
 
+/* Whether whoever started us through a pipe has closed it. */
+static bool told_to_end(void)
+{
+	struct pollfd in = { .fd = 0, .events = POLLIN };
+	return poll(&in, 1, 0) > 0 && (in.revents & POLLHUP);
+}
+
 /* Watches the kernel for ms milliseconds, offers work, prints rates; the last number of passes. */
 static uint64_t watch(const struct side *s, unsigned ms, bool queue)
 {
 	double start = seconds(), last = start;
 	uint64_t before = 0, now = 0;
-	while (seconds() - start < ms / 1e3) {
+	while (seconds() - start < ms / 1e3 && !told_to_end()) {
 		sleep_ms(queue ? 1 : WINDOW_MS);
 		if (queue)
 			write_word(s, s->tail, read_word(s, s->head) + AHEAD);

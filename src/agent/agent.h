@@ -162,6 +162,8 @@ struct devmap {
 	struct map_image *image; /* in the instance file */
 	uint64_t replica_bytes; /* between the replicas of an array; 0: it has one */
 	bool is_ring;
+	bool pooled;     /* its memory belongs to live.c's pool */
+	uint32_t serial; /* of the session's row */
 	/* Rings: what drain.c knows, none of it from the session. */
 	size_t device_bytes;
 	uint32_t replicas, bin_bytes;
@@ -223,6 +225,7 @@ void context_ended(struct context *c, bool gone);
 int devmap_make(struct context *c, uint64_t mask, struct diag *d);
 /* The same beside running kernels: room comes from the pool that live_prepare took. Holder of c->copying. */
 int devmap_make_pooled(struct context *c, uint64_t mask, struct diag *d);
+uint64_t devmap_pooled(const struct context *c); /* maps that are there, a bit each */
 void devmap_launched(struct context *c, uint64_t maps);
 /* Work was given that may run variants without our seeing it (a graph). */
 void devmap_touched(void);

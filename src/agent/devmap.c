@@ -77,6 +77,8 @@ static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 		&m->instance, &m->image, &m->bytes, d);
 	if (err)
 		return err;
+	m->pooled = pooled;
+	m->serial = agent.shared->maps[id].serial;
 	m->replica_bytes = replica_bytes(&agent.shared->maps[id], m->bytes, c->sms);
 	m->is_ring = m->image->type == BPF_MAP_TYPE_RINGBUF;
 	m->device_bytes = m->bytes;
@@ -109,13 +111,37 @@ static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 	return is_live(id) ? live_prepare(c, m->address, d) : 0;
 }
 
+/* The row is another map's now. What the old one had on the device stays there: a kernel may still be at it. */
+static void drop_replaced(struct context *c, uint32_t id)
+{
+	struct devmap *m = &c->maps[id];
+	if (!m->pooled || m->serial == agent.shared->maps[id].serial)
+		return;
+	__atomic_store_n(&m->instance->ended, 1, __ATOMIC_RELEASE);
+	forget(m);
+	c->map_mask &= ~(UINT64_C(1) << id);
+}
+
 int devmap_make_pooled(struct context *c, uint64_t mask, struct diag *d)
 {
 	int err = 0;
-	for (uint32_t i = 0; i < EBPF_MAX_MAPS && !err; i++)
-		if ((mask >> i & 1) && !c->maps[i].address)
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS && !err; i++) {
+		if (!(mask >> i & 1))
+			continue;
+		drop_replaced(c, i);
+		if (!c->maps[i].address)
 			err = make_map(c, i, true, d);
+	}
 	return err;
+}
+
+uint64_t devmap_pooled(const struct context *c)
+{
+	uint64_t mask = 0;
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
+		if (c->maps[i].address && c->maps[i].pooled)
+			mask |= UINT64_C(1) << i;
+	return mask;
 }
 
 int devmap_make(struct context *c, uint64_t mask, struct diag *d)
@@ -145,9 +171,10 @@ void devmap_free(struct context *c, uint64_t mask)
 			session_forget_ring(agent.session, i);
 		}
 		__atomic_store_n(&m->instance->ended, 1, __ATOMIC_RELEASE);
-		if (REAL(cuMemHostUnregister))
+		if (REAL(cuMemHostUnregister) && !m->pooled)
 			REAL(cuMemHostUnregister)(m->instance);
-		REAL(cuMemFree_v2)(m->address);
+		if (!m->pooled)
+			REAL(cuMemFree_v2)(m->address);
 		c->map_mask &= ~((uint64_t)1 << i);
 		c->host_mask &= ~((uint64_t)1 << i);
 		forget(m);

@@ -394,6 +394,9 @@ bool live_serve(struct context *c)
 	if (!atomic_load(&c->dead))
 		update(c);
 	lock_drop(&c->copying);
+	/* The program may not come to us while its kernel runs: say that we follow. */
+	if (links_changed())
+		variant_relink();
 	return true;
 }
 

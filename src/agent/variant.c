@@ -721,7 +721,7 @@ static void retire_stale(uint64_t attached)
 				any = true;
 			}
 	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next)
-		any |= c->map_mask & ~build_live_maps(attached);
+		any |= c->map_mask & ~devmap_pooled(c) & ~build_live_maps(attached);
 	if (any)
 		atomic_store(&agent.sweep_due, 1);
 }

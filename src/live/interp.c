@@ -901,7 +901,7 @@ INLINE void fill_warp_mem(struct egpu_warp_mem *m, const struct access *a, u32 m
 	}
 }
 
-/* point: enum live_point; list: what the guard's word held; insns: of the loop head's block, its index in `bytes`. */
+/* point: enum live_point; list: what the guard's word held. At loop heads `bytes` is the block's index and `value_bytes` its instructions. */
 void __egpu_live_run(u64 list, u32 point, u32 site, u32 kernel, u64 address, u32 bytes, u32 space, u32 op, u32 value_bytes, u64 v0, u64 v1,
 	u64 v2, u64 v3)
 {
@@ -925,8 +925,7 @@ void __egpu_live_run(u64 list, u32 point, u32 site, u32 kernel, u64 address, u32
 				continue;
 		} else if (point == LIVE_MEM) {
 			fill_mem(&c.mem, &a);
-		}
-		if (point == LIVE_LOOP) {
+		} else if (point == LIVE_LOOP) {
 			c.block.index = bytes;
 			c.block.insns = value_bytes;
 			c.block.loop_head = 1;

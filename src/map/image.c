@@ -191,6 +191,7 @@ static int add_map(struct session *s, const struct ebpf_map *def, uint32_t *id, 
 		.max_entries = def->max_entries,
 		.flags = def->flags,
 		.owner = s->client,
+		.serial = s->file->maps[i].serial + 1,
 	};
 	snprintf(row.name, sizeof(row.name), "%s", def->name ? def->name : "");
 	if (!map_base_bytes(&row))

@@ -74,6 +74,7 @@ struct session_map { /* writer: loader, before the link that uses it */
 	uint32_t write_seq; /* writer: the host, under the lock of map-ID: number of the request in map-ID.write */
 	uint32_t writing;   /* writer: the same: odd while a host write is under way */
 	uint32_t owner;	    /* number of the client that added it */
+	uint32_t serial;    /* +1 each time the row is given to another map */
 };
 
 struct session_prog { /* writer: loader */

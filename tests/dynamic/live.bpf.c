@@ -1,0 +1,63 @@
+/* What the live test attaches to a kernel that runs: when each multiprocessor first and last ran it, and whether any store was missed. */
+#include <egpu/probe.bpf.h>
+
+enum { SMS = 256, BLOCKS = 65536 };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SMS);
+	__type(key, __u32);
+	__type(value, __u64);
+} first SEC(".maps"), last SEC(".maps");
+
+/* The blocks' numbers of passes as they store them: how many were seen, the first and the last. */
+struct seen {
+	__u64 count, first, last;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, BLOCKS);
+	__type(key, __u32);
+	__type(value, struct seen);
+} stores SEC(".maps");
+
+__u64 exits;
+
+static __attribute__((always_inline)) void mark(__u32 sm)
+{
+	__u64 now = bpf_ktime_get_ns(), *f = bpf_map_lookup_elem(&first, &sm), *l = bpf_map_lookup_elem(&last, &sm);
+	if (f)
+		__sync_val_compare_and_swap(f, 0, now);
+	if (l)
+		*l = now;
+}
+
+SEC("gpu.warp/block")
+int loop(struct egpu_warp *ctx)
+{
+	mark(ctx->sm);
+	return 0;
+}
+
+/* The stores of 8 bytes to global memory are those of `passes`. */
+SEC("gpu/store")
+int store(struct egpu_mem *ctx)
+{
+	__u32 block = ctx->block.x;
+	struct seen *s = bpf_map_lookup_elem(&stores, &block);
+	if (!s || ctx->bytes != 8 || ctx->space != EGPU_SPACE_GLOBAL)
+		return 0;
+	__sync_fetch_and_add(&s->count, 1);
+	__sync_val_compare_and_swap(&s->first, 0, ctx->value[0]);
+	s->last = ctx->value[0];
+	return 0;
+}
+
+SEC("gpu/exit")
+int leave(struct egpu_exit *ctx)
+{
+	__sync_fetch_and_add(&exits, 1);
+	return 0;
+}
+
+char _license[] SEC("license") = "GPL";

@@ -1,0 +1,491 @@
+/* Programs come to a kernel that runs, go, and come again.
+ *
+ * usage: live [--gpu] [--cycles N] [--measure]
+ *
+ * The target is samples/persistent under `egpu run --live`; this process is the loader that attaches to its session. On softgpu the
+ * same protocol runs with the same steps. --measure prints, for each kind of kernel, rates without egpu, with guards and with
+ * programs, and how long attaching and detaching take.
+ */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "map/map.h"
+#include "map/session.h"
+#include "syscall/loader.h"
+#include "tap.h"
+
+enum { SMS = 256, BLOCKS = 65536, MAX_RATES = 4096 };
+
+struct seen {
+	uint64_t count, first, last;
+};
+
+static struct {
+	bool gpu, measure;
+	int cycles;
+	const char *build, *driver, *dir;
+} opt;
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void sleep_ms(int ms)
+{
+	nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000L }, NULL);
+}
+
+/* -- the target --------------------------------------------------------------- */
+
+struct target {
+	pid_t pid;
+	int in, out; /* its lines come from out */
+	char text[1 << 16];
+	size_t n;
+};
+
+/* Starts the sample, under egpu with guards at `points` when they are given. */
+static void start(struct target *t, const char *mode, const char *points, const char *ms)
+{
+	char egpu[600], sample[600], live[64];
+	int ends[2], stdin_ends[2];
+	snprintf(egpu, sizeof(egpu), "%s/egpu", opt.build);
+	snprintf(sample, sizeof(sample), "%s/samples/persistent", opt.build);
+	snprintf(live, sizeof(live), "--live=%s", points ? points : "");
+	memset(t, 0, sizeof(*t));
+	if (pipe2(ends, O_CLOEXEC) || pipe2(stdin_ends, O_CLOEXEC))
+		exit(99);
+	t->pid = fork();
+	if (!t->pid) {
+		dup2(ends[1], 1);
+		dup2(stdin_ends[0], 0);
+		if (points)
+			execl(egpu, egpu, "run", opt.driver, live, "-k", "*", "--", sample, mode, ms, NULL);
+		else
+			execl(sample, sample, mode, ms, NULL);
+		_exit(98);
+	}
+	close(ends[1]);
+	close(stdin_ends[0]);
+	t->in = stdin_ends[1];
+	fcntl(ends[0], F_SETFL, O_NONBLOCK);
+	t->out = ends[0];
+}
+
+/* What it has printed so far. */
+static const char *heard(struct target *t)
+{
+	ssize_t n;
+	while (t->n < sizeof(t->text) - 1 && (n = read(t->out, t->text + t->n, sizeof(t->text) - 1 - t->n)) > 0)
+		t->n += (size_t)n;
+	t->text[t->n] = 0;
+	return t->text;
+}
+
+static int finish(struct target *t)
+{
+	int status = -1;
+	waitpid(t->pid, &status, 0);
+	heard(t);
+	close(t->out);
+	if (t->in >= 0)
+		close(t->in);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* The sample ends when its standard input does. */
+static void stop(struct target *t)
+{
+	close(t->in);
+	t->in = -1;
+}
+
+/* The session of the run, once its kernel is under way with guards. */
+static struct session *find_session(struct target *t)
+{
+	char dirs[4][256];
+	struct session *s = NULL;
+	struct diag d = { 0 };
+	for (int tries = 0; tries < 3000 && !strstr(heard(t), "rate"); tries++)
+		sleep_ms(10);
+	if (session_list(dirs, 4) < 1 || session_open(dirs[0], &s, &d))
+		printf("# no session: %s\n", d.text);
+	return s;
+}
+
+/* Median of the rates that were printed from `from` on. */
+static double median_rate(const char *text)
+{
+	static double rates[MAX_RATES];
+	int n = 0;
+	for (const char *s = text; (s = strstr(s, "rate ")) && n < MAX_RATES; s++)
+		rates[n++] = atof(s + 5);
+	for (int i = 1; i < n; i++)
+		for (int k = i; k && rates[k] < rates[k - 1]; k--) {
+			double x = rates[k];
+			rates[k] = rates[k - 1];
+			rates[k - 1] = x;
+		}
+	return n ? rates[n / 2] : 0;
+}
+
+/* -- the loader ---------------------------------------------------------------- */
+
+struct probe {
+	struct session *session;
+	struct bpf_object *object;
+	struct bpf_link *link[3];
+	struct map *first, *last, *stores;
+	uint32_t sms;
+};
+
+static const char *const programs[3] = { "loop", "store", "leave" };
+
+static struct map *find_map(struct session *s, const char *name)
+{
+	const struct session_file *f = session_data(s);
+	struct map *m = NULL;
+	for (uint32_t id = 0; id < EBPF_MAX_MAPS; id++) /* the latest of the name */
+		if (f->maps[id].used && !strcmp(f->maps[id].name, name)) {
+			map_close(m);
+			map_open(s, id, &m, NULL);
+		}
+	return m;
+}
+
+static bool load(struct probe *p, struct session *s)
+{
+	struct loader_options o = { .session = s, .default_pattern = "*", .verifier = { .allow_races = true }, .live = true };
+	struct diag d = { 0 };
+	char path[600];
+	memset(p, 0, sizeof(*p));
+	p->session = s;
+	if (session_enter(s, "live.bpf.o", &d))
+		return false;
+	snprintf(path, sizeof(path), "%s/tests/dynamic/live.bpf.o", opt.build);
+	if (loader_start(&o, &d))
+		return false;
+	static bool registered;
+	if (!registered && loader_register_sections(&d))
+		return false;
+	registered = true;
+	p->object = bpf_object__open_file(path, NULL);
+	return p->object && !bpf_object__load(p->object);
+}
+
+static bool attach(struct probe *p, int which)
+{
+	struct diag d = { 0 };
+	struct bpf_program *prog = bpf_object__find_program_by_name(p->object, programs[which]);
+	p->link[which] = bpf_program__attach(prog);
+	loader_last_error(&d);
+	if (!p->link[which])
+		printf("# %s: %s\n", programs[which], d.text);
+	if (!p->first) {
+		p->first = find_map(p->session, "first");
+		p->last = find_map(p->session, "last");
+		p->stores = find_map(p->session, "stores");
+	}
+	return p->link[which];
+}
+
+static void detach(struct probe *p, int which)
+{
+	if (!p->link[which])
+		return;
+	bpf_link__detach(p->link[which]);
+	bpf_link__destroy(p->link[which]);
+	p->link[which] = NULL;
+}
+
+static void unload(struct probe *p)
+{
+	for (int k = 0; k < 3; k++)
+		if (p->link[k])
+			detach(p, k);
+	map_close(p->first);
+	map_close(p->last);
+	map_close(p->stores);
+	bpf_object__close(p->object);
+	loader_stop();
+	session_end_client(p->session);
+}
+
+static uint64_t word(struct map *m, uint32_t key)
+{
+	uint64_t v = 0;
+	map_lookup(m, &key, &v);
+	return v;
+}
+
+/* Multiprocessors that have run the program, and the time of the last of them to begin or to end. */
+static uint32_t count_sms(struct map *m, uint64_t *latest)
+{
+	uint32_t n = 0;
+	*latest = 0;
+	for (uint32_t sm = 0; sm < SMS; sm++) {
+		uint64_t v = word(m, sm);
+		n += v != 0;
+		*latest = v > *latest ? v : *latest;
+	}
+	return n;
+}
+
+/* Waits until the program has run on `sms` multiprocessors; nanoseconds from t0 to the last one's first run, 0: too late. */
+static uint64_t until_everywhere(struct probe *p, uint32_t sms, uint64_t t0)
+{
+	uint64_t latest;
+	for (int tries = 0; tries < 5000; tries++) {
+		if (count_sms(p->first, &latest) >= sms)
+			return latest > t0 ? latest - t0 : 1;
+		sleep_ms(1);
+	}
+	return 0;
+}
+
+static void wait_armed(struct probe *p, bool armed)
+{
+	struct session_file *f = session_data(p->session);
+	for (int tries = 0; tries < 5000; tries++) {
+		bool all = true;
+		for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
+			const struct session_link *l = &f->links[i];
+			if (l->live && (l->state == SESSION_LINK_ATTACHED) != (l->armed != 0))
+				all = false;
+		}
+		if (all)
+			return;
+		sleep_ms(1);
+	}
+	printf("# the session's links did not come to rest\n");
+}
+
+/* Until some block has been seen to store twice: a software GPU takes its time. */
+static void wait_stores(struct probe *p)
+{
+	for (int tries = 0; tries < 200; tries++) {
+		for (uint32_t b = 0; b < 64; b++) {
+			struct seen s = { 0 };
+			if (!map_lookup(p->stores, &b, &s) && s.count > 1)
+				return;
+		}
+		sleep_ms(100);
+	}
+}
+
+/* -- the steps --------------------------------------------------------------------- */
+
+static void check_stores(struct probe *p, const char *mode)
+{
+	uint32_t blocks = 0, wrong = 0;
+	struct seen s;
+	for (uint32_t b = 0; b < BLOCKS; b++) {
+		if (map_lookup(p->stores, &b, &s) || !s.count)
+			continue;
+		blocks++;
+		wrong += s.count != s.last - s.first + 1;
+	}
+	ok(blocks > 0 && !wrong, "%s: every store of %u blocks was seen between the first and the last (%u wrong)", mode, blocks, wrong);
+}
+
+static void each_kind(const char *mode)
+{
+	struct target t;
+	struct probe p;
+	uint64_t t0, took, latest;
+	start(&t, mode, "entry,exit,loop,mem", opt.gpu ? "4000" : "600000");
+	struct session *s = find_session(&t);
+	if (!ok(s && load(&p, s), "%s: a loader comes to a run whose kernel is under way", mode))
+		return;
+	t0 = now_ns();
+	ok(attach(&p, 0), "%s: a program is attached at loop heads", mode);
+	took = until_everywhere(&p, opt.gpu ? 132 : 4, t0);
+	ok(took, "%s: it has run on every multiprocessor", mode);
+	printf("# %s: attach to first run everywhere %.2f ms\n", mode, (double)took / 1e6);
+	ok(attach(&p, 1), "%s: another comes at stores, beside it", mode);
+	wait_stores(&p);
+	t0 = now_ns();
+	detach(&p, 0);
+	detach(&p, 1);
+	wait_armed(&p, false);
+	sleep_ms(opt.gpu ? 300 : 500);
+	uint32_t n = count_sms(p.last, &latest);
+	printf("# %s: detach to last run %.2f ms\n", mode, latest > t0 ? (double)(latest - t0) / 1e6 : 0.0);
+	ok(n, "%s: the last runs are known (%u multiprocessors)", mode, n);
+	uint64_t before = latest;
+	sleep_ms(200);
+	count_sms(p.last, &latest);
+	is_int(latest, before, "%s: after it was taken away it runs no more", mode);
+	check_stores(&p, mode);
+	ok(attach(&p, 2), "%s: a third comes at the exits", mode);
+	wait_armed(&p, true);
+	stop(&t);
+	int status = finish(&t);
+	is_int(status, 0, "%s: the program ends as it would", mode);
+	ok(strstr(t.text, " ok\n") != NULL, "%s: and says so", mode);
+	unload(&p);
+	session_close(s);
+}
+
+static void cycles(const char *mode, int n)
+{
+	struct target t;
+	struct probe p;
+	int good = 0;
+	start(&t, mode, "entry,exit,loop", opt.gpu ? "20000" : "15000");
+	struct session *s = find_session(&t);
+	if (!ok(s && load(&p, s), "%s: a loader for %d rounds", mode, n))
+		return;
+	for (int i = 0; i < n && good == i; i++) {
+		/* A loader has room for a few dozen links: another one comes. */
+		if (i % 20 == 19) {
+			unload(&p);
+			if (!load(&p, s))
+				break;
+		}
+		good += attach(&p, 0);
+		wait_armed(&p, true);
+		detach(&p, 0);
+		wait_armed(&p, false);
+	}
+	is_int(good, n, "%s: attached and detached %d times", mode, n);
+	kill(t.pid, SIGTERM);
+	finish(&t);
+	unload(&p);
+	session_close(s);
+}
+
+/* -- measuring ----------------------------------------------------------------------- */
+
+static double rate_of(const char *mode, const char *points)
+{
+	struct target t;
+	start(&t, mode, points, "3000");
+	finish(&t);
+	return median_rate(t.text);
+}
+
+static int ascending(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return x < y ? -1 : x > y;
+}
+
+/* Rates in turns, so that a drift of the machine meets all. */
+static void measure_rates(const char *mode)
+{
+	static const char *const points[] = { NULL, "entry,exit,loop", "entry,exit,loop,mem" };
+	enum { ROUNDS = 3 };
+	double rates[3][ROUNDS];
+	for (int r = 0; r < ROUNDS; r++)
+		for (int k = 0; k < 3; k++)
+			rates[k][r] = rate_of(mode, points[k]);
+	for (int k = 0; k < 3; k++) {
+		qsort(rates[k], ROUNDS, sizeof(double), ascending);
+		printf("%s %s: %.1f passes/s (%.1f to %.1f), %.4f of uninstrumented\n", mode, points[k] ? points[k] : "without egpu",
+			rates[k][ROUNDS / 2], rates[k][0], rates[k][ROUNDS - 1], rates[k][ROUNDS / 2] / rates[0][ROUNDS / 2]);
+	}
+}
+
+static void clear(struct probe *p)
+{
+	uint64_t zero = 0;
+	for (uint32_t sm = 0; sm < SMS; sm++) {
+		map_update(p->first, &sm, &zero, 0);
+		map_update(p->last, &sm, &zero, 0);
+	}
+}
+
+static void print_latency(const char *mode, const char *what, double *ms, int n)
+{
+	qsort(ms, (size_t)n, sizeof(*ms), ascending);
+	if (n)
+		printf("%s %s: median %.2f ms (%.2f to %.2f, %d times)\n", mode, what, ms[n / 2], ms[0], ms[n - 1], n);
+}
+
+static void measure_latency(const char *mode)
+{
+	enum { MAX = 256 };
+	double in[MAX], out[MAX];
+	struct target t;
+	struct probe p;
+	int n = 0;
+	start(&t, mode, "entry,exit,loop", "100000");
+	struct session *s = find_session(&t);
+	if (s && load(&p, s)) {
+		for (; n < opt.cycles && n < MAX; n++) {
+			uint64_t latest, t0 = now_ns(), took;
+			attach(&p, 0);
+			took = until_everywhere(&p, opt.gpu ? 132 : 4, t0);
+			if (!took)
+				break;
+			in[n] = (double)took / 1e6;
+			t0 = now_ns();
+			detach(&p, 0);
+			wait_armed(&p, false);
+			sleep_ms(120);
+			count_sms(p.last, &latest);
+			out[n] = latest > t0 ? (double)(latest - t0) / 1e6 : 0;
+			clear(&p);
+			sleep_ms(30);
+		}
+		unload(&p);
+	}
+	print_latency(mode, "attach to first run on every multiprocessor", in, n);
+	print_latency(mode, "detach to last run", out, n);
+	session_close(s);
+	kill(t.pid, SIGTERM);
+	finish(&t);
+}
+
+static int measure_all(void)
+{
+	static const char *const modes[] = { "queue", "full", "memory" };
+	for (int k = 0; k < 3; k++) {
+		measure_rates(modes[k]);
+		measure_latency(modes[k]);
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	opt.build = getenv("EGPU_BUILD");
+	opt.cycles = 200;
+	for (int i = 1; i < argc; i++) {
+		opt.gpu |= !strcmp(argv[i], "--gpu");
+		opt.measure |= !strcmp(argv[i], "--measure");
+		if (!strcmp(argv[i], "--cycles") && i + 1 < argc)
+			opt.cycles = atoi(argv[i + 1]);
+	}
+	if (!opt.build) {
+		tap_skip("EGPU_BUILD does not name the build directory");
+		return tap_done();
+	}
+	char dir[] = "/tmp/egpu-live-XXXXXX";
+	if (!mkdtemp(dir))
+		return 99;
+	setenv("EGPU_DIR", dir, 1);
+	opt.driver = opt.gpu ? "--gpu" : "--softgpu=sm_90,sms=4";
+	if (!opt.gpu)
+		setenv("EGPU_SAMPLE_SMALL", "1", 1);
+	if (opt.measure)
+		return measure_all();
+	each_kind("queue");
+	each_kind("full");
+	each_kind("memory");
+	cycles("queue", opt.cycles);
+	rmdir(dir);
+	return tap_done();
+}
