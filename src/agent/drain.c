@@ -16,6 +16,7 @@ enum {
 	ZERO_BYTES = 32 << 10,
 	PATIENCE_MS = 100, /* for a consumer that makes no room while we wait to end */
 	STEP_MS = 2,
+	MAX_HINTS = 1024, /* multiprocessors whose hints are cleared */
 };
 
 static const uint8_t zeros[ZERO_BYTES];
@@ -232,6 +233,29 @@ static bool mark_taken(const struct view *v, uint32_t first, uint32_t last)
 	return true;
 }
 
+/* There is room again where some multiprocessor found none. Hints only: those of a kernel that runs may stay in its caches, or
+ * change at the same moment. */
+static void clear_full(const struct view *v)
+{
+	uint32_t words[MAX_HINTS], n = v->m->replicas < MAX_HINTS ? v->m->replicas : MAX_HINTS, full = 0;
+	for (uint32_t r = 0; r < n; r++) {
+		memcpy(&words[r], v->copy + MAP_IMAGE_HEADER + (uint64_t)r * MAP_RING_LINE, sizeof(words[r]));
+		full |= words[r] & MAP_RING_FULL;
+		words[r] &= ~MAP_RING_FULL;
+	}
+	const CUDA_MEMCPY2D copy = { .srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcHost = words,
+		.srcPitch = sizeof(words[0]),
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = v->m->address + MAP_IMAGE_HEADER,
+		.dstPitch = MAP_RING_LINE,
+		.WidthInBytes = sizeof(words[0]),
+		.Height = n };
+	if (full && REAL(cuMemcpy2DAsync_v2))
+		REAL(cuMemcpy2DAsync_v2)(&copy, v->c->stream);
+	finish(v->c); /* words[] is ours no longer than this */
+}
+
 int64_t drain_ring(struct context *c, uint32_t id)
 {
 	struct view v;
@@ -259,6 +283,8 @@ int64_t drain_ring(struct context *c, uint32_t id)
 		}
 	}
 	publish(&v);
+	if (total)
+		clear_full(&v);
 	if (!total && !err)
 		err = map_ring_flush(agent.session, id);
 	return total ? total : err;

@@ -19,7 +19,7 @@
  *	                    takes it again, so a key never moves and never has two slots). Linear probing from hash & (n_slots - 1).
  *	RINGBUF             a control part, in device memory and sessions, and behind it bins with records, in device memory alone. For R replicas
  *	                    (one per multiprocessor) there are B = 2 * R bins of map_ring_bin_bytes():
- *	                      R lines of 128: u32 next bin (see below), u32 0, u64 records dropped here
+ *	                      R lines of 128: u32 next bin (see below) | MAP_RING_FULL, u32 0, u64 records dropped here
  *	                      B lines of 64: u64 committed bytes of the bin
  *	                      B lines of 64: u64 head: bytes reserved in the bin
  *	                      bin b's data at map_ring_data_at(R) + b * map_ring_bin_bytes()
@@ -28,7 +28,8 @@
  *	                    reserves nothing, so that the agent may empty it by storing 0 in committed, then in head, while the device goes on.
  *	                    Bytes are added to `committed` once they are written for good: a bin whose committed (read first) equals its
  *	                    head (read second), or its size when closed, holds nothing half-written.
- *	                    Multiprocessor m tries bin (2 * m + next) mod B and goes on to the next when that is closed.
+ *	                    Multiprocessor m tries bin (2 * m + next) mod B and goes on to the next when that is closed. Where it found none
+ *	                    it sets MAP_RING_FULL and then mostly drops without a look; the agent clears that when there is room.
  *	                    A bin holds groups, each a multiple of 16 bytes: struct map_ring_group, then the records of a warp's lanes, each
  *	                    padded to 8. Groups of one bin are in the order of reservation.
  */
@@ -60,6 +61,7 @@ enum {
 /* Head of a group: bytes of one record | lanes - 1 << 24, or MAP_RING_FILL | bytes to skip, these included. */
 #define MAP_RING_FILL 0x40000000u
 #define MAP_RING_SIZE_MASK 0x00ffffffu
+#define MAP_RING_FULL 0x80000000u
 
 struct map_ring_group {
 	uint32_t head;

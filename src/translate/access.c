@@ -200,7 +200,7 @@ static void step_unless(struct tr *t, struct tr_name x, struct tr_name end, stru
 
 static void find_room(struct tr *t, const struct access *x, struct target *w)
 {
-	struct tr_name heads = tr_ring_heads(t, &w->g), data = tr_ring_data(t, &w->g), p = tr_pred(t), full = tr_pred(t);
+	struct tr_name heads = tr_ring_heads(t, &w->g), data = tr_ring_data(t, &w->g), full = tr_pred(t);
 	w->total = tr_t32(t);
 	w->pos = tr_t32(t);
 	w->fits = tr_pred(t);
@@ -210,8 +210,6 @@ static void find_room(struct tr *t, const struct access *x, struct target *w)
 	step_unless(t, w->h.bin, w->h.bins, w->fits);
 	step_unless(t, w->h.next, w->h.bins, w->fits);
 	tr_emit(t, "not.pred %s, %s;", full.s, w->fits.s);
-	tr_emit(t, "and.pred %s, %s, %s;", p.s, x->l.leads.s, full.s);
-	tr_emit(t, "@%s st.global.u32 [%s+%d], %s;", p.s, w->h.line.s, MAP_IMAGE_HEADER, w->h.next.s);
 	ask(t, x, w, heads, data, full.s);
 }
 
@@ -288,7 +286,7 @@ int tr_access_lower(struct tr *t, struct tr_inst *inst, uint32_t i)
 	if (!m)
 		return tr_no_ring(t, inst, i);
 	struct tr_name site = word_arg(t, inst, i, 1), op = word_arg(t, inst, i, 4), rc = tr_t64(t), done = tr_label(t),
-		       room = tr_label(t), again = tr_label(t), rest = tr_t64(t), off = tr_t64(t);
+		       room = tr_label(t), again = tr_label(t), dropped = tr_label(t), rest = tr_t64(t), off = tr_t64(t);
 	struct access x = { .address = tr_t64(t), .lane = tr_t32(t), .bytes = word_arg(t, inst, i, 3) };
 	struct target w = { .g = tr_ring_of(t, m) };
 	char pred[48];
@@ -298,6 +296,8 @@ int tr_access_lower(struct tr *t, struct tr_inst *inst, uint32_t i)
 	struct tr_name log = log_of(t, x.bytes);
 	buf_printf(&t->body, "%s:\n", again.s);
 	w.h = tr_ring_hint(t, &w.g);
+	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
+	tr_ring_skip(t, &w.h, dropped);
 	x.l = tr_lanes_here(t);
 	find_members(t, &x, site, op);
 	x.base = of_lane(t, &x.l, x.address, x.l.first);
@@ -305,12 +305,15 @@ int tr_access_lower(struct tr *t, struct tr_inst *inst, uint32_t i)
 	find_shape(t, &x, log);
 	find_room(t, &x, &w);
 	snprintf(pred, sizeof(pred), "@%s ", x.l.leads.s);
-	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
 	tr_emit(t, "@%s bra %s;", x.stranger.s, again.s);
 	tr_emit(t, "@%s bra %s;", w.fits.s, room.s);
-	tr_emit(t, "%sred.global.add.u64 [%s+%d], 1;", pred, w.h.line.s, MAP_IMAGE_HEADER + 8);
+	step_unless(t, w.h.next, w.h.bins, w.fits);
+	tr_ring_keep_hint(t, &w.h, &x.l.leads, true);
+	buf_printf(&t->body, "%s:\n", dropped.s);
+	tr_ring_drop(t, &w.h, true);
 	tr_emit(t, "bra %s;", done.s);
 	buf_printf(&t->body, "%s:\n", room.s);
+	tr_ring_keep_hint(t, &w.h, &x.l.leads, false);
 	struct tr_name at = tr_wide(t, w.h.bin, w.g.bin_bytes, tr_ring_data(t, &w.g));
 	tr_emit(t, "cvt.u64.u32 %s, %s;", off.s, w.pos.s);
 	tr_emit(t, "add.s64 %s, %s, %s;", at.s, at.s, off.s);

@@ -6,7 +6,8 @@
  * the next, a few times, and then count what they drop. Nobody waits.
  *
  * The next bin to try is a hint in a line that only this multiprocessor writes: it may come from
- * the L1 cache, and a wrong one costs one atomic.
+ * the L1 cache, and a wrong one costs one atomic. Where all that were tried were closed it says so,
+ * and of what comes then most is dropped without a look at a bin.
  */
 #include "translate/ring.h"
 
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES = 8, EINVAL_ = -22, EAGAIN_ = -11, WAKEUP_FLAGS = 3 };
+enum { TRIES = 8, LOOK_EVERY = 16, EINVAL_ = -22, EAGAIN_ = -11, WAKEUP_FLAGS = 3 };
 
 const char *tr_func_add(struct tr *t, const char *name, const struct buf *text)
 {
@@ -66,13 +67,17 @@ struct tr_name tr_ring_data(struct tr *t, const struct tr_ring *g)
 
 struct tr_hint tr_ring_hint(struct tr *t, const struct tr_ring *g)
 {
-	struct tr_hint h = { .next = tr_t32(t), .bins = tr_t32(t), .bin = tr_t32(t) };
+	struct tr_hint h = {
+		.word = tr_t32(t), .next = tr_t32(t), .bins = tr_t32(t), .bin = tr_t32(t), .full = tr_pred(t)
+	};
 	struct tr_name last = tr_t32(t), sm = tr_t32(t), p = tr_pred(t);
 	tr_emit(t, "sub.u32 %s, %s, 1;", last.s, g->sms.s);
 	tr_emit(t, "mov.u32 %s, %%smid;", sm.s);
 	tr_emit(t, "min.u32 %s, %s, %s;", sm.s, sm.s, last.s);
 	h.line = tr_wide(t, sm, MAP_RING_LINE, g->base);
-	tr_emit(t, "ld.global.u32 %s, [%s+%d];", h.next.s, h.line.s, MAP_IMAGE_HEADER);
+	tr_emit(t, "ld.global.u32 %s, [%s+%d];", h.word.s, h.line.s, MAP_IMAGE_HEADER);
+	tr_emit(t, "setp.ge.u32 %s, %s, 0x%x;", h.full.s, h.word.s, MAP_RING_FULL);
+	tr_emit(t, "and.b32 %s, %s, 0x%x;", h.next.s, h.word.s, MAP_RING_FULL - 1);
 	tr_emit(t, "shl.b32 %s, %s, 1;", h.bins.s, g->sms.s);
 	tr_emit(t, "sub.u32 %s, %s, 1;", last.s, h.bins.s);
 	tr_emit(t, "min.u32 %s, %s, %s;", h.next.s, h.next.s, last.s);
@@ -80,6 +85,29 @@ struct tr_hint tr_ring_hint(struct tr *t, const struct tr_ring *g)
 	tr_emit(t, "setp.ge.u32 %s, %s, %s;", p.s, h.bin.s, h.bins.s);
 	tr_emit(t, "@%s sub.u32 %s, %s, %s;", p.s, h.bin.s, h.bin.s, h.bins.s);
 	return h;
+}
+
+void tr_ring_skip(struct tr *t, const struct tr_hint *h, struct tr_name dropped)
+{
+	struct tr_name clock = tr_t32(t), p = tr_pred(t);
+	tr_emit(t, "mov.u32 %s, %%clock;", clock.s);
+	tr_emit(t, "and.b32 %s, %s, %d;", clock.s, clock.s, LOOK_EVERY - 1);
+	tr_emit(t, "setp.ne.and.u32 %s, %s, 0, %s;", p.s, clock.s, h->full.s);
+	tr_emit(t, "@%s bra %s;", p.s, dropped.s);
+}
+
+void tr_ring_keep_hint(struct tr *t, const struct tr_hint *h, const struct tr_name *leads, bool full)
+{
+	struct tr_name p = tr_pred(t), word = h->next;
+	if (full) {
+		word = tr_t32(t);
+		tr_emit(t, "or.b32 %s, %s, 0x%x;", word.s, h->next.s, MAP_RING_FULL);
+	}
+	if (leads)
+		tr_emit(t, "setp.ne.and.u32 %s, %s, %s, %s;", p.s, word.s, h->word.s, leads->s);
+	else
+		tr_emit(t, "setp.ne.u32 %s, %s, %s;", p.s, word.s, h->word.s);
+	tr_emit(t, "@%s st.global.u32 [%s+%d], %s;", p.s, h->line.s, MAP_IMAGE_HEADER, word.s);
 }
 
 /* x = x + 1, or 0 at the end. */
@@ -266,17 +294,24 @@ static void open_group(struct tr *t, const struct reserve *v, struct tr_name rec
 	tr_emit(t, "add.s64 %s, %s, %d;", record.s, at.s, MAP_IMAGE_HEADER + MAP_RING_GROUP);
 }
 
-static void drop(struct tr *t, const char *pred, struct tr_name line, struct tr_name n)
+void tr_ring_drop(struct tr *t, const struct tr_hint *h, bool one)
 {
-	tr_emit(t, "%sred.global.add.u64 [%s+%d], %s;", pred, line.s, MAP_IMAGE_HEADER + 8, n.s);
+	struct tr_group l = tr_lanes_here(t);
+	struct tr_name n = tr_imm(1);
+	if (!one) {
+		n = tr_t64(t);
+		tr_emit(t, "cvt.u64.u32 %s, %s;", n.s, l.n.s);
+	}
+	tr_emit(t, "@%s red.global.add.u64 [%s+%d], %s;", l.leads.s, h->line.s, MAP_IMAGE_HEADER + 8, n.s);
 }
 
 static void reserve_loop(struct tr *t, struct reserve *v, struct tr_name record)
 {
-	struct tr_name again = tr_label(t), got = tr_label(t), done = tr_label(t), tries = tr_t32(t), p = tr_pred(t),
-		       end = tr_t32(t), n = tr_imm(1), heads = tr_ring_heads(t, &v->g);
-	char pred[48];
-	tr_emit(t, "mov.u32 %s, %d;", tries.s, TRIES);
+	struct tr_name again = tr_label(t), got = tr_label(t), done = tr_label(t), dropped = tr_label(t), tries = tr_t32(t),
+		       p = tr_pred(t), end = tr_t32(t), heads = tr_ring_heads(t, &v->g);
+	const struct tr_name *leads = v->shape == SHAPE_ALONE ? NULL : &v->l.leads;
+	tr_ring_skip(t, &v->h, dropped);
+	tr_emit(t, "selp.b32 %s, 1, %d, %s;", tries.s, TRIES, v->h.full.s);
 	buf_printf(&t->body, "%s:\n", again.s);
 	ask(t, v, heads);
 	tr_emit(t, "add.u32 %s, %s, %s;", end.s, v->pos.s, v->total.s);
@@ -285,17 +320,15 @@ static void reserve_loop(struct tr *t, struct reserve *v, struct tr_name record)
 	close_bin(t, v);
 	step(t, v->h.next, v->h.bins);
 	step(t, v->h.bin, v->h.bins);
-	tr_emit(t, "%sst.global.u32 [%s+%d], %s;", guard(v, pred), v->h.line.s, MAP_IMAGE_HEADER, v->h.next.s);
 	tr_emit(t, "sub.u32 %s, %s, 1;", tries.s, tries.s);
 	tr_emit(t, "setp.ne.u32 %s, %s, 0;", p.s, tries.s);
 	tr_emit(t, "@%s bra %s;", p.s, again.s);
-	if (v->shape != SHAPE_ALONE) {
-		n = tr_t64(t);
-		tr_emit(t, "cvt.u64.u32 %s, %s;", n.s, v->l.n.s);
-	}
-	drop(t, guard(v, pred), v->h.line, n);
+	tr_ring_keep_hint(t, &v->h, leads, true);
+	buf_printf(&t->body, "%s:\n", dropped.s);
+	tr_ring_drop(t, &v->h, false);
 	tr_emit(t, "bra %s;", done.s);
 	buf_printf(&t->body, "%s:\n", got.s);
+	tr_ring_keep_hint(t, &v->h, leads, false);
 	open_group(t, v, record);
 	buf_printf(&t->body, "%s:\n", done.s);
 }
@@ -322,7 +355,7 @@ struct tr_ring_record tr_ring_reserve(
 		/* Never true, but the proof of what is written sees a pointer that is checked. */
 		tr_emit(t, "setp.ne.u32 %s, %s, %s;", p.s, v.g.sms.s, v.g.sms.s);
 		tr_emit(t, "selp.b64 %s, %s, 0, %s;", r.at.s, v.g.base.s, p.s);
-		drop(t, "", v.h.line, tr_imm(1));
+		tr_ring_drop(t, &v.h, false);
 		r.count = v.g.counts;
 		return r;
 	}
@@ -332,7 +365,7 @@ struct tr_ring_record tr_ring_reserve(
 		tr_emit(t, "and.b64 %s, %s, 0xfffffffffffffff0;", r.bytes.s, r.bytes.s);
 		tr_emit(t, "setp.le.u64 %s, %s, %u;", p.s, r.bytes.s, v.g.bin_bytes);
 		tr_emit(t, "@%s bra %s;", p.s, fits.s);
-		drop(t, "", v.h.line, tr_imm(1));
+		tr_ring_drop(t, &v.h, false);
 		tr_emit(t, "bra %s;", done.s);
 		buf_printf(&t->body, "%s:\n", fits.s);
 		tr_emit(t, "cvt.u32.u64 %s, %s;", v.total.s, r.bytes.s);

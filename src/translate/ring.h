@@ -11,9 +11,10 @@ struct tr_ring {
 	struct tr_name counts;    /* committed bytes of bin 0 */
 };
 
-/* This multiprocessor's line, and the bin that its hint names. */
+/* This multiprocessor's line, the word in it (next bin | MAP_RING_FULL: all that were tried were closed), and the bin that it names. */
 struct tr_hint {
-	struct tr_name line, next, bins, bin;
+	struct tr_name line, word, next, bins, bin;
+	struct tr_name full; /* predicate */
 };
 
 /* Lanes that are here together; good to the end of the basic block. */
@@ -23,6 +24,12 @@ struct tr_group {
 	struct tr_name leads; /* predicate: this is the lowest */
 };
 
+/* Jumps to `dropped` most of the times that the ring was full the last time: a look at the cached word then is all it costs. */
+void tr_ring_skip(struct tr *t, const struct tr_hint *h, struct tr_name dropped);
+/* Stores the hint where it is not what it was. leads: who may, NULL: everyone. full: nothing was found. */
+void tr_ring_keep_hint(struct tr *t, const struct tr_hint *h, const struct tr_name *leads, bool full);
+/* Counts a record for each lane that is here, or one for all of them. */
+void tr_ring_drop(struct tr *t, const struct tr_hint *h, bool one);
 struct tr_ring tr_ring_of(struct tr *t, const struct ebpf_map *m);
 /* Heads and data of bin 0. */
 struct tr_name tr_ring_heads(struct tr *t, const struct tr_ring *g);

@@ -62,6 +62,8 @@ static inline void ring_empty(void *memory)
 	struct map_image *image = memory;
 	uint8_t *from = (uint8_t *)memory + map_ring_committed_at(image->n_replicas);
 	memset(from, 0, map_ring_data_at(image->n_replicas) - map_ring_committed_at(image->n_replicas));
+	for (uint32_t r = 0; r < image->n_replicas; r++)
+		memset((uint8_t *)memory + MAP_IMAGE_HEADER + r * MAP_RING_LINE, 0, 4);
 }
 
 #endif
