@@ -131,7 +131,7 @@ static int stack_read(struct verifier *v, const struct span *s, uint32_t reg, ui
 		*out = slot->spill;
 		range_zext(&out->r, bytes);
 		if (!range_equal(&out->r, &slot->spill.r))
-			out->id = 0;
+			forget_equals(out);
 		return node_mark(v, slot->live, MARK_READ);
 	}
 	bool zero;
@@ -184,7 +184,7 @@ static int stack_write(struct verifier *v, const struct span *s, uint32_t bytes,
 		} else {
 			range_zext(&slot->spill.r, bytes);
 			if (!range_equal(&slot->spill.r, &value->r))
-				slot->spill.id = 0;
+				forget_equals(&slot->spill);
 		}
 		return 0;
 	}
@@ -391,7 +391,7 @@ int step_load(struct verifier *v, const struct bpf_insn *i)
 		struct range before = out.r;
 		range_sext(&out.r, bytes);
 		if (!range_equal(&before, &out.r))
-			out.id = 0;
+			forget_equals(&out);
 	}
 	frame_now(v)->regs[i->dst_reg] = out;
 	return 0;

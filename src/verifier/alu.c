@@ -19,15 +19,20 @@ static int move_narrow(struct verifier *v, const struct bpf_insn *i, struct vreg
 	bool wide = BPF_CLASS(i->code) == BPF_ALU64;
 	if (is_pointer(src))
 		return refuse(v, EACCES, "leak", i->off ? "R%d sign-extension part of pointer" : "R%d partial copy of pointer; move all 64 bits", i->src_reg);
-	if (!wide && !i->off && src->r.b64.umax <= UINT32_MAX)
+	if (!wide && !i->off)
 		link_scalar(v, src);
 	*out = *src;
 	if (i->off)
 		range_sext(&out->r, (uint32_t)i->off / 8);
 	if (!wide)
 		range_zext(&out->r, 4);
-	if (!range_equal(&out->r, &src->r))
-		out->id = 0;
+	if (range_equal(&out->r, &src->r))
+		return 0;
+	forget_equals(out);
+	if (!wide && !i->off && src->id && !v->opts.linux_ranges) {
+		out->part = PART_LOW;
+		out->of = src->id;
+	}
 	return 0;
 }
 
@@ -147,22 +152,76 @@ static bool tells_nothing(const struct verifier *v, uint8_t op, bool wide, const
 	return v->opts.linux_ranges && (op == BPF_DIV || op == BPF_MOD || op == BPF_NEG || (shift && !counted));
 }
 
+/* x / c, and what is made of it: x -= x / c * c is a remainder. */
+static void find_part(const struct vreg *dst, const struct vreg *src, const struct bpf_insn *i, struct vreg *out)
+{
+	uint8_t op = BPF_OP(i->code);
+	bool wide = BPF_CLASS(i->code) == BPF_ALU64, same = dst->part_wide == wide;
+	int32_t by = (int32_t)src->r.bits.value;
+	if (!range_is_const(&src->r) || (int64_t)by != (wide ? (int64_t)src->r.bits.value : (int32_t)src->r.bits.value))
+		return;
+	if (op == BPF_DIV && by > 0 && (dst->id || (dst->part == PART_LOW && !wide))) {
+		out->part = PART_QUOTIENT;
+		out->of = dst->id ? dst->id : dst->of;
+		out->by = by;
+		out->part_wide = wide;
+		out->part_signed = i->off;
+	} else if (op == BPF_MUL && dst->part == PART_QUOTIENT && same && (by == dst->by || by == -dst->by)) {
+		out->part = by == dst->by ? PART_MULTIPLE : PART_NEGATIVE;
+		out->of = dst->of;
+		out->by = dst->by;
+		out->part_wide = wide;
+		out->part_signed = dst->part_signed;
+	}
+}
+
+/* x is the number that the multiple is a part of, or has its low half. */
+static bool divided(const struct vreg *x, const struct vreg *multiple, bool wide)
+{
+	bool half = x->part == PART_LOW && !wide && x->of == multiple->of;
+	return multiple->part_wide == wide && (half || (x->id && x->id == multiple->of));
+}
+
+/* dst op src is a remainder: *out is what is known of it. */
+static bool remainder_of(const struct verifier *v, const struct bpf_insn *i, const struct vreg *dst, const struct vreg *src, struct range *out)
+{
+	uint8_t op = BPF_OP(i->code);
+	bool wide = BPF_CLASS(i->code) == BPF_ALU64;
+	const struct vreg *x = NULL, *multiple = src;
+	if (op == BPF_SUB && src->part == PART_MULTIPLE && divided(dst, src, wide))
+		x = dst;
+	else if (op == BPF_ADD && src->part == PART_NEGATIVE && divided(dst, src, wide))
+		x = dst;
+	else if (op == BPF_ADD && dst->part == PART_NEGATIVE && divided(src, dst, wide))
+		x = src, multiple = dst;
+	if (!x || v->opts.linux_ranges)
+		return false;
+	struct range by = range_const((uint64_t)multiple->by);
+	*out = x->r;
+	range_divide(true, multiple->part_signed, wide, out, &by);
+	return true;
+}
+
 static int scalar_alu(struct verifier *v, const struct bpf_insn *i, struct vreg *dst, const struct vreg *src)
 {
 	uint8_t op = BPF_OP(i->code);
 	struct vreg out = *dst;
 	bool wide = BPF_CLASS(i->code) == BPF_ALU64;
+	struct range remainder;
 	if (op == BPF_END) {
 		range_endian(&out.r, i->imm, wide || BPF_SRC(i->code) == BPF_TO_BE);
 	} else if (tells_nothing(v, op, wide, src)) {
 		out.r = range_unknown();
 		range_zext(&out.r, wide ? 8 : 4);
+	} else if (remainder_of(v, i, dst, src, &remainder)) {
+		out.r = remainder;
 	} else if (op == BPF_DIV || op == BPF_MOD) {
 		divide(op == BPF_MOD, i->off, wide, &out.r, &src->r);
 	} else {
 		range_alu(op, wide, &out.r, &src->r);
 	}
-	out.id = 0;
+	forget_equals(&out);
+	find_part(dst, src, i, &out);
 	out.node = node_join(v, dst->node, src->node);
 	*dst = out;
 	return v->err ? -v->err : 0;

@@ -198,7 +198,7 @@ static int rely_on_all(struct verifier *v, const struct snapshot *old)
 		struct vframe *cur = &v->cur.frames[k];
 		uint16_t live = live_regs(v, k);
 		for (int r = 0; r < 10 && !err; r++)
-			if ((live >> r & 1) && f->regs[r].type == V_SCALAR && !says_nothing(&f->regs[r].r))
+			if ((live >> r & 1) && f->regs[r].type == V_SCALAR && (f->regs[r].part || !says_nothing(&f->regs[r].r)))
 				err = mark_precise(v, &cur->regs[r]);
 		for (uint32_t s = 0; s < f->n_slots && s < cur->n_slots && !err; s++) {
 			err = node_mark(v, cur->slots[s].live, MARK_READ);

@@ -48,13 +48,22 @@ static bool same_scalar_id(struct idmap *m, uint32_t old, uint32_t cur)
 	return !old || same_id(m, old, cur ? cur : --m->fresh);
 }
 
+/* What the old state knew it to be a part of, it is now. */
+static bool same_part(struct idmap *m, const struct vreg *old, const struct vreg *cur)
+{
+	if (!old->part)
+		return true;
+	return old->part == cur->part && old->by == cur->by && old->part_wide == cur->part_wide && old->part_signed == cur->part_signed &&
+		same_id(m, old->of, cur->of);
+}
+
 static bool scalar_covers(struct verifier *v, struct idmap *m, const struct vreg *old, const struct vreg *cur, enum cover how)
 {
 	if (how == COVER_EXACT)
-		return range_equal(&old->r, &cur->r) && same_id(m, old->id, cur->id);
+		return range_equal(&old->r, &cur->r) && same_id(m, old->id, cur->id) && old->part == cur->part && same_part(m, old, cur);
 	if (how == COVER_RELIED && !node_marked(v, old->node, MARK_PRECISE))
 		return true;
-	return range_within(&old->r, &cur->r) && same_scalar_id(m, old->id, cur->id);
+	return range_within(&old->r, &cur->r) && same_scalar_id(m, old->id, cur->id) && same_part(m, old, cur);
 }
 
 static bool reg_covers(struct verifier *v, struct idmap *m, const struct vreg *old, const struct vreg *cur, enum cover how)

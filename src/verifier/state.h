@@ -37,9 +37,17 @@ enum vtype {
 	V_FUNC,	  /* a function; `off` is its first instruction */
 };
 
+/* What a scalar is of the number x that `of` is the id of, c being `by`: its low half; x / c; x / c * c; the negative of that. Compilers
+ * without a remainder write x - x / c * c. */
+enum vpart { PART_NONE, PART_LOW, PART_QUOTIENT, PART_MULTIPLE, PART_NEGATIVE };
+
 struct vreg {
 	uint8_t type;  /* enum vtype */
 	uint8_t frame; /* V_STACK: whose */
+	uint8_t part;  /* enum vpart */
+	bool part_wide, part_signed; /* the division's width and kind */
+	int32_t by;
+	uint32_t of;
 	int32_t off;   /* pointers: constant part of the offset; V_STACK: from the frame's top */
 	int32_t map;   /* V_MAP, V_VALUE*: index in program->maps; else -1 */
 	uint32_t id;   /* scalars with one id are equal; *_OR_NULL with one id are null together; 0: alone */
@@ -200,6 +208,13 @@ static inline bool is_pointer(const struct vreg *r)
 static inline bool is_or_null(const struct vreg *r)
 {
 	return r->type == V_VALUE_OR_NULL || r->type == V_RECORD_OR_NULL;
+}
+
+/* The number was cut or extended to another one: what it equalled, and was a part of, is no longer. */
+static inline void forget_equals(struct vreg *r)
+{
+	r->id = r->of = 0;
+	r->part = PART_NONE;
 }
 
 static inline struct vreg scalar_of(struct range r)

@@ -105,6 +105,20 @@ static uint32_t gen_bound(uint8_t reg, int32_t limit)
 		emit((wide ? BPF_ALU64 : BPF_ALU) | BPF_MOD | BPF_K, reg, 0, chance(10), limit);
 		return 0;
 	}
+	if (chance(20)) { /* a remainder as compilers write it; sometimes not quite */
+		uint8_t class = chance(50) ? BPF_ALU64 : BPF_ALU, other = chance(90) ? class : BPF_ALU;
+		bool negative = chance(30);
+		int32_t by = chance(90) ? limit : edge();
+		emit((chance(80) ? class : other) | BPF_MOV | BPF_X, 0, reg, 0, 0);
+		if (chance(10))
+			emit(BPF_ALU64 | BPF_ADD | BPF_K, chance(50) ? 0 : reg, 0, 0, 1);
+		emit(class | BPF_DIV | BPF_K, 0, 0, chance(15), by ? by : 1);
+		emit(other | BPF_MUL | BPF_K, 0, 0, 0, chance(95) ? (negative ? (int32_t)(0u - (uint32_t)by) : by) : edge());
+		if (chance(5))
+			emit(BPF_ALU | BPF_MOV | BPF_X, 0, 0, 0, 0);
+		emit((chance(90) ? class : BPF_ALU64) | (negative ? BPF_ADD : BPF_SUB) | BPF_X, reg, 0, 0, 0);
+		return 0;
+	}
 	if (chance(10)) { /* a quotient of 32 bits */
 		emit(BPF_ALU | BPF_DIV | BPF_K, reg, 0, 0, (int32_t)(UINT32_MAX / (uint32_t)limit / 2 + draw(2)) );
 		if (chance(90))

@@ -92,6 +92,18 @@ static void test_values(void)
 		LD(BPF_DW, 0, 1, 0), EXIT());
 	accepted("an index that is a quotient", LD(BPF_W, 2, 1, 0), GLOBAL(1, DATA, 0), ALU32I(BPF_DIV, 2, 0x20000000), ALUI(BPF_LSH, 2, 3), ALU(BPF_ADD, 1, 2),
 		LD(BPF_DW, 0, 1, 0), EXIT());
+#define REST(class, div, mul, sub) I((class) | BPF_MOV | BPF_X, 3, 2, 0, 0), I((class) | BPF_DIV | BPF_K, 3, 0, 0, div), \
+	I((class) | BPF_MUL | BPF_K, 3, 0, 0, mul), I((class) | (sub) | BPF_X, 2, 3, 0, 0)
+#define USE() ALUI(BPF_LSH, 2, 3), ALU(BPF_ADD, 1, 2), LD(BPF_DW, 0, 1, 0), EXIT()
+	accepted("a remainder by division and multiplication", LD(BPF_W, 2, 1, 0), GLOBAL(1, DATA, 0), REST(BPF_ALU, 8, 8, BPF_SUB), USE());
+	accepted("of an address", LD(BPF_DW, 2, 1, 128), GLOBAL(1, DATA, 0), REST(BPF_ALU64, 7, -7, BPF_ADD), USE());
+	accepted("of the low half of one", LD(BPF_DW, 2, 1, 128), GLOBAL(1, DATA, 0), REST(BPF_ALU, 7, 7, BPF_SUB), USE());
+	refused("oob", 9, "R1 max value is outside of the allowed memory range: off=64 size=8 of 64 bytes of a value of data; check the index against the size",
+		"by 9", LD(BPF_W, 2, 1, 0), GLOBAL(1, DATA, 0), REST(BPF_ALU, 9, 9, BPF_SUB), USE());
+	refused("oob", 9, "R1 unbounded memory access, make sure to bounds check any such access", "by one number and times another", LD(BPF_W, 2, 1, 0), GLOBAL(1, DATA, 0),
+		REST(BPF_ALU, 8, 7, BPF_SUB), USE());
+	refused("oob", 10, "R1 unbounded memory access, make sure to bounds check any such access", "of another number", LD(BPF_W, 2, 1, 0), LD(BPF_W, 4, 1, 8),
+		GLOBAL(1, DATA, 0), I(BPF_ALU | BPF_MOV | BPF_X, 3, 4, 0, 0), ALU32I(BPF_DIV, 3, 8), ALU32I(BPF_MUL, 3, 8), I(BPF_ALU | BPF_SUB | BPF_X, 2, 3, 0, 0), USE());
 	refused("oob", 6, "R1 max value is outside of the allowed memory range: off=64 size=8 of 64 bytes of a value of data; check the index against the size",
 		"a remainder that is too large", LD(BPF_W, 2, 1, 0), GLOBAL(1, DATA, 0), ALUI(BPF_MOD, 2, 9), ALUI(BPF_LSH, 2, 3), ALU(BPF_ADD, 1, 2),
 		LD(BPF_DW, 0, 1, 0), EXIT());
