@@ -15,12 +15,15 @@ enum { MAX_SESSIONS = 256 };
 
 struct opts {
 	const char *session; /* pid of the loader, or the directory */
+	const char *device;
 	bool json, per_cpu, zeros;
 };
 
 static const struct opt options[] = {
 	{ 0, "session", OPT_STRING, offsetof(struct opts, session), "PID",
 		"loader whose session is meant (default: the newest)" },
+	{ 0, "device", OPT_STRING, offsetof(struct opts, device), "N",
+		"dump, get: what this device has added, without the others" },
 	{ 0, "json", OPT_FLAG, offsetof(struct opts, json), NULL, "print JSON" },
 	{ 'v', NULL, OPT_FLAG, offsetof(struct opts, per_cpu), NULL,
 		"per-CPU maps: every slot, not only the sum" },
@@ -298,10 +301,15 @@ static int check_words(const struct opt_rest *rest)
 static int run(const void *opts, const struct opt_rest *rest)
 {
 	const struct opts *o = opts;
+	if (o->device && (!*o->device || strspn(o->device, "0123456789") != strlen(o->device) ||
+				 strlen(o->device) > 4))
+		return say_fail("--device: '%s' is no device number", o->device);
+	if (o->device && !strcmp(rest->args[0], "set"))
+		return say_fail("map set writes to every device: leave --device out");
 	struct session *s = check_words(rest) ? NULL : open_session(o->session);
 	if (!s)
 		return EGPU_FAILED;
-	struct dump *d = dump_new(s);
+	struct dump *d = o->device ? dump_new_device(s, (uint32_t)atoi(o->device)) : dump_new(s);
 	int status = d ? act(o, rest, s, d) : say_fail("out of memory");
 	dump_free(d);
 	session_close(s);
@@ -317,6 +325,7 @@ const struct command cmd_map = {
 		"  egpu map dump counts\n"
 		"  egpu map get counts 3            key as a number\n"
 		"  egpu map get pairs hex:0100000002000000   key as bytes in memory order\n"
+		"  egpu map dump --device 1 counts  what device 1 added\n"
 		"  egpu map set counts 3 0          also while kernels count\n"
 		"  egpu map set .data threshold 100 a global variable\n"
 		"Ring buffers have no keys; the run that owns them consumes their records.\n",

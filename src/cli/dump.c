@@ -13,6 +13,7 @@ enum {
 	RECORD_BYTES_KEPT = 256,
 	MAX_BTF = 64 << 20,
 	SMALL_ARRAY = 4096,
+	MAX_DEVICES = 64,
 };
 
 struct record {
@@ -32,14 +33,25 @@ struct dump_map {
 
 struct dump {
 	struct session *session;
+	int64_t device; /* -1: all */
 	struct dump_map maps[EBPF_MAX_MAPS];
 };
 
 struct dump *dump_new(struct session *s)
 {
 	struct dump *d = calloc(1, sizeof(*d));
-	if (d)
+	if (d) {
 		d->session = s;
+		d->device = -1;
+	}
+	return d;
+}
+
+struct dump *dump_new_device(struct session *s, uint32_t device)
+{
+	struct dump *d = dump_new(s);
+	if (d)
+		d->device = device;
 	return d;
 }
 
@@ -61,8 +73,10 @@ static const struct session_map *row(struct dump *d, uint32_t id)
 static struct map *opened(struct dump *d, uint32_t id, struct diag *diag)
 {
 	struct dump_map *m = &d->maps[id];
-	if (!m->opened)
+	if (!m->opened && d->device < 0)
 		map_open(d->session, id, &m->map, diag);
+	else if (!m->opened)
+		map_open_device(d->session, id, (uint32_t)d->device, &m->map, diag);
 	m->opened = m->map != NULL;
 	return m->map;
 }
@@ -318,6 +332,11 @@ int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, str
 	if (left_out > 0)
 		buf_printf(out, "  (%ld all-zero entr%s left out)\n", (long)left_out,
 			left_out == 1 ? "y" : "ies");
+	uint32_t devices[MAX_DEVICES];
+	uint32_t n = d->device < 0 ? map_devices(map, devices, MAX_DEVICES) : 0;
+	for (uint32_t i = 0; n > 1 && i < n; i++)
+		buf_printf(out, "%s%u%s", i ? ", " : "  of devices ", devices[i],
+			i + 1 < n ? "" : " together (egpu map dump --device N, --json have each)\n");
 	uint64_t lost = map_lost(map);
 	if (lost)
 		buf_printf(out, "  %lu %s: make max_entries larger\n", (unsigned long)lost,
@@ -418,6 +437,28 @@ static void json_ring(struct dump *d, uint32_t id, struct json *j)
 	json_array_end(j);
 }
 
+/* Each device's own share, where several have the map. */
+static void json_devices(struct dump *d, uint32_t id, const struct dump_options *o, struct json *j)
+{
+	uint32_t devices[MAX_DEVICES];
+	uint32_t n = d->device < 0 ? map_devices(opened(d, id, NULL), devices, MAX_DEVICES) : 0;
+	if (n < 2)
+		return;
+	json_key(j, "devices");
+	json_array(j);
+	for (uint32_t i = 0; i < n; i++) {
+		struct dump *one = dump_new_device(d->session, devices[i]);
+		json_object(j);
+		json_put_u64(j, "device", devices[i]);
+		json_key(j, "map");
+		if (!one || dump_one_json(one, id, o, j, NULL) == -ENOENT)
+			json_null(j);
+		json_object_end(j);
+		dump_free(one);
+	}
+	json_array_end(j);
+}
+
 int dump_one_json(struct dump *d, uint32_t id, const struct dump_options *o, struct json *j,
 	struct diag *diag)
 {
@@ -444,6 +485,7 @@ int dump_one_json(struct dump *d, uint32_t id, const struct dump_options *o, str
 		left_out = walk(d, id, &all, json_element, j, diag);
 		section ? json_object_end(j) : json_array_end(j);
 		json_put_u64(j, "zero_entries_left_out", left_out > 0 ? (uint64_t)left_out : 0);
+		json_devices(d, id, o, j);
 	}
 	json_object_end(j);
 	return left_out < 0 ? (int)left_out : 0;

@@ -12,6 +12,8 @@ struct dump;
 
 /* The session must outlive it. NULL when memory is out. */
 struct dump *dump_new(struct session *s);
+/* The same of one device only; the aggregate's JSON has these under "devices" where there are several. */
+struct dump *dump_new_device(struct session *s, uint32_t device);
 void dump_free(struct dump *d);
 
 /* What a report should call map `id`: a section's name for globals (".bss"), else the map's. NULL:

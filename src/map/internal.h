@@ -93,6 +93,7 @@ struct source {
 	uint32_t n_replicas;
 	bool instance;
 	uint32_t pid, n; /* instance: of its name */
+	uint32_t device; /* instance: ordinal in its process */
 	bool stable;     /* the host's image can change no more */
 	uint64_t generation;
 	uint64_t reads; /* in this generation, outside of the window */
@@ -107,6 +108,7 @@ struct map {
 	struct source base;
 	struct source *instances;
 	size_t n_instances, cap_instances;
+	int64_t only_device; /* instances of other devices are not read; -1: all are */
 	uint32_t scanned; /* row.instances at the last complete scan */
 	uint32_t writing; /* row.writing when the host's image was read last */
 	uint32_t cpus;

@@ -164,6 +164,7 @@ static int instance_check(const struct map *m, struct source *src, uint64_t size
 	src->header_at = SESSION_PAGE;
 	src->base_at = inst.base_offset;
 	src->n_replicas = image.n_replicas;
+	src->device = inst.device;
 	return 0;
 }
 
@@ -179,6 +180,8 @@ static int instance_open(struct map *m, uint32_t pid, uint32_t n)
 	if (src.fd < 0)
 		return src.fd;
 	err = instance_check(m, &src, size);
+	if (!err && m->only_device >= 0 && m->only_device != src.device)
+		err = -ENODEV;
 	if (!err && m->n_instances == m->cap_instances) {
 		size_t more = m->cap_instances ? m->cap_instances * 2 : 8;
 		struct source *p = realloc(m->instances, more * sizeof(*p));
@@ -325,6 +328,7 @@ int map_open(struct session *s, uint32_t id, struct map **out, struct diag *d)
 	m->s = s;
 	m->id = id;
 	m->base.fd = -1;
+	m->only_device = -1;
 	m->cpus = map_possible_cpus();
 	int err = session_map_row(s, id, &m->row);
 	if (!err)
@@ -682,6 +686,34 @@ int map_next_key(struct map *m, const void *key, void *next)
 		first = index + 1;
 	memcpy(next, &first, sizeof(first));
 	return 0;
+}
+
+uint32_t map_devices(struct map *m, uint32_t *devices, uint32_t max)
+{
+	uint32_t n = 0;
+	map_scan(m);
+	for (size_t i = 0; i < m->n_instances; i++) {
+		uint32_t at = 0;
+		while (at < n && devices[at] < m->instances[i].device)
+			at++;
+		if (at < n && devices[at] == m->instances[i].device)
+			continue;
+		if (n == max)
+			break;
+		memmove(devices + at + 1, devices + at, (n - at) * sizeof(*devices));
+		devices[at] = m->instances[i].device;
+		n++;
+	}
+	return n;
+}
+
+int map_open_device(
+	struct session *s, uint32_t id, uint32_t device, struct map **out, struct diag *d)
+{
+	int err = map_open(s, id, out, d);
+	if (!err)
+		(*out)->only_device = device;
+	return err;
 }
 
 uint64_t map_lost(struct map *m)

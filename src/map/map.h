@@ -13,6 +13,11 @@ struct map;
 
 /* Opens map `id` of a session. The session must outlive it. */
 int map_open(struct session *s, uint32_t id, struct map **out, struct diag *d);
+/* The same as one device has it: base + sum over the instances on it (instance - base). For reading only. */
+int map_open_device(struct session *s, uint32_t id, uint32_t device, struct map **out, struct diag *d);
+/* Ordinals of the devices that have the map, ascending, up to max; processes that see different devices under one ordinal are not told
+ * apart. */
+uint32_t map_devices(struct map *m, uint32_t *devices, uint32_t max);
 void map_close(struct map *m);
 const struct session_map *map_info(const struct map *m);
 uint32_t map_possible_cpus(void);

@@ -63,15 +63,17 @@ static int paused(void)
 	return check_fill(buf, 1, ALL);
 }
 
-/* The same in two contexts, one launch each before and after. */
+/* The same in two contexts, of two devices where there are two, one launch each before and after. */
 static int two(void)
 {
 	CUcontext c[2];
 	CUfunction fn[2];
 	CUdevice dev;
+	int n = 0;
 	CU(cuInit(0));
-	CU(cuDeviceGet(&dev, 0));
+	CU(cuDeviceGetCount(&n));
 	for (int i = 0; i < 2; i++) {
+		CU(cuDeviceGet(&dev, i % n));
 		CU(cuCtxCreate_v2(&c[i], 0, dev));
 		fn[i] = load("fill");
 		launch(fn[i], NULL);
@@ -262,6 +264,44 @@ static void contexts(void)
 	run_end(&r);
 }
 
+static uint64_t of_device(struct run *r, uint32_t map, uint32_t device)
+{
+	struct map *m;
+	uint32_t key = 0;
+	uint64_t value = UINT64_MAX;
+	if (map_open_device(r->session, map, device, &m, NULL))
+		return value;
+	if (map_lookup(m, &key, &value))
+		value = UINT64_MAX;
+	map_close(m);
+	return value;
+}
+
+static void devices(void)
+{
+	for (int only = 0; only < 2; only++) {
+		struct run r;
+		run_begin(&r);
+		r.env[0] = "EGPU_SOFTGPU=devices=2";
+		uint32_t sum = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+		struct ebpf_fragment f = counter(sum, EBPF_POINT_ENTRY);
+		run_attach(&r, &f, "fill");
+		if (only) {
+			r.file->filter.device = 1 + 1;
+			r.file->filter.active = 1;
+		}
+		pid_t pid = run_start(&r, "two");
+		await(session_path(r.session), "ready");
+		go(&r);
+		is_int(run_wait(&r, pid, 60), 0, "a target with two devices ended well");
+		is_int(run_count(&r, sum, 0), (only ? 2 : 4) * ALL, "its launches are counted%s",
+			only ? " on one device" : "");
+		is_int(of_device(&r, sum, 1), 2 * ALL, "those of device 1");
+		is_int(of_device(&r, sum, 0), only ? 0 : 2 * ALL, "those of device 0");
+		run_end(&r);
+	}
+}
+
 static void while_busy(void)
 {
 	struct run r;
@@ -449,6 +489,7 @@ int main(int argc, char **argv)
 	harness_main(argc, argv, roles);
 	arrays();
 	contexts();
+	devices();
 	while_busy();
 	per_cpu();
 	hash();

@@ -8,14 +8,19 @@ struct instance {
 	uint8_t *data;
 };
 
-static struct instance instance(struct session *s, uint32_t map, uint32_t replicas)
+static struct instance instance_on(struct session *s, uint32_t map, uint32_t replicas, uint32_t device)
 {
 	struct instance i = { 0 };
 	struct diag d = { 0 };
-	if (map_instance_create(s, map, replicas, 0, &i.inst, &i.image, &i.bytes, &d))
+	if (map_instance_create(s, map, replicas, device, &i.inst, &i.image, &i.bytes, &d))
 		printf("# %s\n", d.text);
 	i.data = (uint8_t *)(i.image + 1);
 	return i;
+}
+
+static struct instance instance(struct session *s, uint32_t map, uint32_t replicas)
+{
+	return instance_on(s, map, replicas, 0);
 }
 
 /* What device code does, on the host: finds or makes the key's slot. */
@@ -466,10 +471,51 @@ static void test_shapes(void)
 	session_destroy(s);
 }
 
+static void test_devices(void)
+{
+	struct session *s;
+	struct map *all, *one;
+	uint32_t id, key = 1, devices[4];
+	uint64_t v = 10;
+	session_create(&s, NULL);
+	fixture_map(s, BPF_MAP_TYPE_ARRAY, 4, 8, 2, 0, &id);
+	map_open(s, id, &all, NULL);
+	is_int(map_devices(all, devices, 4), 0, "no device has the map");
+	map_update(all, &key, &v, BPF_ANY);
+	struct instance a = instance_on(s, id, 1, 3), b = instance_on(s, id, 1, 0),
+			c = instance_on(s, id, 1, 3);
+	((uint64_t *)a.data)[1] += 5;
+	((uint64_t *)b.data)[1] += 7;
+	((uint64_t *)c.data)[1] += 100;
+	is_int(map_devices(all, devices, 4), 2, "two devices have it");
+	ok(devices[0] == 0 && devices[1] == 3, "in order");
+	is_int(map_devices(all, devices, 1), 1, "as many as there is room for");
+	map_lookup(all, &key, &v);
+	is_int(v, 10 + 5 + 7 + 100, "together");
+	map_open_device(s, id, 3, &one, NULL);
+	map_lookup(one, &key, &v);
+	is_int(v, 10 + 5 + 100, "both images of one device");
+	map_close(one);
+	map_open_device(s, id, 0, &one, NULL);
+	map_lookup(one, &key, &v);
+	is_int(v, 10 + 7, "the other device");
+	map_close(one);
+	map_open_device(s, id, 1, &one, NULL);
+	map_lookup(one, &key, &v);
+	is_int(v, 10, "a device without it: the host's value");
+	map_close(one);
+	map_close(all);
+	map_instance_close(a.inst);
+	map_instance_close(b.inst);
+	map_instance_close(c.inst);
+	session_destroy(s);
+}
+
 int main(void)
 {
 	fixture_make();
 	test_array();
+	test_devices();
 	test_small_and_odd_values();
 	test_percpu();
 	test_dump(BPF_MAP_TYPE_ARRAY, 20000, 8, 1);
