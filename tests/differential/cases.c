@@ -1007,6 +1007,86 @@ static void memory(struct diff_list *l)
 		"\tld.local.b32 %%o2, [v+4];\n\tld.local.b32 %%o3, [v+8];");
 }
 
+/* Any bits as metadata: of two elements of four, one of the first two and one of the last two; of one
+ * of two, any. Whole numbers throughout: results are exact in any order. */
+static void sparse(struct diff_list *l, const char *shape, const char *types, const char *classes,
+	int n, int selector, const char *kind)
+{
+	char s[40] = { 0 }, d[96], a[96], b[96], c[96], name[160];
+	bool one_of_two = strstr(types, "tf32");
+	s[0] = s[1] = s[2] = s[3] = classes[0];
+	s[4] = ':';
+	memset(s + 5, classes[1], (size_t)n * 2);
+	memset(s + 5 + n * 2, classes[2], 4);
+	s[9 + n * 2] = 'r';
+	snprintf(name, sizeof(name), "mma.%s.sync.aligned.%s.row.col.%s, %d", kind, shape, types,
+		selector);
+	text(l, "sparse", NULL, s, name,
+		"\tand.b32 %%y, %%a%d, %s;\n\t%s\n"
+		"\tmma.%s.sync.aligned.%s.row.col.%s %s, %s, %s, %s, %%y, %d;",
+		n * 2 + 4, one_of_two ? "0x11111111" : "0x55555555",
+		one_of_two ? "mad.lo.u32 %y, %y, 10, 0x44444444;" : "or.b32 %y, %y, 0x88888888;",
+		kind, shape, types, list(d, 'o', 0, 4), list(a, 'a', 0, n), list(b, 'a', n, n),
+		list(c, 'a', n * 2, 4), selector);
+}
+
+static void sparse_matrices(struct diff_list *l)
+{
+	FOR(k, "sp", "sp::ordered_metadata") {
+		for (int i = 0; i < 4; i++) {
+			sparse(l, "m16n8k16", "f32.f16.f16.f32", "fgj", 2, i, k);
+			sparse(l, "m16n8k8", "f32.tf32.tf32.f32", "fjj", 2, i, k);
+		}
+		for (int i = 0; i < 2; i++) {
+			sparse(l, "m16n8k32", "f32.bf16.bf16.f32", "fGj", 4, i, k);
+			sparse(l, "m16n8k16", "f32.tf32.tf32.f32", "fjj", 4, i, k);
+			sparse(l, "m16n8k32", "s32.s8.u8.s32", "rrr", 2, i, k);
+			sparse(l, "m16n8k64", "s32.u4.s4.s32", "rrr", 2, i, k);
+		}
+		sparse(l, "m16n8k64", "s32.s8.s8.s32", "rrr", 4, 0, k);
+		sparse(l, "m16n8k128", "s32.s4.s4.s32", "rrr", 4, 0, k);
+	}
+}
+
+/* The forms that the other families leave out. */
+static void rest(struct diff_list *l)
+{
+	char name[160], d[96], c[96];
+	FOR(x, "row", "col")
+		FOR(y, "row", "col") {
+			snprintf(name, sizeof(name), "mma.sync.aligned.m8n8k4.%s.%s.f32.f16.f16.f32", x, y);
+			text(l, "sparse", NULL, "ffffffff:ggggjjjjjjjj", name,
+				"\t%s %s, {%%a0, %%a1}, {%%a2, %%a3}, %s;", name, list(d, 'o', 0, 8),
+				list(c, 'a', 4, 8));
+			snprintf(name, sizeof(name), "mma.sync.aligned.m8n8k4.%s.%s.f16.f16.f16.f16", x, y);
+			text(l, "sparse", NULL, "XXXX:gggggggg", name,
+				"\t%s %s, {%%a0, %%a1}, {%%a2, %%a3}, %s;", name, list(d, 'o', 0, 4),
+				list(c, 'a', 4, 4));
+		}
+	FOR(r, "rn", "rz", "rm", "rp")
+		FOR(k, "m16n8k4", "m16n8k8", "m16n8k16") {
+			int a = k[6] == '4' ? 2 : k[6] == '8' ? 4 : 8;
+			char s[40] = "FFFF:", ra[96], rb[96];
+			memset(s + 5, 'J', (size_t)(a + a / 2 + 4));
+			snprintf(name, sizeof(name), "mma.sync.aligned.%s.row.col.%s.f64.f64.f64.f64", k, r);
+			text(l, "sparse", NULL, s, name, "\t%s %s, %s, %s, %s;", name,
+				list(d, 'o', 0, 4), list(ra, 'a', 0, a), list(rb, 'a', a, a / 2),
+				list(c, 'a', a + a / 2, 4));
+		}
+	text(l, "sparse", NULL, "r:r", "movmatrix",
+		"\tmovmatrix.sync.aligned.m8n8.trans.b16 %%o0, %%a0;");
+	FOR(o, "vadd2", "vsub2", "vavrg2", "vabsdiff2", "vmin2", "vmax2") {
+		snprintf(name, sizeof(name), "%s selectors", o);
+		text(l, "sparse", NULL, "r:rrr", name,
+			"\t%s.s32.s32.s32 %%o0.h10, %%a0.h30, %%a1.h12, %%a2;", o);
+	}
+	FOR(o, "vadd4", "vsub4", "vavrg4", "vabsdiff4", "vmin4", "vmax4") {
+		snprintf(name, sizeof(name), "%s selectors", o);
+		text(l, "sparse", NULL, "r:rrr", name,
+			"\t%s.u32.u32.u32 %%o0.b3210, %%a0.b7520, %%a1.b1346, %%a2;", o);
+	}
+}
+
 void diff_cases(struct diff_list *l)
 {
 	integers(l);
@@ -1023,4 +1103,6 @@ void diff_cases(struct diff_list *l)
 	matrices(l);
 	wmmas(l);
 	memory(l);
+	sparse_matrices(l);
+	rest(l);
 }
