@@ -28,7 +28,7 @@ for p in "$EGPU_SOURCE"/tests/programs/*.cu; do
 	try "$name"
 done
 missing=0
-for p in cooperative perthread symbols texture wmma graphs heap recursion streams softmax transpose; do
+for p in conditional cooperative perthread symbols texture wmma graphs heap recursion streams softmax transpose; do
 	if [ -x "$programs/nvcc-$p" ]; then
 		try "nvcc-$p"
 	else
