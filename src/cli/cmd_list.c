@@ -61,6 +61,19 @@ static int make_query(const struct opts *o, struct kernel_query *q)
 	return o->arch ? parse_arch(o->arch, &q->cc) : 0;
 }
 
+static void skips_text(const struct kernel_file *f, struct buf *out)
+{
+	const char *head = "\nplaces that no probe goes to:\n";
+	for (uint32_t i = 0; i < f->n_kernels; i++) {
+		const struct file_kernel *k = &f->kernels[i];
+		for (uint32_t s = 0; !k->reason && s < k->n_skips; s++) {
+			buf_printf(out, "%s  %s: %u of %u: %s\n", head, k->demangled,
+				k->skips[s].sites, k->n_sites, k->skips[s].reason);
+			head = "";
+		}
+	}
+}
+
 static void file_text(const struct kernel_file *f, const char *path, const struct kernel_query *q,
 	struct buf *out)
 {
@@ -86,6 +99,7 @@ static void file_text(const struct kernel_file *f, const char *path, const struc
 		if (f->kernels[i].reason)
 			buf_printf(
 				out, "  %s: %s\n", f->kernels[i].demangled, f->kernels[i].reason);
+	skips_text(f, out);
 	if (f->n_notes)
 		buf_puts(out, "\nalso there:\n");
 	for (uint32_t i = 0; i < f->n_notes; i++)
@@ -118,6 +132,15 @@ static void file_json(
 		json_put_bool(j, "instrumentable", !k->reason);
 		json_put_string(j, "reason", k->reason);
 		json_put_u64(j, "sites", k->n_sites);
+		json_key(j, "left_alone");
+		json_array(j);
+		for (uint32_t s = 0; s < k->n_skips; s++) {
+			json_object(j);
+			json_put_string(j, "reason", k->skips[s].reason);
+			json_put_u64(j, "sites", k->skips[s].sites);
+			json_object_end(j);
+		}
+		json_array_end(j);
 		json_object_end(j);
 	}
 	json_array_end(j);

@@ -106,6 +106,29 @@ static const char *not_compilable(struct reader *r, const struct ptx_module *m)
 	return NULL;
 }
 
+static void list_skips(
+	struct reader *r, struct file_kernel *k, const struct instrument_site *sites, uint32_t n)
+{
+	size_t cap = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t at = 0;
+		if (!sites[i].skipped)
+			continue;
+		while (at < k->n_skips && strcmp(k->skips[at].reason, sites[i].skipped))
+			at++;
+		if (at == k->n_skips) {
+			struct file_skip *skips = arena_grow(
+				r->file->arena, k->skips, k->n_skips, &cap, sizeof(*skips));
+			const char *reason = arena_strdup(r->file->arena, sites[i].skipped);
+			if (!skips || !reason)
+				return;
+			k->skips = skips;
+			skips[k->n_skips++] = (struct file_skip){ reason, 0 };
+		}
+		k->skips[at].sites++;
+	}
+}
+
 static void examine(struct reader *r, struct file_kernel *k, const struct ptx_module *m,
 	const struct fatbin_entry *e, const char *source)
 {
@@ -121,6 +144,7 @@ static void examine(struct reader *r, struct file_kernel *k, const struct ptx_mo
 		k->reason = arena_strdup(r->file->arena, d.err ? d.text : strerror(-err));
 	if (err)
 		k->n_sites = 0;
+	list_skips(r, k, sites, k->n_sites);
 	arena_free(scratch);
 }
 
@@ -284,8 +308,8 @@ static void note_others(struct reader *r)
 	}
 }
 
-/* With separate compilation (nvcc -rdc=true) the linked machine code has no PTX and each unit's PTX lies
- * apart, where the driver's loader and so the agent find it: one kernel, shown once. */
+/* With separate compilation (nvcc -rdc=true) the linked machine code has no PTX and each unit's PTX
+ * lies apart, where the driver's loader and so the agent find it: one kernel, shown once. */
 static void join_linked(struct kernel_file *f)
 {
 	uint32_t kept = 0;

@@ -8,6 +8,12 @@
 #include "base/arena.h"
 #include "base/diag.h"
 
+/* Places of one kernel that probes are kept out of, for one reason. */
+struct file_skip {
+	const char *reason;
+	uint32_t sites;
+};
+
 struct file_kernel {
 	const char *name, *demangled; /* mangled as in the image */
 	const char *source; /* "fatbin compute_90 PTX", "cubin sm_90 .nv_debug_ptx_txt", "PTX text",
@@ -15,6 +21,8 @@ struct file_kernel {
 	const char *targets; /* what machine code there is: "sm_80 sm_90"; "" without */
 	const char *object;  /* name the compiler gave the entry (source file), "" without */
 	uint32_t n_sites;    /* instrumentable places, entry and exits included */
+	struct file_skip *skips; /* of these places, those left alone */
+	uint32_t n_skips;
 	bool before_link;    /* its PTX is that of a unit before the device link (-rdc) */
 	const char *reason;  /* why no probe can go in; NULL when it can */
 };

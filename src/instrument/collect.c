@@ -234,6 +234,38 @@ static bool list_places(struct variant *v, size_t n)
 	return true;
 }
 
+static bool says_registers(const struct ptx_func *kernel)
+{
+	static const char *const names[] = { "maxntid", "reqntid", "maxnreg" };
+
+	for (uint32_t i = 0; i < kernel->n_attrs; i++) {
+		for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
+			if (!strcmp(kernel->attrs[i].name, names[k]))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* setmaxnreg moves registers between the warps of a block. How many there are follows from the
+ * number a thread starts with; where the kernel does not say it, a variant may start with fewer,
+ * and a warp that asks for more waits for ever. */
+static bool check_registers(struct variant *v)
+{
+	if (says_registers(v->kernel))
+		return true;
+	for (uint32_t k = 0; k < v->n_places; k++) {
+		const struct ptx_func *f = v->places[k].func;
+		for (uint32_t i = 0; i < f->n_stmts; i++) {
+			if (f->stmts[i].insn && !strcmp(f->stmts[i].insn->base, "setmaxnreg"))
+				return variant_refuse(v, f->stmts[i].line,
+					"it uses setmaxnreg, and no .maxntid, .reqntid or .maxnreg "
+					"says how many registers it has to move");
+		}
+	}
+	return true;
+}
+
 bool collect(struct variant *v)
 {
 	struct worklist w = { 0 };
@@ -251,5 +283,5 @@ bool collect(struct variant *v)
 				return false;
 		}
 	}
-	return list_places(v, w.n);
+	return list_places(v, w.n) && check_registers(v);
 }

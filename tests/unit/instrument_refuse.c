@@ -18,6 +18,8 @@ static const struct {
 	{ NULL, ".global .u32 g;", "mov.u32 %r1, g;", "32 bits of the address of 'g'" },
 	{ NULL, ".global .u32 a[4];", "mov.u32 %r1, a[3];", "'a' in a form that cannot be rewritten" },
 	{ NULL, "", ".global .u32 inner;", "'inner' is in .global space but local to a function" },
+	{ ".version 8.0\n.target sm_90a\n", "", "setmaxnreg.dec.sync.aligned.u32 40;", "no .maxntid, .reqntid or .maxnreg says how many registers" },
+	{ ".version 8.0\n.target sm_90a\n", ".func f() { setmaxnreg.inc.sync.aligned.u32 200; ret; }", "call f, ();", "setmaxnreg" },
 	{ NULL, ".global .u32 __egpu_x;", "", "instrumented before" },
 	{ ".version 5.0\n.target sm_60\n", "", "", "version 5.0" },
 	{ ".version 6.0\n.target sm_35\n", "", "", "sm_35" },
