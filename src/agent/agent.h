@@ -186,6 +186,8 @@ struct context {
 	_Atomic bool ready; /* stream and clock exist */
 	CUstream stream;    /* private, NON_BLOCKING */
 	int64_t clock_offset_ns;
+	CUfunction clock_fn; /* NULL: the device's time cannot be read */
+	CUdeviceptr clock_cell;
 	uint32_t local_bytes; /* a thread's local memory that the context has room for, because of
 				 us */
 	bool primary;
@@ -211,6 +213,8 @@ struct context *context_current(void);
 uint32_t context_cc_hint(void);
 /* Private stream and clock. The context is current and the device idle. */
 int context_prepare(struct context *c, struct diag *d);
+/* Publishes how far the clocks have come apart since. The context is current and idle. */
+void context_check_clock(struct context *c);
 /* Makes the driver take the local memory a kernel will need now, while nothing runs: at a launch it
  * would wait for what runs. */
 void context_reserve_local(struct context *c, uint32_t bytes);

@@ -7,7 +7,7 @@
 
 #include "agent/agent.h"
 
-enum { SETTLE_MS = 2000, RELEASE_SETTLE_MS = 200, CLOCK_SAMPLES = 5 };
+enum { SETTLE_MS = 2000, RELEASE_SETTLE_MS = 200, CLOCK_SAMPLES = 12, CLOCK_TICK_NS = 32 };
 
 static int attribute(CUdevice_attribute which, CUdevice device)
 {
@@ -115,56 +115,85 @@ static const char clock_ptx[] = ".version %s\n.target %s\n.address_size 64\n"
 				"\tst.global.u64 [%%rd2], %%rd3;\n"
 				"\tret;\n}\n";
 
-static bool sample_clock(
-	struct context *c, CUfunction fn, CUdeviceptr cell, int64_t *offset, uint64_t *spread)
+/* One round trip: the device read its timer between `before` and `after`, so the offset lies between
+ * the two differences. */
+static bool sample_clock(struct context *c, int64_t *low, int64_t *high)
 {
-	void *params[] = { &cell };
+	void *params[] = { &c->clock_cell };
 	uint64_t device = 0;
 	uint64_t before = now_ns();
-	if (REAL(cuLaunchKernel)(fn, 1, 1, 1, 1, 1, 1, 0, c->stream, params, NULL) !=
+	if (REAL(cuLaunchKernel)(c->clock_fn, 1, 1, 1, 1, 1, 1, 0, c->stream, params, NULL) !=
 			CUDA_SUCCESS ||
 		REAL(cuStreamSynchronize)(c->stream) != CUDA_SUCCESS)
 		return false;
 	uint64_t after = now_ns();
-	if (REAL(cuMemcpyDtoHAsync_v2)(&device, cell, sizeof(device), c->stream) != CUDA_SUCCESS ||
+	if (REAL(cuMemcpyDtoHAsync_v2)(&device, c->clock_cell, sizeof(device), c->stream) !=
+			CUDA_SUCCESS ||
 		REAL(cuStreamSynchronize)(c->stream) != CUDA_SUCCESS)
 		return false;
-	*spread = after - before;
-	*offset = (int64_t)(before + *spread / 2 - device);
+	if ((int64_t)(before - device) > *low)
+		*low = (int64_t)(before - device);
+	if ((int64_t)(after - device) < *high)
+		*high = (int64_t)(after - device);
 	return true;
 }
 
-/* CLOCK_MONOTONIC minus %globaltimer, from the quickest of a few round trips. 0 where it cannot be
- * measured. */
-static int64_t measure_clock(struct context *c)
+/* CLOCK_MONOTONIC minus %globaltimer: every sample bounds it from both sides, so all of them together
+ * bound it better than the best. False where it cannot be measured. */
+static bool measure_clock(struct context *c, int64_t *offset, uint64_t *error)
+{
+	int64_t low = INT64_MIN, high = INT64_MAX;
+	int n = 0;
+	while (n < CLOCK_SAMPLES && sample_clock(c, &low, &high))
+		n++;
+	if (n < CLOCK_SAMPLES)
+		return false;
+	/* A timer that ticks every microsecond, or was set meanwhile, can cross its own bounds. */
+	uint64_t width = high > low ? (uint64_t)(high - low) : (uint64_t)(low - high);
+	*offset = low + (high - low) / 2;
+	*error = width / 2 + CLOCK_TICK_NS;
+	return true;
+}
+
+static void publish_clock(const struct context *c, uint64_t error)
+{
+	agent_log("clock offset %lld ns, within %llu ns", (long long)c->clock_offset_ns,
+		(unsigned long long)error);
+	if (!agent.row)
+		return;
+	if (error > __atomic_load_n(&agent.row->clock_error_ns, __ATOMIC_RELAXED))
+		__atomic_store_n(&agent.row->clock_error_ns, error, __ATOMIC_RELAXED);
+}
+
+/* The kernel stays, for another measurement at the end. */
+static void start_clock(struct context *c)
 {
 	char ptx[640], *cubin = NULL;
 	size_t bytes;
 	CUmodule module = NULL;
-	CUfunction fn;
-	CUdeviceptr cell = 0;
-	int64_t best = 0, offset;
-	uint64_t tightest = UINT64_MAX, spread;
+	uint64_t error;
 	int n = snprintf(ptx, sizeof(ptx), clock_ptx, c->cc >= 75 ? "6.3" : "6.0",
 		c->cc >= 75 ? "sm_75" : "sm_52");
 	if (compile_ptx(ptx, (size_t)n, NULL, c->cc, 0, &cubin, &bytes, NULL, NULL))
-		return 0;
+		return;
 	if (REAL(cuModuleLoadData)(&module, cubin) == CUDA_SUCCESS &&
-		REAL(cuModuleGetFunction)(&fn, module, "egpu_clock") == CUDA_SUCCESS &&
-		REAL(cuMemAlloc_v2)(&cell, sizeof(uint64_t)) == CUDA_SUCCESS) {
-		for (int i = 0; i < CLOCK_SAMPLES; i++)
-			if (sample_clock(c, fn, cell, &offset, &spread) && spread < tightest) {
-				tightest = spread;
-				best = offset;
-			}
-		REAL(cuMemFree_v2)(cell);
-	}
-	if (module)
-		REAL(cuModuleUnload)(module);
+		REAL(cuModuleGetFunction)(&c->clock_fn, module, "egpu_clock") == CUDA_SUCCESS &&
+		REAL(cuMemAlloc_v2)(&c->clock_cell, sizeof(uint64_t)) == CUDA_SUCCESS &&
+		measure_clock(c, &c->clock_offset_ns, &error))
+		publish_clock(c, error);
+	else
+		c->clock_fn = NULL;
 	free(cubin);
-	agent_log("clock offset %lld ns, within %llu ns", (long long)best,
-		(unsigned long long)tightest / 2);
-	return best;
+}
+
+void context_check_clock(struct context *c)
+{
+	int64_t offset;
+	uint64_t error;
+	if (!c->clock_fn || !measure_clock(c, &offset, &error))
+		return;
+	int64_t drift = offset - c->clock_offset_ns;
+	publish_clock(c, error + (uint64_t)(drift < 0 ? -drift : drift));
 }
 
 static const char local_ptx[] =
@@ -212,7 +241,7 @@ int context_prepare(struct context *c, struct diag *d)
 		return 0;
 	if (REAL(cuStreamCreate)(&c->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
 		return diag_set(d, EIO, "the driver gives egpu no stream");
-	c->clock_offset_ns = measure_clock(c);
+	start_clock(c);
 	c->ready = true;
 	return 0;
 }

@@ -374,7 +374,8 @@ static void settle(void)
 			continue;
 		if (!ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
 			continue;
-		REAL(cuCtxSynchronize)();
+		if (ok(REAL(cuCtxSynchronize)()))
+			context_check_clock(c);
 		REAL(cuCtxPopCurrent_v2)(&was);
 	}
 	atomic_store(&agent.sync.settled, 1);

@@ -128,6 +128,17 @@ static void time_text(const struct snapshot *snap, struct buf *text)
 	buf_puts(text, "\n");
 }
 
+/* The agents' clocks: the worst. 0: none was calibrated. */
+static uint64_t clock_error_ns(const struct session *s)
+{
+	const struct session_file *f = session_data((struct session *)s);
+	uint64_t worst = 0;
+	for (int i = 0; i < SESSION_MAX_AGENTS; i++)
+		if (f->agents[i].pid && f->agents[i].clock_error_ns > worst)
+			worst = f->agents[i].clock_error_ns;
+	return worst;
+}
+
 static void coverage_text(const struct run_report *r, struct buf *text)
 {
 	const struct snapshot *snap = r->snap;
@@ -145,6 +156,9 @@ static void coverage_text(const struct run_report *r, struct buf *text)
 	list_differing(snap, text);
 	if (r->per_cpu)
 		list_compiled(snap, text);
+	if (r->per_cpu && clock_error_ns(r->session))
+		buf_printf(text, "  device time is CLOCK_MONOTONIC within %.1f us\n",
+			(double)clock_error_ns(r->session) / 1e3);
 	if (snap->kernels_lost || snap->sites_lost)
 		buf_printf(text,
 			"  not recorded: kernels (%u tries) and sites (%u): the session's tables "
@@ -329,6 +343,8 @@ static void json_head(const struct run_report *r, struct json *j)
 	json_i64(j, r->exit_status);
 	json_key(j, "coverage");
 	json_coverage(r, j);
+	json_key(j, "clock_error_ns");
+	clock_error_ns(r->session) ? json_u64(j, clock_error_ns(r->session)) : json_null(j);
 	json_key(j, "filter");
 	json_filter(r->session, j);
 	json_key(j, "kernels");

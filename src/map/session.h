@@ -143,6 +143,7 @@ struct session_agent { /* writer: the agent */
 	uint32_t ended; /* 1 after its last synchronisation at exit */
 	uint64_t start_time; /* /proc/PID/stat field 22 */
 	uint64_t syncs;
+	uint64_t clock_error_ns; /* how far device time, as programs see it, may be from CLOCK_MONOTONIC; 0: not measured */
 	uint32_t wake; /* futex: the agent's thread sleeps on it; +1 by whoever wants it to look */
 	uint32_t late;	  /* 1: it came when the program was running */
 	uint64_t seen;	  /* generation whose links its launches follow */

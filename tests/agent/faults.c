@@ -81,7 +81,7 @@ static void launch_fault(void)
 	struct run r;
 	run_begin(&r);
 	run_use_shim(&r);
-	r.env[0] = "SHIM_FAULT=cuLaunchKernel:7"; /* after the clock's five and one instrumented
+	r.env[0] = "SHIM_FAULT=cuLaunchKernel:14"; /* after the clock's twelve and one instrumented
 						     launch */
 	r.env[1] = "SHIM_FAULT_ONCE=1";
 	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
