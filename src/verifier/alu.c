@@ -211,8 +211,7 @@ static int scalar_alu(struct verifier *v, const struct bpf_insn *i, struct vreg 
 	if (op == BPF_END) {
 		range_endian(&out.r, i->imm, wide || BPF_SRC(i->code) == BPF_TO_BE);
 	} else if (tells_nothing(v, op, wide, src)) {
-		out.r = range_unknown();
-		range_zext(&out.r, wide ? 8 : 4);
+		out.r = range_unknown(); /* of 32 bits too, there */
 	} else if (remainder_of(v, i, dst, src, &remainder)) {
 		out.r = remainder;
 	} else if (op == BPF_DIV || op == BPF_MOD) {

@@ -112,6 +112,8 @@ static uint32_t gen_bound(uint8_t reg, int32_t limit)
 		emit((chance(80) ? class : other) | BPF_MOV | BPF_X, 0, reg, 0, 0);
 		if (chance(10))
 			emit(BPF_ALU64 | BPF_ADD | BPF_K, chance(50) ? 0 : reg, 0, 0, 1);
+		if (chance(10)) /* what is copied now is another number */
+			emit(BPF_ALU64 | BPF_MOV | BPF_X, 4, reg, 0, 0);
 		emit(class | BPF_DIV | BPF_K, 0, 0, chance(15), by ? by : 1);
 		emit(other | BPF_MUL | BPF_K, 0, 0, 0, chance(95) ? (negative ? (int32_t)(0u - (uint32_t)by) : by) : edge());
 		if (chance(5))
