@@ -39,6 +39,7 @@ int tool_map_id(struct session *s, const char *name)
 	const struct session_file *f = session_data(s);
 	for (int i = 0; i < EBPF_MAX_MAPS; i++)
 		if (f->maps[i].used && !f->maps[i].internal &&
+			(!session_client_number(s) || f->maps[i].owner == session_client_number(s)) &&
 			!strncmp(f->maps[i].name, name, sizeof(f->maps[i].name)))
 			return i;
 	return -1;

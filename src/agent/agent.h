@@ -423,6 +423,9 @@ struct image *image_nameless(const char *name, const char *why);
 /* Puts our functions where the process keeps the driver's (on), or the driver's back; how many slots
  * were changed. all: everywhere, not only in the data of loaded files. */
 size_t slots_swap(bool on, bool all);
+/* The next run of pages in [at, to) that are in memory: its length, with *from; 0: there is none. Runs are
+ * cut at 1 MiB. Memory that nobody has touched is not worth reading. */
+size_t memory_run(uintptr_t at, uintptr_t to, uintptr_t *from);
 
 /* -- sources.c --------------------------------------------------------------- */
 

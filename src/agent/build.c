@@ -174,6 +174,8 @@ void kernel_state(struct kernel *k, enum session_kernel_state state, const char 
 	struct session_kernel *row = atomic_load(&k->shared);
 	if (!row)
 		return;
+	if (row->state != (uint32_t)state || !row->since_ns)
+		row->since_ns = now_ns();
 	row->reason = session_add_text(agent.session, reason ? reason : "");
 	__atomic_store_n(&row->links,
 		state == SESSION_KERNEL_INSTRUMENTED ? atomic_load(&k->links) : 0,

@@ -31,7 +31,7 @@
 
 #define LIBRARY "libegpu-attach.so"
 
-enum { ASKED = 1024, BUSY_MS = 1, CALM_MS = 20, GRACE_MS = 100 };
+enum { ASKED = 1024, BUSY_MS = 1, CALM_MS = 20, GRACE_MS = 100, REAP_NS = 1000000000 };
 
 static struct {
 	struct lock lock;
@@ -42,6 +42,7 @@ static struct {
 	uint32_t n_asked;
 	atomic_int news; /* something was asked */
 	bool hooked;
+	uint64_t reaped_ns; /* when dead loaders were last looked for */
 	unsigned long long adds; /* loaded files ever, at the last search of theirs */
 	char dir[PATH_MAX];
 } late;
@@ -254,6 +255,10 @@ static int round_of_work(void)
 		hook();
 	if (!late.hooked)
 		return -1;
+	if (now_ns() - late.reaped_ns > REAP_NS) {
+		late.reaped_ns = now_ns();
+		session_reap(agent.session);
+	}
 	if (adds() != late.adds) {
 		late.adds = adds();
 		slots_swap(true, false);

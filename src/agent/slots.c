@@ -11,6 +11,7 @@
  */
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,10 +51,15 @@ static void *present(const struct hook_pair *p)
 	return s.on ? p->real : p->hook;
 }
 
-static int by_address(const void *a, const void *b)
+/* In place: qsort's copy on the heap would be found by the search. */
+static void sort_pairs(void)
 {
-	uintptr_t x = (uintptr_t)present(a), y = (uintptr_t)present(b);
-	return (x > y) - (x < y);
+	for (size_t i = 1; i < s.n; i++)
+		for (size_t k = i; k && present(&s.pairs[k]) < present(&s.pairs[k - 1]); k--) {
+			struct hook_pair t = s.pairs[k];
+			s.pairs[k] = s.pairs[k - 1];
+			s.pairs[k - 1] = t;
+		}
 }
 
 /* What belongs in place of a value; NULL: it is none of ours. */
@@ -111,6 +117,44 @@ static void put(uintptr_t at, uintptr_t old, void *new, bool read_only)
 		mprotect((void *)page, size, PROT_READ);
 }
 
+/* Bits 63 and 62 of a page's word in pagemap: in memory, swapped out. */
+size_t memory_run(uintptr_t at, uintptr_t to, uintptr_t *from)
+{
+	enum { WORDS = 4096 };
+	static uint64_t words[WORDS]; /* one thread searches */
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	size_t length = 0;
+	*from = at;
+	while (at < to && !length) {
+		size_t n = (to - (at & ~(page - 1)) + page - 1) / page;
+		n = n < WORDS ? n : WORDS;
+		ssize_t got = fd < 0 ? -1 : pread(fd, words, n * 8, (off_t)(at / page * 8));
+		if (got <= 0) { /* it does not tell */
+			*from = at;
+			length = to - at < CHUNK ? to - at : CHUNK;
+			break;
+		}
+		n = (size_t)got / 8;
+		size_t i = 0;
+		while (i < n && !(words[i] >> 62))
+			i++;
+		uintptr_t base = at & ~(page - 1), end = base + i * page;
+		if (i == n) {
+			at = base + n * page;
+			continue;
+		}
+		*from = i ? end : at;
+		while (i < n && words[i] >> 62 && base + i * page - *from < CHUNK)
+			i++;
+		end = base + i * page;
+		length = (end < to ? end : to) - *from;
+	}
+	if (fd >= 0)
+		close(fd);
+	return length > CHUNK ? CHUNK : length;
+}
+
 static void search(uintptr_t from, uintptr_t to, bool read_only)
 {
 	for (uintptr_t at = (from + 7) & ~(uintptr_t)7; at + 8 <= to;) {
@@ -119,7 +163,9 @@ static void search(uintptr_t from, uintptr_t to, bool read_only)
 			at = end;
 			continue;
 		}
-		size_t want = to - at < CHUNK ? (to - at) & ~(size_t)7 : CHUNK;
+		size_t want = memory_run(at, to, &at) & ~(size_t)7;
+		if (!want)
+			break;
 		size_t n = read_words(at, want);
 		for (size_t i = 0; i < n / 8; i++) {
 			void *new = replacement(s.words[i]);
@@ -274,7 +320,7 @@ size_t slots_swap(bool on, bool all)
 	s.changed = 0;
 	if (!s.n)
 		return 0;
-	qsort(s.pairs, s.n, sizeof(s.pairs[0]), by_address);
+	sort_pairs();
 	s.low = (uintptr_t)present(&s.pairs[0]);
 	s.high = (uintptr_t)present(&s.pairs[s.n - 1]);
 	dl_iterate_phdr(leave_out, NULL);

@@ -180,6 +180,24 @@ static bool ends_name(char c)
 	return c == '(' || c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '{';
 }
 
+static void hunt_in(struct hunt *h, uintptr_t from, uintptr_t to);
+
+/* Memory of no file: only what has been touched. */
+static void hunt_touched(struct hunt *h, uintptr_t from, uintptr_t to)
+{
+	uintptr_t run;
+	size_t n = memory_run(from, to, &run), more;
+	while (n) {
+		uintptr_t end = run + n, next;
+		/* Runs are cut at a limit: neighbours belong together. */
+		while ((more = memory_run(end, to, &next)) && next == end)
+			end += more;
+		hunt_in(h, run, end);
+		run = next;
+		n = more;
+	}
+}
+
 static void hunt_in(struct hunt *h, uintptr_t from, uintptr_t to)
 {
 	for (uintptr_t at = from; at < to && !h->several;) {
@@ -224,7 +242,10 @@ static struct image *in_memory(const char *name, uint32_t cc, const char **why)
 		/* Our buffers lie in one mapping, or in two beside each other. */
 		if ((chunk >= from && chunk < to) || (text >= from && text < to))
 			continue;
-		hunt_in(h, from, to);
+		if (path[0] == '/')
+			hunt_in(h, from, to);
+		else
+			hunt_touched(h, from, to);
 	}
 	if (h->several)
 		*why = "several PTX texts of this name are in the process's memory, and nothing "

@@ -84,6 +84,7 @@ int write_out(const char *path, FILE *otherwise, const struct buf *text);
  * after a message. */
 int check_out(const char *path);
 
+extern const struct command cmd_attach, cmd_detach, cmd_link, cmd_ps, cmd_off, cmd_gc;
 extern const struct command cmd_run, cmd_list, cmd_doctor, cmd_verify, cmd_translate,
 	cmd_instrument, cmd_test_run, cmd_map, cmd_tools;
 

@@ -10,7 +10,7 @@
 #include "cli/runner.h"
 #include "cli/target.h"
 #include "cli/tools.h"
-#include "cli/trace.h"
+#include "cli/watch.h"
 #include "live/program.h"
 
 struct opts {
@@ -50,66 +50,6 @@ static const struct opt options[] = {
 		"say more; per-CPU maps show every slot" },
 	{ 0 },
 };
-
-/* -- while it runs ----------------------------------------------------------- */
-
-struct watch {
-	struct dump *dump;
-	struct session *session;
-	struct map *trace; /* NULL: not there (yet) */
-	uint64_t lines;
-};
-
-/* Record of trace_printk, as translate/helper.c writes it. */
-struct trace_record {
-	uint32_t format_bytes, n_args;
-	uint64_t args[3];
-	char format[];
-};
-
-static int trace_line(void *arg, const void *data, uint32_t bytes)
-{
-	struct watch *w = arg;
-	const struct trace_record *r = data;
-	struct buf line = { 0 };
-	if (bytes < sizeof(*r) || r->format_bytes > bytes - sizeof(*r))
-		return 0;
-	trace_format(r->format, r->format_bytes, r->args, r->n_args < 3 ? r->n_args : 3, &line);
-	while (line.len && line.data[line.len - 1] == '\n')
-		line.data[--line.len] = 0;
-	say("trace: %s", line.data ? line.data : "");
-	buf_free(&line);
-	w->lines++;
-	return 0;
-}
-
-static void find_trace(struct watch *w)
-{
-	const struct session_file *f = session_data(w->session);
-	for (uint32_t id = 0; id < EBPF_MAX_MAPS; id++)
-		if (f->maps[id].used && f->maps[id].internal &&
-			f->maps[id].type == BPF_MAP_TYPE_RINGBUF)
-			map_open(w->session, id, &w->trace, NULL);
-}
-
-static void tick(void *arg)
-{
-	struct watch *w = arg;
-	if (w->trace)
-		map_ring_consume(w->trace, trace_line, w);
-	dump_drain_rings(w->dump);
-}
-
-static void watch_end(struct watch *w)
-{
-	tick(w);
-	uint64_t lost = w->trace ? map_lost(w->trace) : 0;
-	if (lost)
-		say("trace: %llu lines lost because they came faster than they could be taken",
-			(unsigned long long)lost);
-	map_close(w->trace);
-	w->trace = NULL;
-}
 
 /* -- the end ----------------------------------------------------------------- */
 
@@ -176,13 +116,12 @@ static int report(const struct opts *o, const struct probe *p, struct runner *r,
 
 static int run_target(const struct opts *o, struct probe *p, struct runner *r, char **command)
 {
-	struct watch w = { .session = r->session, .dump = dump_new(r->session) };
+	struct watch w;
 	struct target *target = NULL;
 	bool started;
-	if (!w.dump)
-		return say_fail("out of memory");
-	find_trace(&w);
-	int status = runner_run(r, command, tick, &w, &started, &target);
+	if (watch_begin(&w, r->session))
+		return EGPU_FAILED;
+	int status = runner_run(r, command, watch_tick, &w, &started, &target);
 	watch_end(&w);
 	if (started) {
 		if (target_signal(target) && o->verbose)
@@ -190,7 +129,7 @@ static int run_target(const struct opts *o, struct probe *p, struct runner *r, c
 				strsignal(target_signal(target)));
 		status = report(o, p, r, w.dump, command, status);
 	}
-	dump_free(w.dump);
+	watch_free(&w);
 	target_free(target);
 	return status;
 }

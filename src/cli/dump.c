@@ -109,7 +109,8 @@ const struct btf *dump_btf(struct dump *d, uint32_t id, uint32_t *key_type, uint
 const char *dump_map_name(struct dump *d, uint32_t id)
 {
 	const struct session_map *r = row(d, id);
-	if (!r || !r->used || r->internal)
+	if (!r || !r->used || r->internal ||
+		(session_client_number(d->session) && r->owner != session_client_number(d->session)))
 		return NULL;
 	uint32_t key_type, value_type;
 	const struct btf *btf = dump_btf(d, id, &key_type, &value_type);

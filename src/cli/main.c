@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 #include "cli/near.h"
 
-static const struct command *const commands[] = { &cmd_run, &cmd_list, &cmd_doctor, &cmd_verify,
+static const struct command *const commands[] = { &cmd_run, &cmd_attach, &cmd_detach, &cmd_link, &cmd_ps, &cmd_off, &cmd_gc, &cmd_list, &cmd_doctor, &cmd_verify,
 	&cmd_translate, &cmd_instrument, &cmd_test_run, &cmd_map, &cmd_tools };
 enum { N_COMMANDS = sizeof(commands) / sizeof(*commands) };
 

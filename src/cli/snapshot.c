@@ -93,6 +93,7 @@ static void take_kernel(struct snapshot *snap, const struct session *s, uint32_t
 	k->compile_cached = from->compile_cached;
 	k->last_bit_may_differ = from->last_bit_may_differ;
 	k->links = __atomic_load_n(&from->links, __ATOMIC_RELAXED);
+	k->since_ns = from->since_ns;
 	if (!*k->name)
 		return; /* claimed by an agent that died before it wrote the row */
 	snap->n_kernels++;

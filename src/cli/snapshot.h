@@ -24,6 +24,7 @@ struct snap_kernel {
 	uint32_t regs_before, regs_after, local_before, local_after;
 	bool last_bit_may_differ;
 	uint64_t links;
+	uint64_t since_ns; /* CLOCK_MONOTONIC: in this state since */
 	uint64_t compile_ns; /* 0: no variant was compiled */
 	bool compile_cached;
 	uint64_t timed;   /* launches whose time was taken */

@@ -59,6 +59,7 @@ int session_claim_client(struct session *s, const char *probe)
 		if (c->pid)
 			continue;
 		c->ended = 0;
+		c->stays = 0;
 		process_start_time(getpid(), &c->start_time);
 		snprintf(c->probe, sizeof(c->probe), "%s", probe);
 		__atomic_store_n(&c->pid, (uint32_t)getpid(), __ATOMIC_RELEASE);
@@ -77,6 +78,23 @@ int session_enter(struct session *s, const char *probe, struct diag *d)
 	return err ? diag_set(d, -err, "too many probes at once: a session holds %d",
 			     SESSION_MAX_CLIENTS)
 		   : 0;
+}
+
+void session_stay(struct session *s)
+{
+	if (s->client)
+		__atomic_store_n(&s->file->clients[s->client - 1].stays, 1, __ATOMIC_RELEASE);
+}
+
+int session_reap(struct session *s)
+{
+	int n = 0;
+	for (uint32_t i = 1; i <= SESSION_MAX_CLIENTS; i++) {
+		const struct session_client *c = &s->file->clients[i - 1];
+		if (c->pid && !c->stays && !client_alive(c))
+			n += session_detach_client(s, i);
+	}
+	return n;
 }
 
 uint32_t session_client_number(const struct session *s)
@@ -173,11 +191,32 @@ void session_unlink_map(const struct session *s, uint32_t id)
 	int n = snprintf(prefix, sizeof(prefix), "map-%u", id);
 	snprintf(ring, sizeof(ring), "ring-%u", id);
 	snprintf(raw, sizeof(raw), "raw-%u", id);
+	snprintf(raw, sizeof(raw), "raw-%u", id);
 	for (struct dirent *e; (e = readdir(list));)
 		if (!strcmp(e->d_name, ring) || !strcmp(e->d_name, raw) ||
 			(!strncmp(e->d_name, prefix, (size_t)n) &&
 				(!e->d_name[n] || e->d_name[n] == '.')))
 			unlinkat(dirfd(list), e->d_name, 0);
+	closedir(list);
+}
+
+/* btf-ID of its range. */
+static void unlink_btf(const struct session *s, uint32_t client)
+{
+	int fd = open(s->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *list = fd < 0 ? NULL : fdopendir(fd);
+	if (!list) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	for (struct dirent *e; (e = readdir(list));) {
+		const char *p = e->d_name + 4;
+		uint64_t id;
+		if (!strncmp(e->d_name, "btf-", 4) && parse_u64(&p, &id) && !*p && id &&
+			(id - 1) / SESSION_CLIENT_IDS == client - 1)
+			unlinkat(dirfd(list), e->d_name, 0);
+	}
 	closedir(list);
 }
 
@@ -198,12 +237,14 @@ static int free_client(struct session *s, uint32_t client)
 	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
 		if (f->maps[i].used && f->maps[i].owner == client)
 			session_remove_map(s, i);
+	unlink_btf(s, client);
 	__atomic_store_n(&f->clients[client - 1].pid, 0, __ATOMIC_RELEASE);
 	return n;
 }
 
 int session_recycle(struct session *s)
 {
+	session_reap(s);
 	int n = 0, lock = session_lock(s);
 	uint64_t drained = least(s, true);
 	for (uint32_t i = 1; i <= SESSION_MAX_CLIENTS; i++)

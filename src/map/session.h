@@ -45,6 +45,7 @@ enum {
 	SESSION_MAX_SITES = 262144,
 	SESSION_MAX_AGENTS = 64,
 	SESSION_MAX_CLIENTS = 64,
+	SESSION_CLIENT_IDS = 65536, /* ids of objects that one client may give: btf-ID */
 	SESSION_STRING_BYTES = 16 << 20,
 	SESSION_PATTERN_BYTES = 1024,
 };
@@ -156,8 +157,10 @@ struct session_agent { /* writer: the agent */
 /* One loader, or one `egpu attach`: rows that it adds carry its number, which is the index here plus 1. */
 struct session_client {
 	uint32_t pid; /* 0: free; claimed under the writers' lock */
-	uint32_t ended; /* 1: it is gone; its links may stay */
+	uint32_t ended; /* 1: it is gone */
 	uint64_t start_time;
+	uint32_t stays; /* 1: its links outlive it (egpu attach -d) */
+	uint32_t pad;
 	char probe[64];
 };
 
@@ -278,7 +281,11 @@ int session_detach_client(struct session *s, uint32_t client);
 bool session_drained(struct session *s, int ms);
 /* Whether every live agent follows the links as they are now. */
 bool session_seen(const struct session *s);
-/* Frees the rows of clients that are over; the number of links freed. */
+/* Its links outlive it. */
+void session_stay(struct session *s);
+/* Detaches links whose client is dead and did not mean them to stay; their number. Agents do this too. */
+int session_reap(struct session *s);
+/* Reaps, and frees the rows of clients that are over; the number of links freed. */
 int session_recycle(struct session *s);
 /* Wakes agents that wait for a change of links. */
 void session_wake(struct session *s);

@@ -29,7 +29,10 @@ int object_new(struct loader *l, enum object_kind kind, int fd, struct object **
 	o->fd = fd;
 	o->dev = st.st_dev;
 	o->ino = st.st_ino;
-	o->id = ++l->next_id[kind];
+	/* Clients of one session number in ranges of their own: what they store there has the id in its
+	 * name. */
+	uint32_t client = session_client_number(l->options.session);
+	o->id = ++l->next_id[kind] + (client ? (client - 1) * SESSION_CLIENT_IDS : 0);
 	struct object **at = &l->objects;
 	while (*at)
 		at = &(*at)->next;

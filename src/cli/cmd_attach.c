@@ -1,0 +1,450 @@
+/* cmd_attach.c - `egpu attach`: a probe into a process that runs. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/attach.h"
+#include "cli/cli.h"
+#include "cli/paths.h"
+#include "cli/probe.h"
+#include "cli/report.h"
+#include "cli/rules.h"
+#include "cli/watch.h"
+#include "inject/inject.h"
+#include "map/session.h"
+
+enum { TICK_MS = 50, COME_MS = 5000, DRAIN_MS = 2000 };
+
+struct opts {
+	const char *pattern, *json, *out, *time;
+	struct opt_list set;
+	bool detached, allow_empty;
+	int verbose;
+	struct rules_opts rules;
+};
+
+static const struct opt options[] = {
+	{ 'k', "kernel", OPT_STRING, offsetof(struct opts, pattern), "PATTERN",
+		"kernels to probe: a name, a shell pattern or /regex/ (default: all)" },
+	{ 0, "for", OPT_STRING, offsetof(struct opts, time), "SECONDS",
+		"detach and report after that time (default: at Ctrl-C, or when the process ends)" },
+	{ 'd', "detached", OPT_FLAG, offsetof(struct opts, detached), NULL,
+		"leave the probe attached and return at once; egpu detach ends it" },
+	{ 0, "set", OPT_LIST, offsetof(struct opts, set), "VAR=VALUE",
+		"initial value of a global variable of the probe" },
+	{ 0, "json", OPT_STRING, offsetof(struct opts, json), "FILE",
+		"also write the report as JSON" },
+	{ 'o', NULL, OPT_STRING, offsetof(struct opts, out), "FILE",
+		"write the report there, not to standard error" },
+	{ 0, "allow-empty", OPT_FLAG, offsetof(struct opts, allow_empty), NULL,
+		"no failure when no kernel was probed" },
+	RULES_OPTIONS(struct opts, rules),
+	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL,
+		"say more; per-CPU maps show every slot" },
+	{ 0 },
+};
+
+/* -- the session ------------------------------------------------------------------ */
+
+struct attached {
+	pid_t pid;
+	struct inject_target target;
+	struct session *session;
+	bool fresh; /* the agent has yet to be brought there */
+	struct snapshot *before, *during; /* at the beginning, and just before the end */
+};
+
+static int put_link(const struct session *s, const char *to, const char *name)
+{
+	char at[PATH_MAX];
+	snprintf(at, sizeof(at), "%s/%s", session_path(s), name);
+	return symlink(to, at) ? say_fail("%s: %s", at, strerror(errno)) : 0;
+}
+
+/* A copy, where the target does not see our files. */
+static int put_copy(const struct session *s, const char *from, const char *name)
+{
+	char at[PATH_MAX], *data;
+	size_t size;
+	struct diag d = { 0 };
+	snprintf(at, sizeof(at), "%s/%s", session_path(s), name);
+	if (read_file(from, 1 << 30, &data, &size, &d))
+		return say_diag(from, &d);
+	int fd = open(at, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0700);
+	bool done = fd >= 0 && write(fd, data, size) == (ssize_t)size;
+	if (fd >= 0)
+		close(fd);
+	free(data);
+	return done ? 0 : say_fail("%s: %s", at, strerror(errno));
+}
+
+/* The target's user owns the session, since its agent opens it; root becomes that user for as long as
+ * files are made. */
+static int become(uid_t uid, gid_t gid)
+{
+	if (geteuid() || !uid)
+		return 0;
+	return setegid(gid) || seteuid(uid) ? say_fail("cannot act as user %u: %s", uid,
+						      strerror(errno))
+					    : 0;
+}
+
+static void be_again(void)
+{
+	if (geteuid() != getuid() && !getuid())
+		if (seteuid(0) || setegid(0))
+			say("cannot be root again");
+}
+
+/* Where the target's paths are for us, kept open so that it outlives the process. */
+static int foreign_root(const struct inject_target *t, char root[64])
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%d/root", (int)t->pid);
+	int fd = open(path, O_PATH | O_DIRECTORY);
+	if (fd < 0)
+		return say_fail("%s: %s", path, strerror(errno));
+	snprintf(root, 64, "/proc/self/fd/%d", fd);
+	return 0;
+}
+
+static int make_session(struct attached *a)
+{
+	const struct inject_target *t = &a->target;
+	char agent[PATH_MAX], root[64] = "", dir[96];
+	struct diag d = { 0 };
+	if (path_find(PATH_AGENT, agent, &d))
+		return say_diag("agent", &d);
+	int status = t->other_root ? foreign_root(t, root) : 0;
+	if (status)
+		return status;
+	if (t->other_root) {
+		snprintf(dir, sizeof(dir), "%s/tmp", root);
+		setenv("EGPU_DIR", dir, 1);
+	}
+	if (become(t->uid, t->gid))
+		return EGPU_FAILED;
+	if (session_create(&a->session, &d))
+		status = say_diag("session", &d);
+	if (!status)
+		status = t->other_root ? put_copy(a->session, agent, "libegpu-attach.so")
+				       : put_link(a->session, agent, "libegpu-attach.so");
+	if (!status)
+		status = put_link(a->session, t->driver, "libegpu-driver.so.1");
+	a->fresh = !status;
+	return status;
+}
+
+int attach_find(pid_t pid, struct session **s)
+{
+	struct diag d = { 0 };
+	if (session_of_process(pid, s, &d))
+		return say_fail("%s: nothing is attached to it", d.text);
+	return 0;
+}
+
+static int join_session(struct attached *a, const char *probe)
+{
+	struct diag d = { 0 };
+	session_gc();
+	if (!session_of_process(a->pid, &a->session, NULL))
+		return session_enter(a->session, probe, &d) ? say_diag("session", &d) : 0;
+	if (inject_look(a->pid, &a->target, &d))
+		return say_fail("%s", d.text);
+	return make_session(a);
+}
+
+/* -- the agent ---------------------------------------------------------------------- */
+
+static void nap_ms(int ms)
+{
+	struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
+	nanosleep(&t, NULL);
+}
+
+static const struct session_agent *agent_of(const struct session *s, pid_t pid)
+{
+	const struct session_file *f = session_data((struct session *)s);
+	for (int i = 0; i < SESSION_MAX_AGENTS; i++)
+		if (f->agents[i].pid == (uint32_t)pid)
+			return &f->agents[i];
+	return NULL;
+}
+
+/* The path as the target sees it. */
+static void library_path(const struct attached *a, char out[PATH_MAX])
+{
+	const char *path = session_path(a->session);
+	if (a->target.other_root)
+		path = strstr(path, "/tmp/");
+	snprintf(out, PATH_MAX, "%s/libegpu-attach.so", path ? path : "");
+}
+
+static int bring_agent(struct attached *a, bool verbose)
+{
+	char library[PATH_MAX];
+	struct inject_result r;
+	struct diag d = { 0 };
+	library_path(a, library);
+	be_again();
+	int err = inject_library(&a->target, library, &r, &d);
+	if (err)
+		return say_fail("%s", d.text);
+	for (int ms = 0; ms < COME_MS && !agent_of(a->session, a->pid); ms++)
+		nap_ms(1);
+	if (become(a->target.uid, a->target.gid))
+		return EGPU_FAILED;
+	if (!agent_of(a->session, a->pid))
+		return say_fail("process %d (%s) did not load the agent: it goes on unchanged",
+			(int)a->pid, a->target.command);
+	if (verbose)
+		say("%s was stopped for %.1f ms, after %.1f ms of waiting for a safe moment",
+			a->target.command, (double)r.paused_ns / 1e6, (double)r.waited_ns / 1e6);
+	return 0;
+}
+
+/* -- staying ------------------------------------------------------------------------ */
+
+static bool alive(pid_t pid)
+{
+	return !kill(pid, 0) || errno == EPERM;
+}
+
+/* Until a signal, the end of the time, or of the process. */
+static void stay(struct attached *a, struct watch *w, int signals, double seconds)
+{
+	struct pollfd p = { .fd = signals, .events = POLLIN };
+	struct timespec start, now;
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	for (;;) {
+		struct signalfd_siginfo si;
+		poll(&p, 1, TICK_MS);
+		watch_tick(w);
+		if (read(signals, &si, sizeof(si)) == sizeof(si) || !alive(a->pid))
+			return;
+		const struct session_agent *agent = agent_of(a->session, a->pid);
+		if (!agent || agent->ended)
+			return;
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		if (seconds > 0 && (double)(now.tv_sec - start.tv_sec) +
+						   (double)(now.tv_nsec - start.tv_nsec) / 1e9 >=
+					   seconds)
+			return;
+	}
+}
+
+static int hold_signals(void)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGPIPE);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* -- the end -------------------------------------------------------------------------- */
+
+/* What was launched before this attach is not its business. */
+static void since_attach(struct attached *a, struct snapshot *snap)
+{
+	for (uint32_t i = 0; a->before && i < a->before->n_kernels; i++) {
+		const struct snap_kernel *was = &a->before->kernels[i];
+		for (uint32_t k = 0; k < snap->n_kernels; k++) {
+			struct snap_kernel *is = &snap->kernels[k];
+			if (is->id != was->id)
+				continue;
+			is->launches -= was->launches;
+			is->launches_instrumented -= was->launches_instrumented;
+			snap->launches -= was->launches;
+			snap->launches_instrumented -= was->launches_instrumented;
+		}
+	}
+}
+
+/* By now nothing is attached any more: what kernels were is told by the moment before. */
+static void as_attached(struct attached *a, struct snapshot *snap)
+{
+	snap->n_probed = a->during ? a->during->n_probed : 0;
+	for (uint32_t i = 0; a->during && i < a->during->n_kernels; i++) {
+		const struct snap_kernel *was = &a->during->kernels[i];
+		for (uint32_t k = 0; k < snap->n_kernels; k++) {
+			struct snap_kernel *is = &snap->kernels[k];
+			if (is->id != was->id)
+				continue;
+			is->state = was->state;
+			is->reason = was->reason;
+			is->links = was->links;
+		}
+	}
+}
+
+static int report(const struct opts *o, const struct probe *p, struct attached *a, struct watch *w)
+{
+	char what[128];
+	char *command[] = { what, NULL };
+	struct buf text = { 0 }, json_text = { 0 };
+	struct json j;
+	struct diag d = { 0 };
+	struct run_report rep = { .session = a->session,
+		.snap = snap_take(a->session),
+		.dump = w->dump,
+		.tool = p->tool,
+		.probe = p->options->name,
+		.command = command,
+		.per_cpu = o->verbose > 0 };
+	if (!rep.snap)
+		return say_fail("out of memory");
+	snprintf(what, sizeof(what), "process %d", (int)a->pid);
+	since_attach(a, rep.snap);
+	as_attached(a, rep.snap);
+	json_init(&j, &json_text, JSON_PRETTY);
+	int status = report_make(&rep, &text, &j, &d) ? say_diag("report", &d) : 0;
+	if (write_out(o->out, stderr, &text))
+		status = EGPU_FAILED;
+	if (o->json && write_out(o->json, NULL, &json_text))
+		status = EGPU_FAILED;
+	if (!status && !o->allow_empty && !rep.snap->launches_instrumented) {
+		say("no launch was probed%s",
+			rep.snap->launches ? "" : ": the process launched no kernel meanwhile");
+		status = EGPU_FAILED;
+	}
+	buf_free(&text);
+	buf_free(&json_text);
+	snap_free(rep.snap);
+	return status;
+}
+
+static int finish(const struct opts *o, struct probe *p, struct attached *a, struct watch *w)
+{
+	a->during = snap_take(a->session);
+	session_detach_client(a->session, session_client_number(a->session));
+	if (alive(a->pid) && !session_drained(a->session, DRAIN_MS))
+		say("kernels of the process still run what was attached: counts may be a moment old");
+	watch_end(w);
+	return report(o, p, a, w);
+}
+
+static int stay_attached(const struct opts *o, struct probe *p, struct attached *a, double seconds)
+{
+	struct watch w;
+	if (watch_begin(&w, a->session))
+		return EGPU_FAILED;
+	int signals = hold_signals();
+	stay(a, &w, signals, seconds);
+	int status = finish(o, p, a, &w);
+	watch_free(&w);
+	if (signals >= 0)
+		close(signals);
+	return status;
+}
+
+/* The session lives as long as its agent does, which knows it and no other. */
+static void leave_session(struct attached *a)
+{
+	if (!a->session)
+		return;
+	session_end_client(a->session);
+	if (alive(a->pid) && agent_of(a->session, a->pid))
+		session_close(a->session);
+	else
+		session_destroy(a->session);
+	be_again();
+	session_gc();
+}
+
+static int attach(const struct opts *o, struct probe *p, struct attached *a, double seconds)
+{
+	int status = probe_open(p, a->session);
+	status = status ? status : probe_load(p);
+	a->before = snap_take(a->session);
+	status = status ? status : probe_attach(p);
+	if (!status && a->fresh)
+		status = bring_agent(a, o->verbose > 0);
+	if (!status && o->detached) {
+		/* What a loader has attached goes with it, unless it just ends. */
+		session_stay(a->session);
+		say("attached to process %d; egpu detach %d ends it", (int)a->pid, (int)a->pid);
+		fflush(NULL);
+		_exit(0);
+	}
+	if (!status) {
+		say("attached to process %d%s", (int)a->pid,
+			seconds > 0 ? "" : "; Ctrl-C detaches and reports");
+		status = stay_attached(o, p, a, seconds);
+	}
+	probe_close(p);
+	snap_free(a->before);
+	snap_free(a->during);
+	return status;
+}
+
+int attach_pid(const char *text, pid_t *pid)
+{
+	char *end;
+	long n = strtol(text, &end, 10);
+	if (*end || end == text || n <= 0 || n > INT32_MAX)
+		return say_fail("%s: not the number of a process", text);
+	*pid = (pid_t)n;
+	return 0;
+}
+
+static int run(const void *opts, const struct opt_rest *rest)
+{
+	const struct opts *o = opts;
+	struct probe_options po = { .name = rest->args[1],
+		.pattern = o->pattern,
+		.set = &o->set,
+		.rules = { .log_level = 1 },
+		.verbose = o->verbose > 1 };
+	struct attached a = { 0 };
+	struct probe p;
+	char *end = NULL;
+	double seconds = o->time ? strtod(o->time, &end) : 0;
+	if (attach_pid(rest->args[0], &a.pid))
+		return EGPU_FAILED;
+	if (o->time && (*end == 's' && !end[1] ? 0 : *end || seconds <= 0))
+		return say_fail("--for %s: not a number of seconds", o->time);
+	if (a.pid == getpid())
+		return say_fail("process %d is egpu itself", (int)a.pid);
+	if (check_out(o->out) || check_out(o->json))
+		return EGPU_FAILED;
+	int status = rules_read(&o->rules, &po.rules);
+	status = status ? status : probe_read(&p, &po);
+	if (status)
+		return status;
+	status = join_session(&a, po.name);
+	if (!status)
+		status = attach(o, &p, &a, seconds);
+	leave_session(&a);
+	probe_free(&p);
+	return status;
+}
+
+const struct command cmd_attach = {
+	.name = "attach",
+	.synopsis = "attach [options] PID PROBE",
+	.summary = "puts a probe into the kernels of a process that runs",
+	.help = "The process needs no preparation: one of its threads is borrowed for a moment to load the "
+		"agent, and kernels are\n"
+		"probed from their next launch on. Several probes may be attached at once, each by its "
+		"own egpu attach.\n"
+		"  egpu attach 4711 memtrace\n"
+		"  egpu attach --for 10 -k 'gemm*' 4711 count.bpf.c\n"
+		"  egpu attach -d 4711 count.bpf.o; egpu ps; egpu detach 4711\n"
+		"docs/dynamic.md says what is probed when, and what cannot be.\n",
+	.opts = options,
+	.opts_bytes = sizeof(struct opts),
+	.run = run,
+	.min_args = 2,
+	.max_args = 2,
+};

@@ -1,0 +1,22 @@
+/* watch.h - what a probe says while it runs: lines of trace_printk, records of rings. */
+#ifndef EGPU_CLI_WATCH_H
+#define EGPU_CLI_WATCH_H
+
+#include "cli/dump.h"
+
+struct watch {
+	struct dump *dump;
+	struct session *session;
+	struct map *trace; /* NULL: not there */
+	uint64_t lines;
+};
+
+/* The session's maps that this loader has added. 0, EGPU_FAILED after a message. */
+int watch_begin(struct watch *w, struct session *s);
+/* Every 50 ms or so; arg is the struct watch. */
+void watch_tick(void *arg);
+/* Takes what is left, and says what was lost. The dump stays for the report. */
+void watch_end(struct watch *w);
+void watch_free(struct watch *w);
+
+#endif

@@ -1,0 +1,105 @@
+#!/bin/bash
+# `egpu attach` to processes that were started without egpu: driver-API programs that are linked with the
+# driver or keep its pointers on the heap, and programs on the shared CUDA runtime. Counts are exact,
+# the process goes on with right results, detach puts everything back, attach works again.
+. "$(dirname "$0")/../cli/lib.sh"
+target=$EGPU_BUILD/tests/dynamic/dynamic_target
+driver=$EGPU_BUILD/src/softgpu
+work=$tmp
+trap 'kill $(cat "$work"/*.pid 2>/dev/null) 2>/dev/null; rm -rf "$work"' EXIT
+export ASAN_OPTIONS=detect_leaks=0
+if [ -n "$EGPU_SANITIZED" ]; then
+	echo "1..0 # SKIP a sanitized agent cannot come into a program that is not"
+	exit 0
+fi
+
+cat > "$work/count.bpf.c" <<'C'
+#include <egpu/probe.bpf.h>
+__u64 threads;
+SEC("gpu/entry/fill") int count(struct egpu_entry *ctx) { threads++; return 0; }
+C
+"$egpu" verify "$work/count.bpf.c" > "$work/err" 2>&1 || { echo "1..0 # SKIP no clang for BPF"; exit 0; }
+
+start() { # NAME ARGS...: runs the target without egpu
+	name=$1; shift
+	LD_LIBRARY_PATH=$driver EGPU_SOFTGPU_QUIET=1 "$target" "$@" > "$work/$name.out" 2>&1 &
+	pid=$!
+	echo $pid > "$work/$name.pid"
+	for _ in $(seq 200); do grep -q running "$work/$name.out" && break; sleep 0.02; done
+}
+
+finish() { # NAME: stops it; its results were right
+	kill -TERM "$pid"; wait "$pid"
+	ok $? "$1: the program ended well"
+	grep -q 'wrong 0' "$work/$1.out"
+	ok $? "$1: every step's results were right"
+	rm -f "$work/$1.pid"
+}
+
+attach() { "$egpu" attach "$@" > "$work/err" 2>&1; }
+
+# Threads counted = launches instrumented times 256: nothing lost, nothing twice.
+exact() {
+	launches=$(sed -n 's/^coverage: .* probed, \([0-9]*\) of [0-9]* launch.*/\1/p' "$work/err")
+	threads=$(sed -n 's/^ *threads = \([0-9]*\)$/\1/p' "$work/err")
+	[ -n "$launches" ] && [ "$launches" -gt 0 ] && [ "$threads" = $((launches * 256)) ]
+}
+
+# Beside another probe, launches may be instrumented for that one alone.
+whole() {
+	exact && return
+	[ -n "$launches" ] && [ "$threads" -gt 0 ] && [ $((threads % 256)) = 0 ] && [ $((threads / 256)) -le "$launches" ]
+}
+
+for how in linked opened; do
+	start $how $how
+	attach --for 0.8 "$pid" "$work/count.bpf.c"
+	ok $? "$how: attach"
+	exact; ok $? "$how: counts are exact"
+	attach --for 0.6 "$pid" "$work/count.bpf.c"
+	ok $? "$how: attach again"
+	exact; ok $? "$how: counts are exact again"
+	for _ in $(seq 100); do "$egpu" ps 2> /dev/null | grep "^ *$pid .*idle" > /dev/null && break; sleep 0.02; done
+	"$egpu" ps > "$work/err" 2>&1; grep -q "^ *$pid *idle" "$work/err"
+	ok $? "$how: the agent is idle afterwards"
+	finish $how
+done
+
+# Two clients at once, and detach from outside.
+start two opened 3
+attach -d "$pid" "$work/count.bpf.c"; ok $? "detached attach"
+"$egpu" link > "$work/err" 2>&1; [ "$(grep -c " $pid .* count " "$work/err")" = 1 ]
+ok $? "egpu link shows it"
+attach --for 0.6 "$pid" "$work/count.bpf.c"; ok $? "a second probe beside it"
+whole; ok $? "counts its own launches, each whole"
+"$egpu" detach "$pid" > "$work/err" 2>&1; ok $? "egpu detach"
+"$egpu" link > "$work/err" 2>&1; ! grep -q " $pid " "$work/err"; ok $? "nothing is left attached"
+finish two
+
+# Controllers that are killed at a step (EGPU_LONG=1: at each) leave the process unharmed, and the next attach works.
+steps="stopped set returned skipped"
+[ -n "$EGPU_LONG" ] && steps="seized stopped framed set running returned skipped restored done"
+for step in $steps; do
+	start "$step" linked
+	EGPU_INJECT_DIE_AT=$step attach --for 0.3 "$pid" "$work/count.bpf.c"
+	attach --for 0.6 "$pid" "$work/count.bpf.c"; status=$?
+	[ $status = 0 ] && whole; ok $? "killed at '$step': the next attach counts launches whole"
+	finish "$step"
+done
+
+# Refusals say why.
+refused() { # WHAT PATTERN ARGS...
+	what=$1 pattern=$2; shift 2
+	attach "$@"; status=$?
+	[ $status = 125 ] && grep -q "$pattern" "$work/err"; ok $? "$what is refused with the reason"
+}
+refused "no such process" "no process 999999999\|not the number" 999999999 "$work/count.bpf.c"
+sleep 60 & other=$!; echo $other > "$work/sleep.pid"
+refused "a process without CUDA" "not a CUDA process" $other "$work/count.bpf.c"
+kill -STOP $other; sleep 0.05
+refused "a stopped process" "is stopped" $other "$work/count.bpf.c"
+kill -CONT $other; kill $other
+refused "egpu's own process number given as text" "not the number" abc "$work/count.bpf.c"
+"$egpu" gc > "$work/err" 2>&1; ok $? "egpu gc"
+echo "1..$test_count"
+exit $test_failed

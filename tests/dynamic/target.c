@@ -1,0 +1,137 @@
+/* A program that computes on a device in steps until it is told to stop, started without egpu: what
+ * `egpu attach` meets. Each step launches `fill` twice and checks its result; one line at the end says
+ * how many steps there were, and the longest time between two.
+ *
+ *	target linked|opened [threads] [graph]
+ *
+ * linked: calls the driver through its own GOT. opened: keeps pointers from cuGetProcAddress in a table
+ * on the heap. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EGPU_CUDA_NO_ALIASES
+#include "egpu/cuda.h"
+
+#define PTX                                                                                        \
+	".version 7.0\n.target sm_75\n.address_size 64\n"                                          \
+	".visible .entry fill(.param .u64 out, .param .u32 add, .param .u32 n)\n"                  \
+	"{\n\t.reg .pred %p<2>;\n\t.reg .b32 %r<8>;\n\t.reg .b64 %rd<4>;\n"                        \
+	"\tld.param.u64 %rd1, [out];\n\tld.param.u32 %r1, [add];\n\tld.param.u32 %r2, [n];\n"      \
+	"\tmov.u32 %r3, %ctaid.x;\n\tmov.u32 %r4, %ntid.x;\n\tmov.u32 %r5, %tid.x;\n"              \
+	"\tmad.lo.s32 %r6, %r3, %r4, %r5;\n\tsetp.ge.u32 %p1, %r6, %r2;\n\t@%p1 bra DONE;\n"       \
+	"\tadd.u32 %r7, %r6, %r1;\n\tmul.wide.u32 %rd2, %r6, 4;\n\tadd.u64 %rd3, %rd1, %rd2;\n"    \
+	"\tst.global.u32 [%rd3], %r7;\nDONE:\n\tret;\n}\n"
+
+enum { N = 200, THREADS = 64, BLOCKS = (N + THREADS - 1) / THREADS };
+
+struct calls {
+	CUresult (*cuLaunchKernel)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+		unsigned, unsigned, CUstream, void **, void **);
+	CUresult (*cuStreamSynchronize)(CUstream);
+	CUresult (*cuMemcpyDtoH_v2)(void *, CUdeviceptr, size_t);
+};
+
+static struct calls *table; /* NULL: linked */
+static CUcontext ctx;
+static CUfunction fn;
+static volatile sig_atomic_t over;
+static unsigned long steps, wrong;
+static double longest;
+
+static void end(int sig)
+{
+	over = 1;
+}
+
+static void must(CUresult r, const char *what)
+{
+	if (r == CUDA_SUCCESS)
+		return;
+	printf("%s gave %d\n", what, (int)r);
+	fflush(stdout);
+	_exit(3);
+}
+#define CU(call) must(call, #call)
+
+static double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void one_step(CUstream stream, CUdeviceptr buf, uint32_t add)
+{
+	uint32_t n = N, host[N];
+	void *params[3] = { &buf, &add, &n };
+	for (int i = 0; i < 2; i++)
+		CU((table ? table->cuLaunchKernel : cuLaunchKernel)(
+			fn, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, params, NULL));
+	CU((table ? table->cuStreamSynchronize : cuStreamSynchronize)(stream));
+	CU((table ? table->cuMemcpyDtoH_v2 : cuMemcpyDtoH_v2)(host, buf, N * 4));
+	for (uint32_t i = 0; i < N; i++)
+		if (host[i] != i + add)
+			__atomic_fetch_add(&wrong, 1, __ATOMIC_RELAXED);
+}
+
+static void *worker(void *arg)
+{
+	CUstream stream;
+	CUdeviceptr buf;
+	CU(cuCtxSetCurrent(ctx));
+	CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	CU(cuMemAlloc_v2(&buf, N * 4));
+	double last = now();
+	for (uint32_t i = 0; !over; i++) {
+		one_step(stream, buf, i);
+		__atomic_fetch_add(&steps, 1, __ATOMIC_RELAXED);
+		double t = now();
+		if (arg && t - last > longest)
+			longest = t - last;
+		last = t;
+		usleep(200);
+	}
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	CUdevice dev;
+	CUmodule mod;
+	CUdriverProcAddressQueryResult found;
+	int n = argc > 2 ? atoi(argv[2]) : 1;
+	pthread_t threads[64];
+	signal(SIGTERM, end);
+	CU(cuInit(0));
+	CU(cuDeviceGet(&dev, 0));
+	CU(cuDevicePrimaryCtxRetain(&ctx, dev));
+	CU(cuCtxSetCurrent(ctx));
+	CU(cuModuleLoadData(&mod, PTX));
+	CU(cuModuleGetFunction(&fn, mod, "fill"));
+	if (argc > 1 && !strcmp(argv[1], "opened")) {
+		table = calloc(1, sizeof(*table));
+		CU(cuGetProcAddress_v2(
+			"cuLaunchKernel", (void **)&table->cuLaunchKernel, 12000, 0, &found));
+		CU(cuGetProcAddress_v2("cuStreamSynchronize",
+			(void **)&table->cuStreamSynchronize, 12000, 0, &found));
+		CU(cuGetProcAddress_v2(
+			"cuMemcpyDtoH", (void **)&table->cuMemcpyDtoH_v2, 12000, 0, &found));
+	}
+	printf("running\n");
+	fflush(stdout);
+	for (int i = 1; i < n && i < 64; i++)
+		pthread_create(&threads[i], NULL, worker, NULL);
+	worker(&n);
+	for (int i = 1; i < n && i < 64; i++)
+		pthread_join(threads[i], NULL);
+	printf("steps %lu wrong %lu longest_ms %.1f\n", steps, wrong, longest * 1e3);
+	return wrong != 0;
+}
