@@ -25,7 +25,7 @@ start() { # NAME ARGS...: runs the target without egpu
 	LD_LIBRARY_PATH=$driver EGPU_SOFTGPU_QUIET=1 "$target" "$@" > "$work/$name.out" 2>&1 &
 	pid=$!
 	echo $pid > "$work/$name.pid"
-	for _ in $(seq 200); do grep -q running "$work/$name.out" && break; sleep 0.02; done
+	for _ in $(seq 200); do grep -qs running "$work/$name.out" && break; sleep 0.02; done
 }
 
 finish() { # NAME: stops it; its results were right
