@@ -268,8 +268,12 @@ static const struct binary *at_binary(const struct parser *p)
 
 	if (p->cur.kind != TOK_PUNCT && !percent)
 		return NULL;
+	/* What follows nearly every operand. */
+	if (*s == ',' || *s == ';' || *s == ']' || *s == ')' || *s == '}')
+		return NULL;
 	for (size_t i = 0; i < sizeof(binaries) / sizeof(binaries[0]); i++) {
-		if (!strncmp(s, binaries[i].text, strlen(binaries[i].text)))
+		const char *text = binaries[i].text;
+		if (s[0] == text[0] && (!text[1] || s[1] == text[1]))
 			return &binaries[i];
 	}
 	return NULL;
