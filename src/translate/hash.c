@@ -1,4 +1,5 @@
-/* hash.c - module-scope functions for hash maps (map/layout.h), specialised by key and value size.
+/* hash.c - operations on hash maps (map/layout.h), specialised by key and value size: inline where keys are small and calls few, else
+ * module-scope functions, which all sites of a kernel share.
  *
  * A slot's first 64 bits, u32 state | u32 hash << 32, change as one word:
  *
@@ -35,13 +36,15 @@ enum { SPINS = 1 << 18, LOOKS = 16 };
 struct hash {
 	uint32_t key, value, slot;   /* bytes; slot: of a whole slot */
 	bool key_words, value_words; /* passed by value, in 8-byte words; else by generic address */
+	const struct tr_name *args;  /* inline: image, mask, of an update limit and flags, key, value; NULL: a function */
+	uint32_t arg;                /* the next */
 };
 
 static struct hash hash_of(const struct ebpf_map *m)
 {
 	return (struct hash){ m->key_size, m->value_size,
 		map_hash_slot_bytes(m->key_size, m->value_size), m->key_size <= TR_BY_VALUE,
-		m->value_size <= TR_BY_VALUE };
+		m->value_size <= TR_BY_VALUE, NULL, 0 };
 }
 
 static uint32_t words(uint32_t bytes)
@@ -52,17 +55,31 @@ static uint32_t words(uint32_t bytes)
 static void put_params(struct buf *b, const char *name, bool by_value, uint32_t bytes)
 {
 	if (!by_value)
-		buf_printf(b, ", .param .b64 %s", name);
+		buf_printf(b, ", .param .b64 at_%s", name);
 	for (uint32_t k = 0; by_value && k < words(bytes); k++)
 		buf_printf(b, ", .param .b64 %s%u", name, k);
 }
 
-static void put_param_loads(struct buf *b, const char *name, bool by_value, uint32_t bytes)
+/* The next argument into its register. */
+static void put_arg(struct buf *b, struct hash *h, const char *name)
 {
+	if (h->args)
+		buf_printf(b, "\tmov.b64 %%%s, %s;\n", name, h->args[h->arg++].s);
+	else
+		buf_printf(b, "\tld.param.b64 %%%s, [%s];\n", name, name);
+}
+
+/* A key or value, by words or by address. */
+static void put_memory_arg(struct buf *b, struct hash *h, const char *name, bool by_value, uint32_t bytes)
+{
+	char reg[32];
+	snprintf(reg, sizeof(reg), "at_%s", name);
 	if (!by_value)
-		buf_printf(b, "\tld.param.b64 %%at_%s, [%s];\n", name, name);
-	for (uint32_t k = 0; by_value && k < words(bytes); k++)
-		buf_printf(b, "\tld.param.b64 %%%s%u, [%s%u];\n", name, k, name, k);
+		put_arg(b, h, reg);
+	for (uint32_t k = 0; by_value && k < words(bytes); k++) {
+		snprintf(reg, sizeof(reg), "%s%u", name, k);
+		put_arg(b, h, reg);
+	}
 }
 
 static void put_mix(struct buf *b, const char *word)
@@ -152,17 +169,24 @@ static uint32_t value_at(const struct hash *h)
 	return 8 + 8 * words(h->key);
 }
 
-/* Registers, parameters, the hash and the first slot; %left: slots after this one. */
-static void put_start(struct buf *b, const struct hash *h)
+/* Registers, arguments, the hash and the first slot; %left: slots after this one. */
+static void put_start(struct buf *b, struct hash *h, bool update)
 {
-	buf_puts(b, "{\n\t.reg .pred %p, %q, %same;\n\t.reg .b32 %t, %h, %lo, %hi, %n, %sh, %i, "
-		    "%left, %mask, %st, %hs, %f;\n"
+	buf_puts(b, "{\n\t.reg .pred %p, %q, %same, %fast;\n\t.reg .b32 %t, %h, %lo, %hi, %n, %sh, %i, "
+		    "%left, %mask, %st, %hs, %f, %spins, %looks;\n"
 		    "\t.reg .b64 %d, %e, %image, %data, %slot, %w, %r, %at_key, %at_value, %flags, "
-		    "%limit;\n");
+		    "%limit, %mask64, %room;\n");
 	buf_puts(b, "\t.reg .b64 %key<8>, %value<8>;\n");
-	buf_puts(b, "\tld.param.b64 %image, [image];\n\tld.param.b64 %d, [mask];\n\tcvt.u32.u64 "
-		    "%mask, %d;\n");
-	put_param_loads(b, "key", h->key_words, h->key);
+	put_arg(b, h, "image");
+	put_arg(b, h, "mask64");
+	buf_puts(b, "\tcvt.u32.u64 %mask, %mask64;\n");
+	if (update) {
+		put_arg(b, h, "limit");
+		put_arg(b, h, "flags");
+	}
+	put_memory_arg(b, h, "key", h->key_words, h->key);
+	if (update)
+		put_memory_arg(b, h, "value", h->value_words, h->value);
 	put_hash(b, h);
 	buf_puts(b, "\tadd.s64 %data, %image, 128;\n\tand.b32 %i, %h, %mask;\n\tmov.u32 %left, "
 		    "%mask;\n");
@@ -183,19 +207,98 @@ static void put_advance(struct buf *b)
 	buf_puts(b, "\tadd.u32 %i, %i, 1;\n\tand.b32 %i, %i, %mask;\n");
 }
 
-static const char *finish(struct tr *t, const char *name, struct buf *b)
+/* -- as a function -- */
+
+static void put_func(struct buf *b, const char *name, const struct hash *h, bool update)
 {
-	const char *added = b->failed ? "" : tr_func_add(t, name, b);
-	if (b->failed)
-		t->body.failed = true;
-	buf_free(b);
-	return added;
+	buf_printf(b, ".func (.param .b64 result) %s(.param .b64 image, .param .b64 mask64%s", name,
+		update ? ", .param .b64 limit, .param .b64 flags" : "");
+	put_params(b, "key", h->key_words, h->key);
+	if (update)
+		put_params(b, "value", h->value_words, h->value);
+	buf_puts(b, ")\n");
 }
 
-static void func_name(char *to, size_t size, const char *what, const struct hash *h)
+static void call_func(struct tr *t, const struct hash *h, const char *what, void (*put)(struct buf *b, struct hash *h),
+	bool update, const struct tr_name *args, uint32_t n, struct tr_name result)
 {
-	snprintf(to, size, "__egpu_hash_%s_k%u_v%u", what, h->key, h->value);
+	struct buf b = { 0 };
+	struct hash body = *h;
+	char name[64];
+	snprintf(name, sizeof(name), "__egpu_hash_%s_k%u_v%u", what, h->key, h->value);
+	put_func(&b, name, h, update);
+	put(&b, &body);
+	buf_puts(&b, "\tst.param.b64 [result], %r;\n\tret;\n}\n");
+	const char *added = b.failed ? "" : tr_func_add(t, name, &b);
+	t->body.failed |= b.failed;
+	buf_free(&b);
+	tr_emit_call(t, added, result.s, args, n);
 }
+
+/* -- inline -- */
+
+/* The text in a scope of the body: its labels and registers get names that nothing else there has. */
+static void add_inline(struct tr *t, const char *text)
+{
+	uint32_t n = t->n_labels++;
+	const char *from = text;
+	for (const char *p = text; *p; p++) {
+		bool label = *p == '$', reg = *p == '%' && strncmp(p, "%egpu_", 6);
+		if (!label && !reg)
+			continue;
+		if (label && !strncmp(p, "$egpu_", 6))
+			continue;
+		buf_add(&t->body, from, (size_t)(p - from));
+		if (label)
+			buf_printf(&t->body, "$egpu_h%u_", n);
+		else
+			buf_puts(&t->body, "%egpu_h");
+		from = p + 1;
+	}
+	buf_puts(&t->body, from);
+}
+
+static void emit_inline(struct tr *t, const struct hash *h, void (*put)(struct buf *b, struct hash *h), const struct tr_name *args,
+	struct tr_name result)
+{
+	struct buf b = { 0 };
+	struct hash body = *h;
+	body.args = args;
+	put(&b, &body);
+	buf_printf(&b, "\tmov.b64 %s, %%r;\n}\n", result.s);
+	t->body.failed |= b.failed;
+	if (!b.failed)
+		add_inline(t, b.data);
+	buf_free(&b);
+}
+
+/* Operations of the program on hash maps of any kind; of those, insertions. */
+static void count_calls(struct tr *t)
+{
+	for (size_t k = 0; !t->hash_calls && k < t->n_insts; k++)
+		for (uint32_t i = 0; i < t->insts[k]->n; i++) {
+			const struct bpf_insn *in = tr_bpf(t, t->insts[k], i);
+			const struct ebpf_map *m = tr_is_call(in) && !in->src_reg ? tr_map_arg(t, t->insts[k], i) : NULL;
+			if (!m || m->type != BPF_MAP_TYPE_HASH)
+				continue;
+			t->hash_calls++;
+			t->hash_updates += in->imm == BPF_FUNC_map_update_elem;
+		}
+}
+
+static void emit(struct tr *t, const struct ebpf_map *m, const char *what, void (*put)(struct buf *b, struct hash *h), bool update,
+	const struct tr_name *args, uint32_t n, struct tr_name result)
+{
+	struct hash h = hash_of(m);
+	count_calls(t);
+	bool small = h.key <= TR_INLINE_KEY && (!update || h.value <= TR_INLINE_KEY);
+	if (small && t->hash_calls <= TR_INLINE_CALLS && (!update || t->hash_updates == 1))
+		emit_inline(t, &h, put, args, result);
+	else
+		call_func(t, &h, what, put, update, args, n, result);
+}
+
+/* -- the operations: each leaves its answer in %r -- */
 
 /* Walks to the live slot of the key: falls through to $found with %slot and %w, or goes to $done
  * with %r = 0. */
@@ -213,46 +316,38 @@ static void put_find(struct buf *b, const struct hash *h)
 		    "$probe;\n\tbra $done;\n$found:\n");
 }
 
-const char *tr_hash_lookup(struct tr *t, const struct ebpf_map *m)
+static void put_lookup(struct buf *b, struct hash *h)
 {
-	struct hash h = hash_of(m);
-	struct buf b = { 0 };
-	char name[64];
-	func_name(name, sizeof(name), "lookup", &h);
-	buf_printf(&b, ".func (.param .b64 result) %s(.param .b64 image, .param .b64 mask", name);
-	put_params(&b, "key", h.key_words, h.key);
-	buf_puts(&b, ")\n");
-	put_start(&b, &h);
-	buf_puts(&b, "\tmov.u64 %r, 0;\n");
-	put_find(&b, &h);
-	buf_printf(&b,
-		"\tadd.s64 %%r, %%slot, %u;\n$done:\n\tst.param.b64 [result], %%r;\n\tret;\n}\n",
-		value_at(&h));
-	return finish(t, name, &b);
+	put_start(b, h, false);
+	buf_puts(b, "\tmov.u64 %r, 0;\n");
+	put_find(b, h);
+	buf_printf(b, "\tadd.s64 %%r, %%slot, %u;\n$done:\n", value_at(h));
+}
+
+void tr_hash_lookup(struct tr *t, const struct ebpf_map *m, const struct tr_name *args, uint32_t n, struct tr_name result)
+{
+	emit(t, m, "lookup", put_lookup, false, args, n, result);
 }
 
 /* A key that another thread deletes first, or that is being inserted, was not there. */
-const char *tr_hash_delete(struct tr *t, const struct ebpf_map *m)
+static void put_delete(struct buf *b, struct hash *h)
 {
-	struct hash h = hash_of(m);
-	struct buf b = { 0 };
-	char name[64];
-	func_name(name, sizeof(name), "delete", &h);
-	buf_printf(&b, ".func (.param .b64 result) %s(.param .b64 image, .param .b64 mask", name);
-	put_params(&b, "key", h.key_words, h.key);
-	buf_puts(&b, ")\n");
-	put_start(&b, &h);
-	buf_puts(&b, "\tmov.u64 %r, -2;\n");
-	put_find(&b, &h);
-	buf_puts(&b,
+	put_start(b, h, false);
+	buf_puts(b, "\tmov.u64 %r, -2;\n");
+	put_find(b, h);
+	buf_puts(b,
 		"\tsub.s64 %d, %w, 1;\n" /* live to busy */
 		"\tatom.global.cas.b64 %d, [%slot], %w, %d;\n\tsetp.ne.u64 %p, %d, %w;\n\t@%p bra "
 		"$done;\n"
 		"\tred.global.add.u64 [%image+40], -1;\n"
 		"\tmembar.gl;\n" /* the count before the dead state */
 		"\tadd.s64 %d, %w, 1;\n\tst.volatile.global.u64 [%slot], %d;\n\tmov.u64 %r, 0;\n"
-		"$done:\n\tst.param.b64 [result], %r;\n\tret;\n}\n");
-	return finish(t, name, &b);
+		"$done:\n");
+}
+
+void tr_hash_delete(struct tr *t, const struct ebpf_map *m, const struct tr_name *args, uint32_t n, struct tr_name result)
+{
+	emit(t, m, "delete", put_delete, false, args, n, result);
 }
 
 /* Reserves room and claims the slot whose word is %w; writes and publishes it. Ends at $latch. */
@@ -300,45 +395,31 @@ static void put_insert(struct buf *b, const struct hash *h)
 }
 
 /* %r is 1 until the answer is known. */
-const char *tr_hash_update(struct tr *t, const struct ebpf_map *m)
+static void put_update(struct buf *b, struct hash *h)
 {
-	struct hash h = hash_of(m);
-	struct buf b = { 0 };
-	char name[64];
-	func_name(name, sizeof(name), "update", &h);
-	buf_printf(&b,
-		".func (.param .b64 result) %s(.param .b64 image, .param .b64 mask, .param .b64 "
-		"limit, .param .b64 flags",
-		name);
-	put_params(&b, "key", h.key_words, h.key);
-	put_params(&b, "value", h.value_words, h.value);
-	buf_puts(&b, ")\n");
-	put_start(&b, &h);
-	put_param_loads(&b, "value", h.value_words, h.value);
-	buf_printf(&b,
-		"\t.reg .pred %%fast;\n\t.reg .b64 %%room;\n\t.reg .b32 %%spins, %%looks;\n"
-		"\tld.param.b64 %%limit, [limit];\n\tld.param.b64 %%flags, [flags];\n"
+	put_start(b, h, true);
+	buf_printf(b,
 		"\tsetp.eq.u32 %%fast, %%h, %%h;\n\tmov.u32 %%spins, %u;\n\tmov.u32 %%looks, "
 		"%u;\n\tmov.u64 %%r, 1;\n"
 		"\tsetp.gt.u64 %%p, %%flags, 2;\n\t@%%p mov.u64 %%r, -22;\n\t@%%p bra $done;\n"
 		"$probe:\n",
 		SPINS, LOOKS);
-	put_slot(&b, &h);
-	buf_puts(&b, "\tsetp.eq.u32 %p, %st, 0;\n\t@%p bra $insert;\n"
+	put_slot(b, h);
+	buf_puts(b, "\tsetp.eq.u32 %p, %st, 0;\n\t@%p bra $insert;\n"
 		     "\tsetp.ne.u32 %p, %hs, %h;\n\t@%p bra $step;\n"
 		     "\tsetp.eq.u32 %p, %st, 1;\n\t@%p bra $latch;\n"); /* being written, may be our
 									   key: wait */
-	put_compare(&b, &h);
-	buf_puts(&b, "\t@!%same bra $step;\n"
+	put_compare(b, h);
+	buf_puts(b, "\t@!%same bra $step;\n"
 		     "\tsetp.eq.u32 %p, %st, 3;\n\t@%p bra $insert;\n" /* dead: only this key takes
 									  it again */
 		     "\tsetp.eq.u64 %p, %flags, 1;\n\t@%p mov.u64 %r, -17;\n\t@%p bra $latch;\n");
-	put_write(&b, "value", "$overwrite", h.value_words, h.value, value_at(&h));
-	buf_puts(&b, "\tmov.u64 %r, 0;\n\tbra $latch;\n");
-	put_insert(&b, &h);
-	buf_puts(&b, "$step:\n");
-	put_advance(&b);
-	buf_puts(&b,
+	put_write(b, "value", "$overwrite", h->value_words, h->value, value_at(h));
+	buf_puts(b, "\tmov.u64 %r, 0;\n\tbra $latch;\n");
+	put_insert(b, h);
+	buf_puts(b, "$step:\n");
+	put_advance(b);
+	buf_puts(b,
 		"\tsetp.eq.u32 %p, %left, 0;\n\tsub.u32 %left, %left, 1;\n\t@%p mov.u64 %r, "
 		"-7;\n\tbra $end;\n"
 		"$latch:\n"
@@ -349,6 +430,10 @@ const char *tr_hash_update(struct tr *t, const struct ebpf_map *m)
 		"\tsetp.eq.u64 %p, %r, 1;\n\t@%p bra $probe;\n"
 		"\tsetp.eq.u64 %p, %r, -7;\n\tsetp.eq.u64 %q, %r, -16;\n\tor.pred %p, %p, %q;\n"
 		"\t@%p red.global.add.u64 [%image+32], 1;\n"
-		"$done:\n\tst.param.b64 [result], %r;\n\tret;\n}\n");
-	return finish(t, name, &b);
+		"$done:\n");
+}
+
+void tr_hash_update(struct tr *t, const struct ebpf_map *m, const struct tr_name *args, uint32_t n, struct tr_name result)
+{
+	emit(t, m, "update", put_update, true, args, n, result);
 }

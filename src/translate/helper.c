@@ -176,6 +176,7 @@ static int array_lookup(struct tr *t, struct tr_inst *inst, uint32_t i, const st
 		return err;
 	struct tr_name at = tr_array_value(t, m, index);
 	tr_emit(t, "selp.b64 %s, %s, 0, %s;", tr_reg(inst, 0).s, at.s, ok.s);
+	t->found = (struct tr_found){ inst, i, ok };
 	return 0;
 }
 
@@ -240,8 +241,11 @@ static int push_memory(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t 
 	return 0;
 }
 
-static int hash_call(struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m,
-	const char *func, bool update)
+typedef void (*hash_fn)(
+	struct tr *t, const struct ebpf_map *m, const struct tr_name *args, uint32_t n, struct tr_name result);
+
+static int hash_call(
+	struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m, hash_fn fn, bool update)
 {
 	struct args args = { .n = 0 };
 	push(&args, tr_map_base(t, m));
@@ -254,7 +258,7 @@ static int hash_call(struct tr *t, struct tr_inst *inst, uint32_t i, const struc
 	if (!err && update)
 		err = push_memory(t, inst, i, 2, m->value_size, &args);
 	if (!err)
-		tr_emit_call(t, func, tr_reg(inst, 0).s, args.all, args.n);
+		fn(t, m, args.all, args.n, tr_reg(inst, 0));
 	return err;
 }
 
@@ -280,7 +284,7 @@ static int lower_lookup(struct tr *t, struct tr_inst *inst, uint32_t i)
 	case BPF_MAP_TYPE_PERCPU_ARRAY:
 		return array_lookup(t, inst, i, m);
 	case BPF_MAP_TYPE_HASH:
-		return hash_call(t, inst, i, m, tr_hash_lookup(t, m), false);
+		return hash_call(t, inst, i, m, tr_hash_lookup, false);
 	default:
 		return bad_type(t, inst, i);
 	}
@@ -296,7 +300,7 @@ static int lower_update(struct tr *t, struct tr_inst *inst, uint32_t i)
 	case BPF_MAP_TYPE_PERCPU_ARRAY:
 		return array_update(t, inst, i, m);
 	case BPF_MAP_TYPE_HASH:
-		return hash_call(t, inst, i, m, tr_hash_update(t, m), true);
+		return hash_call(t, inst, i, m, tr_hash_update, true);
 	default:
 		return bad_type(t, inst, i);
 	}
@@ -313,7 +317,7 @@ static int lower_delete(struct tr *t, struct tr_inst *inst, uint32_t i)
 		tr_emit(t, "mov.u64 %s, %d;", tr_reg(inst, 0).s, EINVAL_);
 		return 0;
 	case BPF_MAP_TYPE_HASH:
-		return hash_call(t, inst, i, m, tr_hash_delete(t, m), false);
+		return hash_call(t, inst, i, m, tr_hash_delete, false);
 	default:
 		return bad_type(t, inst, i);
 	}

@@ -34,12 +34,15 @@ enum {
 			      by piece */
 	TR_MAX_ATOMS =
 		4, /* pieces that one load or store may consist of before it goes to local memory */
+	TR_INLINE_KEY = 16,  /* bytes of hash keys and values for operations that stand inline, */
+	TR_INLINE_CALLS = 4, /* in programs with at most so many of them */
 	TR_COPY_MIN = 2048, /* functions are copied for each caller while the program stays below
 			       this many instructions, */
 	TR_COPY_FACTOR = 4, /* or below this many times its length */
 };
 #else
-enum { TR_BY_VALUE = 8, TR_BY_STORE = 16, TR_MAX_ATOMS = 1, TR_COPY_MIN = 0, TR_COPY_FACTOR = 0 };
+enum { TR_BY_VALUE = 8, TR_BY_STORE = 16, TR_MAX_ATOMS = 1, TR_COPY_MIN = 0, TR_COPY_FACTOR = 0,
+	TR_INLINE_KEY = 0, TR_INLINE_CALLS = 0 };
 #endif
 
 /* Register or operand text, by value so that expressions need no storage. */
@@ -142,6 +145,13 @@ struct tr_lanes {
 	struct tr_name mask, below, count, first; /* first: predicate of the elected one */
 };
 
+/* The look-up in an array made last: where, and the predicate that its value is there. */
+struct tr_found {
+	const struct tr_inst *inst;
+	uint32_t at;
+	struct tr_name ok;
+};
+
 struct tr {
 	struct arena *arena;
 	const struct ebpf_program *p;
@@ -165,11 +175,13 @@ struct tr {
 
 	struct buf body;
 	struct tr_lanes lanes;
+	struct tr_found found;
 	uint32_t n_t64, n_t32, n_pred, n_slots, n_labels, n_keys;
 	uint64_t fields, maps;
 	struct ebpf_map_use *use; /* by map id */
 	bool replicates;          /* %egpu_slot is wanted */
 	uint8_t param_bytes[EBPF_PARAM_COUNT];
+	uint32_t hash_calls, hash_updates;
 	struct ebpf_fragment_func *helper_funcs;
 	size_t n_helper_funcs, cap_helper_funcs;
 };
@@ -367,12 +379,16 @@ int tr_access_lower(struct tr *t, struct tr_inst *inst, uint32_t i);
 
 /* -- hash.c, ring.c: module-scope functions -- */
 const char *tr_func_add(struct tr *t, const char *name, const struct buf *text);
-/* Each leaves the function defined and returns its name, "" when memory is out (buffers have failed
- * then). */
-const char *tr_hash_lookup(struct tr *t, const struct ebpf_map *m);
-const char *tr_hash_update(struct tr *t, const struct ebpf_map *m);
-const char *tr_hash_delete(struct tr *t, const struct ebpf_map *m);
+/* Leaves the function defined and returns its name, "" when memory is out (buffers have failed then). */
 const char *tr_copy_func(struct tr *t);
+/* Operations on a hash map; arguments: image, slots - 1, of an update also max_entries and flags, then the key and the value, in
+ * 8-byte words or as a generic address. */
+void tr_hash_lookup(
+	struct tr *t, const struct ebpf_map *m, const struct tr_name *args, uint32_t n, struct tr_name result);
+void tr_hash_update(
+	struct tr *t, const struct ebpf_map *m, const struct tr_name *args, uint32_t n, struct tr_name result);
+void tr_hash_delete(
+	struct tr *t, const struct ebpf_map *m, const struct tr_name *args, uint32_t n, struct tr_name result);
 /* A call with 64-bit arguments; result: register or NULL. */
 void tr_emit_call(
 	struct tr *t, const char *func, const char *result, const struct tr_name *args, uint32_t n);

@@ -284,8 +284,40 @@ static const char *compare_name(uint8_t op, const char **kind)
 	}
 }
 
+/* Whether the register before i is the result of the look-up made last, in the same block. */
+static bool is_found(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint8_t reg)
+{
+	if (t->found.inst != inst)
+		return false;
+	for (; i > t->found.at && !inst->at[i].join && tr_next(t, inst, i - 1) == (int32_t)i; i--) {
+		const struct bpf_insn *in = tr_bpf(t, inst, i - 1);
+		if (i - 1 == t->found.at)
+			return reg == BPF_REG_0;
+		if (!(tr_defs(t, inst, i - 1) >> reg & 1))
+			continue;
+		if (in->code != (BPF_ALU64 | BPF_MOV | BPF_X) || in->off)
+			return false;
+		reg = in->src_reg;
+	}
+	return false;
+}
+
+/* The question whether an array has the value: asked of the index. Of a pointer, ptxas cannot know the answer even where the index
+ * is a constant. */
+static bool lower_null_check(struct tr *t, struct tr_inst *inst, uint32_t i, int32_t to)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	bool none = in->code == (BPF_JMP | BPF_JEQ | BPF_K), some = in->code == (BPF_JMP | BPF_JNE | BPF_K);
+	if ((!none && !some) || in->imm || !is_found(t, inst, i, in->dst_reg))
+		return false;
+	tr_emit(t, "@%s%s bra %s;", none ? "!" : "", t->found.ok.s, tr_at_label(inst, (uint32_t)to).s);
+	return true;
+}
+
 static int lower_branch(struct tr *t, struct tr_inst *inst, uint32_t i, int32_t to)
 {
+	if (lower_null_check(t, inst, i, to))
+		return 0;
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
 	bool wide = BPF_CLASS(in->code) == BPF_JMP;
 	uint32_t bits = wide ? 64 : 32;

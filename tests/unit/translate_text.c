@@ -72,6 +72,9 @@
 		.imm = o                                                                           \
 	}
 
+#define LOOK_UP                                                                                    \
+	MAP(1, 2), ALU64(MOV, 2, 10), ALU64I(ADD, 2, -16), CALL(BPF_FUNC_map_lookup_elem)
+
 static const uint8_t constants[16] = { 1, 2, 3, 4, 0xfe, 0xff, 0xff, 0xff, 5, 0, 0, 0, 0, 0, 0,
 	0x80 };
 
@@ -256,7 +259,12 @@ static void test_stack(void)
 	is_int(m.err ? 1 : m.f.local_bytes, 0,
 		"a key built from words and a double word stays in registers");
 	is_int(count(&m, "%egpu_r10"), 0, "and its address is not made");
-	is_int(m.f.n_funcs, 1, "one function comes along");
+	is_int(m.f.n_funcs, 0, "the look-up stands inline");
+	is_int(count(&m, "$egpu_h0_probe:"), 1, "with labels of its own");
+	arena_free(m.arena);
+	m = MAKE(MEM, STI(DW, 10, -16, 0), STI(DW, 10, -8, 0), LOOK_UP, LOOK_UP, LOOK_UP, LOOK_UP, LOOK_UP,
+		ALU64I(MOV, 0, 0), EXIT);
+	is_int(m.err ? 0 : m.f.n_funcs, 1, "five share a function");
 	is_str(m.f.n_funcs ? m.f.funcs[0].name : "", "__egpu_hash_lookup_k12_v8", "named by sizes");
 	arena_free(m.arena);
 	m = MAKE(MEM, LD(W, 6, 1, 4), ALU64I(AND, 6, 7), STI(DW, 10, -8, 1), STI(DW, 10, -16, 2),
