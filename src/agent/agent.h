@@ -325,6 +325,7 @@ struct module {
 	struct module *next;
 	void *handle; /* CUmodule or CUlibrary */
 	bool is_library;
+	bool nameless; /* stands for a kernel whose image is not known; handle is its struct image */
 	struct context *context; /* CUmodule: where it was loaded */
 	struct image *image;
 	atomic_int gone;
@@ -417,6 +418,8 @@ void graph_purge(void);
 const char *function_name(void *handle);
 /* An image that holds only the name of a kernel, and why there is no PTX. */
 struct image *image_nameless(const char *name, const char *why);
+/* One that has been read already and has this kernel's PTX, or NULL. */
+struct image *image_known(const char *name);
 
 /* -- slots.c ---------------------------------------------------------------- */
 

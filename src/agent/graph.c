@@ -407,8 +407,8 @@ static CUresult launch(CUgraphExec handle, CUstream stream, bool per_thread)
 		return r;
 	if (e)
 		count(e);
-	else
-		agent_log("graph %p: launched as it is", (void *)handle);
+	else if (agent.row)
+		__atomic_fetch_add(&agent.row->graphs_unseen, 1, __ATOMIC_RELAXED);
 	devmap_touched();
 	if (!fine)
 		let_go(e);

@@ -307,6 +307,16 @@ struct image *image_get(const void *data, uint32_t cc, struct diag *d)
 	return fatbin_open_image(data, &f, d) ? NULL : image_from(f, cc);
 }
 
+struct image *image_known(const char *name)
+{
+	for (struct image *im = atomic_load(&agent.images); im; im = im->next) {
+		const struct kernel *k = image_kernel(im, name);
+		if (k && k->unit >= 0)
+			return im;
+	}
+	return NULL;
+}
+
 struct image *image_nameless(const char *name, const char *why)
 {
 	struct image *im = image_new();

@@ -103,6 +103,8 @@ static void answer(void *handle, CUcontext context)
 	uint64_t start = now_ns();
 	if (name && wanted(name))
 		im = source_find(name, context_cc_hint(), &why);
+	else if (name)
+		im = image_known(name);
 	if (name)
 		agent_log("%s: %s, %.1f ms", name, im ? "PTX found" : why,
 			(double)(now_ns() - start) / 1e6);

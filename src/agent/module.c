@@ -112,7 +112,7 @@ struct function *function_find(void *handle)
 
 static bool is_stranger(void *value, void *arg)
 {
-	return value == &stranger;
+	return value == &stranger || ((struct function *)value)->module->nameless;
 }
 
 void function_forget_strangers(void)
@@ -136,8 +136,9 @@ static void *home_of(void *handle, bool *is_library)
 
 struct function *function_bind(void *handle, const char *name, struct image *im)
 {
-	bool is_library;
-	void *home = home_of(handle, &is_library);
+	/* A module of its own for what is only a name: the real one may yet be found. */
+	bool nameless = !im->n_units, is_library = false;
+	void *home = nameless ? (void *)im : home_of(handle, &is_library);
 	struct context *c = context_current();
 	struct module *m = home ? module_find(home) : NULL;
 	if (!home || !c)
@@ -155,6 +156,7 @@ struct function *function_bind(void *handle, const char *name, struct image *im)
 		return NULL;
 	if (!m)
 		return NULL;
+	m->nameless = nameless;
 	function_add(handle, m, name, is_library ? NULL : c->handle);
 	variant_prepare(m, c);
 	return function_get(handle);

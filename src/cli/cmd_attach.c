@@ -58,6 +58,7 @@ struct attached {
 	struct inject_target target;
 	struct session *session;
 	bool fresh; /* the agent has yet to be brought there */
+	uint64_t graphs_before;
 	struct snapshot *before, *during; /* at the beginning, and just before the end */
 };
 
@@ -271,6 +272,12 @@ static void since_attach(struct attached *a, struct snapshot *snap)
 	}
 }
 
+static uint64_t graphs_unseen(const struct attached *a)
+{
+	const struct session_agent *agent = agent_of(a->session, a->pid);
+	return agent ? __atomic_load_n(&agent->graphs_unseen, __ATOMIC_RELAXED) : 0;
+}
+
 /* By now nothing is attached any more: what kernels were is told by the moment before. */
 static void as_attached(struct attached *a, struct snapshot *snap)
 {
@@ -305,10 +312,16 @@ static int report(const struct opts *o, const struct probe *p, struct attached *
 	if (!rep.snap)
 		return say_fail("out of memory");
 	snprintf(what, sizeof(what), "process %d", (int)a->pid);
+	uint64_t graphs = graphs_unseen(a) - a->graphs_before;
 	since_attach(a, rep.snap);
 	as_attached(a, rep.snap);
 	json_init(&j, &json_text, JSON_PRETTY);
 	int status = report_make(&rep, &text, &j, &d) ? say_diag("report", &d) : 0;
+	if (graphs)
+		buf_printf(&text,
+			"%llu launches of graphs ran unprobed: the graphs were made before the attach, or "
+			"have nodes that egpu does not follow\n",
+			(unsigned long long)graphs);
 	if (write_out(o->out, stderr, &text))
 		status = EGPU_FAILED;
 	if (o->json && write_out(o->json, NULL, &json_text))
@@ -367,6 +380,7 @@ static int attach(const struct opts *o, struct probe *p, struct attached *a, dou
 	int status = probe_open(p, a->session);
 	status = status ? status : probe_load(p);
 	a->before = snap_take(a->session);
+	a->graphs_before = graphs_unseen(a);
 	status = status ? status : probe_attach(p);
 	if (!status && a->fresh)
 		status = bring_agent(a, o->verbose > 0);

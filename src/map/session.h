@@ -152,6 +152,7 @@ struct session_agent { /* writer: the agent */
 	uint32_t hooked;  /* late: 1: the program's calls pass through it, 0: it is idle */
 	session_string trouble; /* what it could not do; 0: nothing */
 	uint32_t pad;
+	uint64_t graphs_unseen; /* atomic: launches of graphs that were made before it came, or that it cannot follow */
 };
 
 /* One loader, or one `egpu attach`: rows that it adds carry its number, which is the index here plus 1. */

@@ -39,10 +39,11 @@ finish() { # NAME: stops it; its results were right
 attach() { "$egpu" attach "$@" > "$work/err" 2>&1; }
 
 # Threads counted = launches instrumented times 256: nothing lost, nothing twice.
-exact() {
+exact() { exact_of 256; }
+exact_of() { # THREADS of a launch
 	launches=$(sed -n 's/^coverage: .* probed, \([0-9]*\) of [0-9]* launch.*/\1/p' "$work/err")
 	threads=$(sed -n 's/^ *threads = \([0-9]*\)$/\1/p' "$work/err")
-	[ -n "$launches" ] && [ "$launches" -gt 0 ] && [ "$threads" = $((launches * 256)) ]
+	[ -n "$launches" ] && [ "$launches" -gt 0 ] && [ "$threads" = $((launches * $1)) ]
 }
 
 # Beside another probe, launches may be instrumented for that one alone.
@@ -64,6 +65,25 @@ for how in linked opened; do
 	ok $? "$how: the agent is idle afterwards"
 	finish $how
 done
+
+# The shared CUDA runtime: 440 pointers in its data, kernels by CUkernel, PTX in the program's fatbin.
+runtime=$EGPU_BUILD/tests/dynamic/dynamic_runtime
+if [ -x "$runtime" ]; then
+	cat > "$work/any.bpf.c" <<'C'
+#include <egpu/probe.bpf.h>
+__u64 threads;
+SEC("gpu/entry") int count(struct egpu_entry *ctx) { threads++; return 0; }
+C
+	direct=$target target=$runtime
+	start runtime
+	attach --for 1 "$pid" "$work/any.bpf.c"; ok $? "CUDA runtime: attach"
+	exact_of 1024; ok $? "CUDA runtime: counts are exact"
+	grep -q 'launches of graphs ran unprobed' "$work/err"; ok $? "CUDA runtime: launches of the graph made before are reported"
+	attach --for 0.6 -k 'scale*' "$pid" "$work/any.bpf.c"; ok $? "CUDA runtime: another pattern"
+	exact_of 1024; ok $? "CUDA runtime: its counts are exact"
+	finish runtime
+	target=$direct
+fi
 
 # Two clients at once, and detach from outside.
 start two opened 3
