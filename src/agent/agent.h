@@ -11,6 +11,7 @@
  *   devmap.c   maps: device <-> session             ptxas.c    the compiler of last resort
  *   live.c     programs into kernels that are running
  *   filter.c   which launches are probed            gputime.c  how long kernels run
+ *   blackbox.c what a device fault leaves
  *   cache.c    compiled variants on disk            request.c  writes of the host to maps in use
  *
  * Rules: a failure of ours falls through to the program's own call; nothing is printed; no lock
@@ -260,6 +261,13 @@ int live_prepare(struct context *c, CUdeviceptr image, struct diag *d);
 bool live_serve(struct context *c);
 /* 0: the pool is used up. */
 CUdeviceptr live_pool_take(struct context *c, size_t bytes);
+
+/* -- blackbox.c -- */
+void blackbox_launch(const struct kernel *k, const CUlaunchConfig *c, bool variant);
+uint64_t blackbox_launches(void);
+void blackbox_done(uint64_t launches); /* those before are over */
+/* Takes note of a result that tells of a device fault. */
+void blackbox_result(const char *call, CUresult r);
 
 /* -- gputime.c -- */
 struct time_pair;

@@ -399,10 +399,13 @@ CUresult hook_cuCtxSynchronize(void)
 {
 	CUcontext handle = NULL;
 	REAL(cuCtxGetCurrent)(&handle);
-	uint64_t launches = launches_of(handle), epoch = stream_epoch();
+	uint64_t launches = launches_of(handle), epoch = stream_epoch(), all = blackbox_launches();
 	CUresult r = REAL(cuCtxSynchronize)();
-	if (r == CUDA_SUCCESS)
+	blackbox_result("cuCtxSynchronize", r);
+	if (r == CUDA_SUCCESS) {
+		blackbox_done(all);
 		synchronised(handle, launches, epoch);
+	}
 	return r;
 }
 
@@ -411,9 +414,12 @@ CUresult hook_cuCtxSynchronize_v2(CUcontext ctx)
 	CUcontext handle = ctx;
 	if (!handle)
 		REAL(cuCtxGetCurrent)(&handle);
-	uint64_t launches = launches_of(handle), epoch = stream_epoch();
+	uint64_t launches = launches_of(handle), epoch = stream_epoch(), all = blackbox_launches();
 	CUresult r = REAL(cuCtxSynchronize_v2)(ctx);
-	if (r == CUDA_SUCCESS)
+	blackbox_result("cuCtxSynchronize", r);
+	if (r == CUDA_SUCCESS) {
+		blackbox_done(all);
 		synchronised(handle, launches, epoch);
+	}
 	return r;
 }

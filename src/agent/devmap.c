@@ -374,7 +374,9 @@ static void settle(void)
 			continue;
 		if (!ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
 			continue;
-		if (ok(REAL(cuCtxSynchronize)()))
+		CUresult r = REAL(cuCtxSynchronize)();
+		blackbox_result("the end of the process", r);
+		if (ok(r))
 			context_check_clock(c);
 		REAL(cuCtxPopCurrent_v2)(&was);
 	}

@@ -177,9 +177,14 @@ static CUresult launch(const struct launch *l)
 	/* It may have been retired meanwhile; from here on it stays. */
 	if (v && atomic_load_explicit(&v->state, memory_order_acquire) == VARIANT_READY)
 		r = launch_variant(l, v);
+	bool swapped = r == CUDA_SUCCESS;
 	/* Whatever keeps the variant from starting is no business of the program's. */
 	if (r != CUDA_SUCCESS)
 		r = call(l, l->fn, l->params, l->extra);
+	if (f && r == CUDA_SUCCESS)
+		blackbox_launch(f->kernel, &l->config, swapped);
+	else if (r != CUDA_SUCCESS)
+		blackbox_result("a launch", r);
 	if (timed && r == CUDA_SUCCESS)
 		gputime_end(timed, l->config.hStream, l->per_thread);
 	else if (timed)

@@ -52,6 +52,8 @@ static const CUresult missing = CUDA_ERROR_NOT_SUPPORTED;
 		CUresult made_result = REAL(sym) args;                                             \
 		if (made_result == CUDA_SUCCESS && agent_on())                                     \
 			agent_moment(hurry);                                                       \
+		else if (made_result != CUDA_SUCCESS)                                              \
+			blackbox_result(#sym, made_result);                                        \
 		return made_result;                                                                \
 	}
 
@@ -65,6 +67,8 @@ static const CUresult missing = CUDA_ERROR_NOT_SUPPORTED;
 		if (made_result == CUDA_SUCCESS && agent_on()) {                                   \
 			stream_synchronised(NULL, made_per_thread);                                \
 			agent_moment(LOAD_SYNC);                                                   \
+		} else if (made_result != CUDA_SUCCESS) {                                          \
+			blackbox_result(#sym, made_result);                                        \
 		}                                                                                  \
 		return made_result;                                                                \
 	}
@@ -79,6 +83,8 @@ static const CUresult missing = CUDA_ERROR_NOT_SUPPORTED;
 			stream_synchronised(stream, made_per_thread);                              \
 			devmap_after_sync(NULL);                                                   \
 			agent_moment(LOAD_SYNC);                                                   \
+		} else if (made_result != CUDA_SUCCESS) {                                          \
+			blackbox_result(#sym, made_result);                                        \
 		}                                                                                  \
 		return made_result;                                                                \
 	}

@@ -501,6 +501,7 @@ int session_join(struct session *s, pid_t pid)
 	uint64_t generation = __atomic_load_n(&s->file->generation, __ATOMIC_ACQUIRE);
 	__atomic_store_n(&mine->seen, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&mine->drained, generation, __ATOMIC_RELAXED);
+	memset(&mine->box, 0, sizeof(mine->box));
 	__atomic_store_n(&mine->ended, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&mine->start_time, start, __ATOMIC_RELEASE);
 	return 0;

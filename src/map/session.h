@@ -139,11 +139,31 @@ struct session_site { /* writer: the agent that claimed its kernel */
 	uint32_t space, bytes;	 /* enum egpu_space (0: generic), bytes a lane */
 };
 
+/* What is left when a device has faulted (agent/blackbox.c). */
+enum { SESSION_LAST_LAUNCHES = 16 };
+struct session_launch { /* writer: the agent */
+	uint64_t number; /* from 1; 0: being written */
+	uint32_t kernel; /* row; UINT32_MAX: it has none */
+	uint32_t stream; /* as session_filter numbers them */
+	uint32_t variant, pad;
+	uint32_t grid[3], block[3];
+};
+struct session_blackbox { /* writer: the agent */
+	uint32_t fault; /* CUresult of the first device fault; 0: none */
+	uint32_t pad;
+	uint64_t fault_ns, launches_then;
+	uint64_t launches; /* so far */
+	uint64_t done;	   /* so many of them were over at the last synchronisation that says so */
+	char call[40];	   /* which returned it */
+	struct session_launch last[SESSION_LAST_LAUNCHES]; /* launch n at (n - 1) modulo their number */
+};
+
 struct session_agent { /* writer: the agent */
 	uint32_t pid; /* 0: free; claimed by compare-and-swap */
 	uint32_t ended; /* 1 after its last synchronisation at exit */
 	uint64_t start_time; /* /proc/PID/stat field 22 */
 	uint64_t syncs;
+	struct session_blackbox box;
 	uint64_t clock_error_ns; /* how far device time, as programs see it, may be from CLOCK_MONOTONIC; 0: not measured */
 	uint32_t wake; /* futex: the agent's thread sleeps on it; +1 by whoever wants it to look */
 	uint32_t late;	  /* 1: it came when the program was running */
