@@ -1,7 +1,7 @@
 /* helpers.h - every helper a program may call: one row each; and helpers of the kernel that a GPU cannot have, with the reason.
  *
  * HELPER(number, name, return, arg1..arg5, where, result, cost, class). Numbers and meaning are the kernel's (enum bpf_func_id);
- * 501 to 511 are those of bpftime's public examples; 600 and up are ours (egpu/probe.bpf.h declares them).
+ * 502 to 511 are those of bpftime's public examples; 600 and up are ours (egpu/probe.bpf.h declares them).
  * where: HOST (a program on the CPU), THREAD (gpu/...), WARP (gpu.warp/...).
  * result: UNIFORM the same in all lanes of a warp, VARYING, or ARGS: uniform when the arguments are.
  * cost: instructions it counts for in the worst-case length, beside one for each 8 bytes of memory that it is given. class: PERTURB changes what the probed kernel does, and needs the
@@ -123,7 +123,8 @@ enum ebpf_helper_number {
 	REFUSED(148, copy_from_user, "it waits for the host")                                                      \
 	REFUSED(166, sys_bpf, "it waits for the host")                                                             \
 	REFUSED(169, timer_init, "nothing runs later on a GPU")                                                    \
-	REFUSED(209, user_ringbuf_drain, "it waits for the host; use a map that the host writes before the launch")
+	REFUSED(209, user_ringbuf_drain, "it waits for the host; use a map that the host writes before the launch")   \
+	REFUSED(501, puts, "it prints in the middle of the kernel; use bpf_printk, which leaves the text in a ring")
 
 struct ebpf_helper {
 	uint32_t number;
