@@ -31,6 +31,7 @@ static struct class {
 	{ "alignment", WE, "align", "", 0 },
 	{ "may_goto", WE, "insn", "may_goto", 0 },
 	{ "one-region", WE, "type", "same insn cannot be used with different pointers", 0 },
+	{ "released", WE, "uninit", "invalid read from stack", 0 }, /* where stack was never set, the kernel refuses plain programs too */
 	{ "endless-loop", WE, "loop", "infinite loop detected", 0 }, /* around bpf_loop the kernel does not look for them */
 	{ "speculation", PLAIN, NULL, "prohibited for !root", 0 },
 	{ "speculation", PLAIN, NULL, "infinite loop detected", 0 }, /* along a branch that is not taken, the counter stays */
