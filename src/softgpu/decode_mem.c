@@ -474,7 +474,7 @@ static enum sg_decoded dec_stack(struct sg_dec *c, const struct ptx_insn *p, str
 	in->imm = 16; /* at least 8, without the third operand */
 	if (p->n_operands == 3) {
 		in->imm = p->operands[2].value;
-		if (p->operands[2].kind != PTX_OPERAND_INT || in->imm < 1 || in->imm > 128 ||
+		if (p->operands[2].kind != PTX_OPERAND_INT || in->imm < 1 || in->imm > 1 << 19 ||
 			in->imm & (in->imm - 1))
 			return DEC_UNSUPPORTED;
 	}

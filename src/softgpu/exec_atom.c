@@ -163,14 +163,22 @@ static void put(struct sg_warp *w, uint32_t op, uint8_t width, int i, uint64_t v
 		((uint32_t *)p)[i] = (uint32_t)v;
 }
 
-/* Without a fence, or an order of its own, an atomic operation orders nothing else. */
+/* Without a fence, or an order of its own, an atomic operation orders nothing else. What it
+ * releases is told before it, what it acquires behind it. */
 static void check_atomic(
 	struct sg_warp *w, const struct sg_insn *in, uint32_t lane, void *p, uint32_t bytes)
 {
 	sg_check_access(w, in, lane, p, bytes, SG_READ | SG_WRITE | SG_STRONG, 0);
-	if (in->sub)
-		sg_check_sync(w, lane, p, in->sub);
-	sg_check_sync(w, lane, p, SG_ACQUIRES | SG_RELEASES);
+	if (in->sub & SG_RELEASES)
+		sg_check_sync(w, lane, p, SG_RELEASES | SG_ALWAYS);
+	sg_check_sync(w, lane, p, SG_RELEASES);
+}
+
+static void check_atomic_end(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, void *p)
+{
+	if (in->sub & SG_ACQUIRES)
+		sg_check_sync(w, lane, p, SG_ACQUIRES | SG_ALWAYS);
+	sg_check_sync(w, lane, p, SG_ACQUIRES);
 }
 
 /* -- 128 bits ------------------------------------------------------------------ */
@@ -178,7 +186,8 @@ static void check_atomic(
 typedef unsigned __int128 u128;
 
 #ifdef __x86_64__
-/* clang 14 would inline it into functions without the target, where the exchange is a call of a function that nobody has. */
+/* clang 14 would inline it into functions without the target, where the exchange is a call of a
+ * function that nobody has. */
 __attribute__((target("cx16"), noinline))
 #endif
 static bool
@@ -212,6 +221,8 @@ SG_HANDLER(sg_atom128)
 			      __atomic_load_n((uint64_t *)p, __ATOMIC_RELAXED);
 			want = in->op == SG_A_EXCH ? b : old == b ? c : old;
 		} while (!swap128(p, old, want));
+		if (w->check)
+			check_atomic_end(w, in, (uint32_t)i, p);
 		if (in->has & 1) {
 			uint64_t *d = sg_op(w, in->d);
 			d[i] = (uint64_t)old;
@@ -242,6 +253,8 @@ SG_HANDLER(sg_atom)
 			uint64_t old = sg_atom_apply(in, p, get(w, in->b, in->width, i), c, global);
 			if (result)
 				put(w, in->d, in->width, i, old);
+			if (w->check)
+				check_atomic_end(w, in, (uint32_t)i, p);
 			continue;
 		}
 		const uint32_t *operands = in->list + (result ? in->n : 0);
@@ -251,6 +264,8 @@ SG_HANDLER(sg_atom)
 			if (result)
 				put(w, in->list[k], in->width, i, old);
 		}
+		if (w->check)
+			check_atomic_end(w, in, (uint32_t)i, p);
 	}
 	if (in->flags & SG_SPIN)
 		sg_spin(w, in->op >= SG_A_EXCH ? 8 : 1);
@@ -325,15 +340,16 @@ void sg_mbarrier_complete(uint64_t *p, uint64_t bytes)
 		;
 }
 
-static void check_mbarrier(
-	struct sg_warp *w, const struct sg_insn *in, uint32_t lane, void *p, bool passed)
+static bool is_test(const struct sg_insn *in)
 {
-	bool test = in->op == MB_TEST || in->op == MB_TEST_PARITY;
+	return in->op == MB_TEST || in->op == MB_TEST_PARITY;
+}
+
+static void check_mbarrier(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, void *p)
+{
 	sg_check_access(w, in, lane, p, 8,
 		in->op == MB_INIT ? SG_WRITE : SG_READ | SG_WRITE | SG_STRONG, 0);
-	if (test && passed)
-		sg_check_sync(w, lane, p, SG_ACQUIRES | SG_ALWAYS);
-	else if (!test && in->op != MB_INIT)
+	if (!is_test(in) && in->op != MB_INIT)
 		sg_check_sync(w, lane, p, SG_RELEASES | SG_ALWAYS);
 }
 
@@ -358,14 +374,16 @@ SG_HANDLER(sg_mbarrier)
 			return;
 		uint64_t b = in->has & 2 ? get(w, in->b, in->width, i) : 1;
 		uint64_t tx = in->op >= MB_ARRIVE_TX ? get(w, in->c, 4, i) : 0;
+		if (w->check)
+			check_mbarrier(w, in, (uint32_t)i, p);
 		uint64_t old = __atomic_load_n(p, ORDER), want;
 		do
 			want = mb_apply(in->op, old, b, tx);
 		while (want != old &&
 			!__atomic_compare_exchange_n(p, &old, want, false, ORDER, ORDER));
-		if (w->check)
-			check_mbarrier(w, in, (uint32_t)i, p,
-				(old ^ b << (in->op == MB_TEST ? 0 : 63)) >> 63);
+		bool passed = (old ^ b << (in->op == MB_TEST ? 0 : 63)) >> 63;
+		if (w->check && is_test(in) && passed)
+			sg_check_sync(w, (uint32_t)i, p, SG_ACQUIRES | SG_ALWAYS);
 		if (in->op == MB_TEST)
 			done |= (uint32_t)((old ^ b) >> 63) << i;
 		else if (in->op == MB_TEST_PARITY)

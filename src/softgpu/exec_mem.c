@@ -257,14 +257,31 @@ static void after_load(struct sg_warp *w, const struct sg_insn *in)
 		sg_spin(w, 8);
 }
 
+static uint32_t strength(const struct sg_insn *in)
+{
+	return in->flags & (SG_SPIN | SG_ACQUIRE | SG_RELEASE) ? SG_STRONG : 0;
+}
+
+/* What an access orders. A store's is told before others can see the store, a load's when it has
+ * its value: whoever sees the value also finds what came before it. */
+static void order_lanes(
+	struct sg_warp *w, const struct sg_insn *in, uint32_t mask, uint8_t *const *p, bool store)
+{
+	uint32_t order = (store ? SG_RELEASES : SG_ACQUIRES) |
+			 (in->flags & (SG_ACQUIRE | SG_RELEASE) ? SG_ALWAYS : 0);
+	if (in->space >= SP_LOCAL || !strength(in))
+		return;
+	for (uint32_t m = mask; m; m &= m - 1) {
+		int i = __builtin_ctz(m);
+		sg_check_sync(w, (uint32_t)i, p[i], order);
+	}
+}
+
 /* Tells the checker before the access is made. */
 static void check_lanes(
 	struct sg_warp *w, const struct sg_insn *in, uint32_t mask, uint8_t *const *p, bool store)
 {
-	uint32_t access = (store ? SG_WRITE : SG_READ) |
-			  (in->flags & (SG_SPIN | SG_ACQUIRE | SG_RELEASE) ? SG_STRONG : 0);
-	uint32_t order = (store ? SG_RELEASES : SG_ACQUIRES) |
-			 (in->flags & (SG_ACQUIRE | SG_RELEASE) ? SG_ALWAYS : 0);
+	uint32_t access = (store ? SG_WRITE : SG_READ) | strength(in);
 	if (in->space >= SP_LOCAL)
 		return;
 	for (uint32_t m = mask; m; m &= m - 1) {
@@ -274,9 +291,9 @@ static void check_lanes(
 			value = value * 31 + get_lane(sg_op(w, in->list[k]), in->width, i);
 		sg_check_access(
 			w, in, (uint32_t)i, p[i], (uint32_t)in->n * in->bytes, access, value);
-		if (access & SG_STRONG)
-			sg_check_sync(w, (uint32_t)i, p[i], order);
 	}
+	if (store)
+		order_lanes(w, in, mask, p, true);
 }
 
 SG_HANDLER(sg_load)
@@ -291,6 +308,8 @@ SG_HANDLER(sg_load)
 	else
 		for (uint32_t k = 0; k < in->n; k++)
 			load_element(in, mask, p, k, sg_op(w, in->list[k]));
+	if (w->check)
+		order_lanes(w, in, mask, p, false);
 	after_load(w, in);
 }
 

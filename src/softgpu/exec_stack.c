@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define SMALLEST 1024u
+#define UNMARKED UINT32_MAX
 
 void *sg_stack_at(const struct sg_warp *w, uint32_t lane, uint64_t addr, uint32_t bytes)
 {
@@ -35,7 +36,8 @@ void sg_stack_leave(struct sg_warp *w, struct sg_frame *f, uint32_t mask)
 {
 	for (uint32_t m = f->marks ? mask : 0; m; m &= m - 1) {
 		int i = __builtin_ctz(m);
-		w->stack->top[i] = f->marks[i];
+		if (f->marks[i] != UNMARKED)
+			w->stack->top[i] = f->marks[i];
 	}
 	if (f->live)
 		return;
@@ -72,8 +74,9 @@ static bool grow(struct sg_warp *w, uint64_t need)
 	return true;
 }
 
-/* The stack, and the frame's marks in it. */
-static bool prepare(struct sg_warp *w)
+/* The stack, and the frame's marks in it. A lane is marked when it comes: it may be in a function
+ * that this frame calls while others are here. */
+static bool prepare(struct sg_warp *w, uint32_t mask)
 {
 	struct sg_frame *f = w->frame;
 	if (!w->stack)
@@ -81,7 +84,12 @@ static bool prepare(struct sg_warp *w)
 	if (!w->stack)
 		return false;
 	if (!f->marks && (f->marks = malloc(sizeof(w->stack->top))))
-		memcpy(f->marks, w->stack->top, sizeof(w->stack->top));
+		memset(f->marks, 0xff, sizeof(w->stack->top));
+	for (uint32_t m = f->marks ? mask : 0; m; m &= m - 1) {
+		int i = __builtin_ctz(m);
+		if (f->marks[i] == UNMARKED)
+			f->marks[i] = w->stack->top[i];
+	}
 	return f->marks;
 }
 
@@ -109,7 +117,7 @@ static void overflow(struct sg_warp *w, const struct sg_insn *in, int lane, uint
 /* d: address, a: bytes, imm: alignment */
 SG_HANDLER(sg_alloca)
 {
-	bool ready = prepare(w);
+	bool ready = prepare(w, mask);
 	for (uint32_t m = mask; m; m &= m - 1) {
 		int i = __builtin_ctz(m);
 		uint64_t bytes = value(w, in->a, in->width, i), align = (uint64_t)in->imm;
@@ -131,7 +139,7 @@ SG_HANDLER(sg_stacksave)
 
 SG_HANDLER(sg_stackrestore)
 {
-	bool ready = prepare(w);
+	bool ready = prepare(w, mask);
 	for (uint32_t m = mask; m; m &= m - 1) {
 		int i = __builtin_ctz(m);
 		uint64_t to = value(w, in->a, in->width, i) - SG_STACK_BASE;
