@@ -61,6 +61,40 @@ static int launches(int n, bool pause)
 	return check_fill(buf, add, count);
 }
 
+/* Four contexts on two devices, their launches in turn. */
+static int devices(void)
+{
+	enum { CONTEXTS = 4 };
+	CUcontext ctx[CONTEXTS];
+	CUfunction fn[CONTEXTS];
+	CUdeviceptr buf[CONTEXTS];
+	uint32_t add = 1, count = THREADS * BLOCKS;
+	int n = 0, bad = 0;
+	CU(cuInit(0));
+	CU(cuDeviceGetCount(&n));
+	for (int k = 0; k < CONTEXTS; k++) {
+		CUmodule mod;
+		CU(cuCtxCreate(&ctx[k], NULL, 0, k % n));
+		CU(cuModuleLoadData(&mod, PTX_HEAD PTX_FILL("fill")));
+		CU(cuModuleGetFunction(&fn[k], mod, "fill"));
+		CU(cuMemAlloc(&buf[k], count * 4));
+	}
+	for (int i = 0; i < 5; i++) {
+		for (int k = 0; k < CONTEXTS; k++) {
+			void *params[] = { &buf[k], &add, &count };
+			CU(cuCtxSetCurrent(ctx[k]));
+			CU(cuLaunchKernel(fn[k], BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, params, NULL));
+			CU(cuCtxSynchronize());
+		}
+		usleep(10000);
+	}
+	for (int k = 0; k < CONTEXTS; k++) {
+		CU(cuCtxSetCurrent(ctx[k]));
+		bad |= check_fill(buf[k], add, count);
+	}
+	return n < 2 ? 99 : bad;
+}
+
 static int once(void)
 {
 	return launches(1, false);
@@ -77,6 +111,7 @@ static int quickly(void)
 }
 
 static const struct role roles[] = { { "once", once }, { "slowly", slowly }, { "quickly", quickly },
+	{ "devices", devices },
 	{ 0 } };
 
 struct seen {
@@ -112,6 +147,7 @@ static void ring(const char *role, int n, bool loses, bool read_meanwhile)
 		.max_insns = 20,
 		.body = ring_body };
 	run_attach(&r, &f, "fill");
+	r.env[0] = !strcmp(role, "devices") ? "EGPU_SOFTGPU=devices=2" : NULL;
 	if (map_open(r.session, map, &m, &d)) {
 		ok(false, "%s", d.text);
 		return;
@@ -171,6 +207,7 @@ int main(int argc, char **argv)
 	ring("slowly", 20, true, true);
 	ring("once", 1, true, false);
 	ring("quickly", 200, true, true);
+	ring("devices", 20, true, true);
 	percpu();
 	return tap_done();
 }

@@ -11,7 +11,7 @@
 #include "translate/translate.h"
 
 static const char *const probes[] = { "counter", "histogram", "blocks", "churn", "stream", "filter",
-	"trace", "subprograms", "helpers", "chance" };
+	"trace", "subprograms", "helpers", "chance", "shapes", "accesses" };
 enum { PROBES = sizeof(probes) / sizeof(probes[0]) };
 
 static const struct {
