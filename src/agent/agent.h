@@ -122,6 +122,7 @@ struct kernel {
 		wanted; /* links != 0 and not refused: a launch looks at the rest only then */
 	CUfunc_cache cache_config; /* last one set */
 	bool has_cache_config;
+	_Atomic uint32_t one_in; /* as in its row */
 };
 
 /* Contents of a module, kept for the process's life: many programs load the same image again. */
@@ -274,9 +275,10 @@ struct time_pair;
 /* Whether a kernel's n-th launch (from 0) is one to be timed. */
 bool gputime_due(uint64_t n);
 /* Before and after the launch, in its stream. NULL: it goes untimed. is_kernel: fn is a CUkernel. */
-struct time_pair *gputime_begin(struct session_kernel *row, void *fn, bool is_kernel, bool first,
+struct time_pair *gputime_begin(struct kernel *k, void *fn, bool is_kernel, bool first,
 	CUstream stream, bool per_thread);
-void gputime_end(struct time_pair *p, CUstream stream, bool per_thread);
+/* variant: it ran in the kernel's place. */
+void gputime_end(struct time_pair *p, bool variant, CUstream stream, bool per_thread);
 void gputime_drop(struct time_pair *p); /* there was no launch */
 /* Takes the times of launches that have ended. NULL: in all contexts. */
 void gputime_collect(CUcontext only);
@@ -542,6 +544,12 @@ bool filter_device(const struct context *c);
 bool filter_stream(CUstream stream, bool per_thread);
 bool filter_over(void);   /* no launch will be probed any more */
 bool filter_launch(void); /* counts this launch; whether it is one to be probed */
+/* With --max-overhead: whether a kernel's n-th launch (from 0) runs the original, for comparison or because the limit wants it. */
+bool filter_spares(const struct kernel *k, uint64_t n);
+/* Whether launches of this kind are the rarer ones of the kernel, each of which is worth a sample. */
+bool filter_is_rare(const struct kernel *k, bool variant);
+/* The same: times have been added to the kernel's row. */
+void filter_adapt(struct kernel *k);
 static inline bool filter_active(void)
 {
 	return __atomic_load_n(&agent.shared->filter.active, __ATOMIC_RELAXED) != 0;

@@ -21,10 +21,10 @@ enum { PAIR_FREE, PAIR_TAKEN, PAIR_RECORDED };
 
 struct time_pair {
 	int state;
-	bool first;
+	bool first, variant;
 	CUevent begin, end;
 	CUcontext context;
-	struct session_kernel *row;
+	struct kernel *kernel;
 };
 
 static bool ok(CUresult r)
@@ -57,12 +57,18 @@ static void adapt(void)
 static void add(struct time_pair *p, float ms)
 {
 	uint64_t ns = ms > 0 ? (uint64_t)((double)ms * 1e6) : 0;
+	struct session_kernel *row = atomic_load(&p->kernel->shared);
 	if (p->first) {
-		p->row->first_ns = ns ? ns : 1;
+		row->first_ns = ns ? ns : 1;
 		return;
 	}
-	__atomic_fetch_add(&p->row->time_ns, ns, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&p->row->timed, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&row->time_ns, ns, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&row->timed, 1, __ATOMIC_RELAXED);
+	if (p->variant) {
+		__atomic_fetch_add(&row->probed_ns, ns, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&row->probed_timed, 1, __ATOMIC_RELAXED);
+	}
+	filter_adapt(p->kernel);
 }
 
 /* Takes what has been reached. Under the lock; p's context is current or the calls need none. */
@@ -119,7 +125,7 @@ static void load_now(void *fn, bool is_kernel)
 }
 
 struct time_pair *gputime_begin(
-	struct session_kernel *row, void *fn, bool is_kernel, bool first, CUstream stream, bool per_thread)
+	struct kernel *k, void *fn, bool is_kernel, bool first, CUstream stream, bool per_thread)
 {
 	CUcontext context = NULL;
 	struct time_pair *p = NULL;
@@ -133,7 +139,7 @@ struct time_pair *gputime_begin(
 	lock_drop(&agent.times.lock);
 	if (!p)
 		return NULL;
-	p->row = row;
+	p->kernel = k;
 	p->first = first;
 	if (first)
 		load_now(fn, is_kernel);
@@ -150,8 +156,9 @@ void gputime_drop(struct time_pair *p)
 	lock_drop(&agent.times.lock);
 }
 
-void gputime_end(struct time_pair *p, CUstream stream, bool per_thread)
+void gputime_end(struct time_pair *p, bool variant, CUstream stream, bool per_thread)
 {
+	p->variant = variant;
 	bool recorded = ok(record(p->end, stream, per_thread));
 	lock_take(&agent.times.lock);
 	p->state = recorded ? PAIR_RECORDED : PAIR_FREE;

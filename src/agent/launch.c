@@ -166,13 +166,15 @@ static CUresult launch(const struct launch *l)
 		f = NULL;
 	struct session_kernel *row = f ? kernel_row_of(f->kernel) : NULL;
 	uint64_t before = row ? __atomic_fetch_add(&row->launches, 1, __ATOMIC_RELAXED) : 0;
-	struct variant *v = f ? choose(l, f) : NULL;
+	bool limited = row && filter_active() && agent.shared->filter.max_overhead_ppm;
+	struct variant *v = f && !(limited && filter_spares(f->kernel, before)) ? choose(l, f) : NULL;
 	struct time_pair *timed = NULL;
 	CUresult r = CUDA_ERROR_UNKNOWN;
 	gate_enter(&agent.gate);
 	stream_used(l->config.hStream, l->per_thread);
-	if (row && gputime_due(before))
-		timed = gputime_begin(row, l->fn, !f->context, !before, l->config.hStream,
+	/* Under a limit the rarer kind of launch is always timed. */
+	if (row && (gputime_due(before) || (limited && filter_is_rare(f->kernel, v != NULL))))
+		timed = gputime_begin(f->kernel, l->fn, !f->context, !before, l->config.hStream,
 			l->per_thread);
 	/* It may have been retired meanwhile; from here on it stays. */
 	if (v && atomic_load_explicit(&v->state, memory_order_acquire) == VARIANT_READY)
@@ -186,7 +188,7 @@ static CUresult launch(const struct launch *l)
 	else if (r != CUDA_SUCCESS)
 		blackbox_result("a launch", r);
 	if (timed && r == CUDA_SUCCESS)
-		gputime_end(timed, l->config.hStream, l->per_thread);
+		gputime_end(timed, swapped, l->config.hStream, l->per_thread);
 	else if (timed)
 		gputime_drop(timed);
 	gate_leave(&agent.gate);

@@ -40,6 +40,20 @@ static int duration(const char *text, uint64_t *ns)
 	return say_fail("--for: '%s' is no time: write 10 or 10s, 500ms, 2m, 1h", text);
 }
 
+/* "5" and "5%", fractions too. */
+static int percentage(const char *text, uint64_t *ppm)
+{
+	char *end;
+	*ppm = 0;
+	if (!text)
+		return 0;
+	double p = strtod(text, &end);
+	if (*text < '0' || *text > '9' || (*end && strcmp(end, "%")) || p < 0.01 || p > 1e6)
+		return say_fail("--max-overhead: '%s' is no percentage from 0.01 on", text);
+	*ppm = (uint64_t)(p * 1e4);
+	return 0;
+}
+
 int filter_read(const struct filter_opts *o, struct session_filter *out)
 {
 	uint64_t device, stream;
@@ -48,11 +62,13 @@ int filter_read(const struct filter_opts *o, struct session_filter *out)
 		number("launches", o->launches, 1, UINT64_C(1) << 62, &out->launches) ||
 		number("device", o->device, 0, 1023, &device) ||
 		number("stream", o->stream, 0, 1000000000, &stream) ||
-		duration(o->duration, &out->for_ns))
+		duration(o->duration, &out->for_ns) ||
+		percentage(o->max_overhead, &out->max_overhead_ppm))
 		return EGPU_FAILED;
 	out->device = o->device ? (uint32_t)device + 1 : 0;
 	out->stream = o->stream ? (uint32_t)stream + 1 : 0;
-	out->active = out->skip || out->launches || out->for_ns || out->device || out->stream;
+	out->active = out->skip || out->launches || out->for_ns || out->device || out->stream ||
+		      out->max_overhead_ppm;
 	return 0;
 }
 
@@ -76,6 +92,8 @@ void filter_text(const struct session *s, struct buf *text)
 		buf_printf(text, " device %u,", f->device - 1);
 	if (f->stream)
 		buf_printf(text, " stream %u,", f->stream - 1);
+	if (f->max_overhead_ppm)
+		buf_printf(text, " at most %g%% slower,", (double)f->max_overhead_ppm / 1e4);
 	if (f->for_ns)
 		buf_printf(text, " for %g s,", (double)f->for_ns / 1e9);
 	if (f->launches)

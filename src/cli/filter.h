@@ -7,7 +7,7 @@
 #include "map/session.h"
 
 struct filter_opts {
-	const char *skip, *launches, *duration, *device, *stream; /* as given; NULL: all */
+	const char *skip, *launches, *duration, *device, *stream, *max_overhead; /* as given; NULL: all */
 };
 
 /* Rows of a command's option table. */
@@ -18,6 +18,8 @@ struct filter_opts {
 			"probe N launches, then no more" },                                        \
 		{ 0, "for", OPT_STRING, offsetof(opts, field.duration), "TIME",                    \
 			"probe for so long from the first probed launch on: 10, 500ms, 2m" },      \
+		{ 0, "max-overhead", OPT_STRING, offsetof(opts, field.max_overhead), "P%",         \
+			"probe so few launches of a kernel that it slows down by no more" },       \
 		{ 0, "device", OPT_STRING, offsetof(opts, field.device), "N",                      \
 			"probe on this device only" },                                             \
 	{                                                                                          \

@@ -83,6 +83,22 @@ static void list_differing(const struct snapshot *snap, struct buf *text)
 				name_short(snap->arena, snap->kernels[i].name, NAME_WIDTH));
 }
 
+/* What each probed kernel was slowed down by, where launches of both kinds were timed. */
+static void list_slowed(const struct snapshot *snap, bool all, struct buf *text)
+{
+	for (uint32_t i = 0; i < snap->n_kernels; i++) {
+		const struct snap_kernel *k = &snap->kernels[i];
+		if (k->one_in > 1)
+			buf_printf(text, "  sampled: one launch in %u of %s, to keep the limit: %" PRIu64
+				" of %" PRIu64 " were probed\n",
+				k->one_in, name_short(snap->arena, k->name, NAME_WIDTH),
+				k->launches_instrumented, k->launches);
+		if (k->slowdown > 0 && (all || k->one_in > 1))
+			buf_printf(text, "  a probed launch takes %.3f times as long: %s\n",
+				k->slowdown, name_short(snap->arena, k->name, NAME_WIDTH));
+	}
+}
+
 /* With -v: what each variant cost to make. */
 static void list_compiled(const struct snapshot *snap, struct buf *text)
 {
@@ -264,6 +280,7 @@ static void coverage_text(const struct run_report *r, struct buf *text)
 	filter_text(r->session, text);
 	list_unprobed(snap, text);
 	list_differing(snap, text);
+	list_slowed(snap, r->per_cpu, text);
 	if (r->per_cpu)
 		list_compiled(snap, text);
 	if (r->per_cpu && clock_error_ns(r->session))
@@ -361,6 +378,9 @@ static void json_kernel(const struct snap_kernel *k, struct json *j)
 	json_put_bool(j, "last_bit_may_differ", k->last_bit_may_differ);
 	json_put_u64(j, "gpu_time_ns", k->time_ns);
 	json_put_u64(j, "launches_timed", k->timed);
+	json_key(j, "slowdown");
+	k->slowdown > 0 ? json_double(j, k->slowdown) : json_null(j);
+	json_put_u64(j, "one_launch_in", k->one_in > 1 ? k->one_in : 1);
 	json_put_u64(j, "compile_ns", k->compile_ns);
 	json_put_bool(j, "compile_cached", k->compile_cached);
 	json_put_u64(j, "sites", k->n_sites);
@@ -436,6 +456,8 @@ static void json_filter(const struct session *s, struct json *j)
 	f->device ? json_u64(j, f->device - 1) : json_null(j);
 	json_key(j, "stream");
 	f->stream ? json_u64(j, f->stream - 1) : json_null(j);
+	json_key(j, "max_overhead_percent");
+	f->max_overhead_ppm ? json_double(j, (double)f->max_overhead_ppm / 1e4) : json_null(j);
 	json_put_u64(j, "seen", f->seen);
 	json_object_end(j);
 }

@@ -55,17 +55,30 @@ static void take_sites(struct snapshot *snap, const struct session *s, const str
 	}
 }
 
-/* The mean of the samples stands for every launch; a kernel that ran once has but its first. */
+static double mean(uint64_t ns, uint64_t n, double otherwise)
+{
+	return n ? (double)ns / (double)n : otherwise;
+}
+
+/* The mean of the samples of a kind stands for every launch of that kind; a kernel that ran once has
+ * but its first. */
 static void take_time(struct snapshot *snap, struct snap_kernel *k, const struct session_kernel *from)
 {
-	uint64_t timed = __atomic_load_n(&from->timed, __ATOMIC_RELAXED);
-	double mean = timed ? (double)__atomic_load_n(&from->time_ns, __ATOMIC_RELAXED) / (double)timed
-			    : (double)from->first_ns;
+	uint64_t timed = from->timed, ns = from->time_ns, probed = from->probed_timed,
+		 probed_ns = from->probed_ns, others = k->launches - k->launches_instrumented;
+	/* Another process wrote them, and may be writing. */
+	if (probed > timed || probed_ns > ns || k->launches_instrumented > k->launches)
+		return;
+	double all = mean(ns, timed, (double)from->first_ns),
+	       with = mean(probed_ns, probed, all),
+	       without = mean(ns - probed_ns, timed - probed, all);
+	uint64_t probed_all = (uint64_t)(with * (double)k->launches_instrumented);
 	k->timed = timed + (from->first_ns != 0);
-	k->time_ns = (uint64_t)(mean * (double)k->launches);
+	k->time_ns = probed_all + (uint64_t)(without * (double)others);
+	k->slowdown = probed && timed > probed && without > 0 ? with / without : 0;
+	k->one_in = from->one_in;
 	snap->time_ns += k->time_ns;
-	if (k->launches)
-		snap->probed_ns += (uint64_t)(mean * (double)k->launches_instrumented);
+	snap->probed_ns += probed_all;
 	snap->untimed += k->launches && !k->timed;
 }
 

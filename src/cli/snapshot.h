@@ -28,6 +28,8 @@ struct snap_kernel {
 	uint64_t compile_ns; /* 0: no variant was compiled */
 	bool compile_cached;
 	uint64_t timed;   /* launches whose time was taken */
+	double slowdown;  /* mean time of the probed launches by that of the others; 0: not both were timed */
+	uint32_t one_in;  /* one launch in so many was to be probed; 0, 1: all */
 	uint64_t time_ns; /* of all launches on the device, estimated from those; 0: unknown */
 };
 

@@ -126,7 +126,10 @@ struct session_kernel { /* writer: the agent that claimed it */
 	uint32_t compile_cached;	  /* 1: it was taken from the cache on disk */
 	uint32_t pad;
 	uint64_t time_ns, timed;	  /* atomic: of so many launches, how long they ran in all (agent/gputime.c) */
+	uint64_t probed_ns, probed_timed; /* atomic: the part of these in which the variant ran */
 	uint64_t first_ns;		  /* of its first launch, which is not among them; 0: unknown */
+	uint32_t one_in;		  /* to keep --max-overhead: one launch in so many runs the variant; 0, 1: all do */
+	uint32_t pad2;
 	uint64_t since_ns;		  /* CLOCK_MONOTONIC: in this state since */
 };
 
@@ -194,6 +197,7 @@ struct session_filter {
 	uint64_t skip;	   /* writer: loader: so many launches run unprobed first */
 	uint64_t launches; /* writer: loader: so many are probed then; 0: all */
 	uint64_t for_ns;   /* writer: loader: from the first probed launch on; 0: always */
+	uint64_t max_overhead_ppm; /* writer: loader: of the time of a kernel; 0: no limit */
 	uint64_t seen;	   /* atomic: launches that the rest has let through */
 	uint64_t first_ns; /* writer: an agent, once: CLOCK_MONOTONIC of the first probed launch */
 };
