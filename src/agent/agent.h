@@ -335,6 +335,7 @@ struct module {
 	struct module *next;
 	void *handle; /* CUmodule or CUlibrary */
 	bool is_library;
+	bool found;    /* we came after it was loaded */
 	bool nameless; /* stands for a kernel whose image is not known; handle is its struct image */
 	struct context *context; /* CUmodule: where it was loaded */
 	struct image *image;

@@ -149,8 +149,11 @@ struct function *function_bind(void *handle, const char *name, struct image *im)
 		im->matched = true;
 	}
 	lock_drop(&agent.build);
-	if (!m)
+	if (!m) {
 		m = module_add(home, is_library, is_library ? NULL : c, im);
+		if (m)
+			m->found = true;
+	}
 	/* Its image was taken for another kernel's, and does not have this one. */
 	else if (!image_kernel(m->image, name))
 		return NULL;
@@ -175,6 +178,27 @@ void module_purge(void)
 	handles_sweep(&agent.loaded, everything, NULL);
 	handles_sweep(&agent.aliases, everything, NULL);
 	handles_sweep(&agent.functions, everything, NULL);
+}
+
+static bool was_found(void *value, void *arg)
+{
+	return value == &stranger || ((struct function *)value)->module->found;
+}
+
+static bool module_was_found(void *value, void *arg)
+{
+	return ((struct module *)value)->found;
+}
+
+/* A module ends that we have not seen begin. Which of the handles that were found by name were its own
+ * cannot be told: all of those are found again at their next launch. */
+static void purge_found(void)
+{
+	for (struct module *m = atomic_load(&agent.modules); m; m = m->next)
+		if (m->found && !atomic_load(&m->gone))
+			variant_retire_module(m);
+	handles_sweep(&agent.loaded, module_was_found, NULL);
+	handles_sweep(&agent.functions, was_found, NULL);
 }
 
 static bool function_of_module(void *value, void *arg)
@@ -284,6 +308,8 @@ HOOK(cuModuleLoadFatBinary, CUmodule *mod, const void *fatbin)
 static void forget(const void *handle)
 {
 	struct module *m = module_find(handle);
+	if (!m && atomic_load(&agent.late))
+		purge_found();
 	if (!m)
 		return;
 	variant_retire_module(m);
