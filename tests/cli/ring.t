@@ -1,0 +1,44 @@
+#!/bin/sh
+# Ring buffers from kernels to a reader: what was read and what was lost is what was sent, on one multiprocessor and many, with rings of
+# all sizes, several threads of softgpu, and kernels that follow each other.
+. "$(dirname "$0")/lib.sh"
+
+probes=$EGPU_SOURCE/tests/probes
+
+sums() { # LABEL
+	is $status 0 "$1: the program is unharmed"
+	is "$(json "$tmp/json" '$j->{maps}{ring}{records} + $j->{maps}{tiny}{records}')" "$(json "$tmp/json" '$j->{maps}{".bss"}{variables}{sent}')" \
+		"$1: what was sent was read"
+	is "$(json "$tmp/json" '$j->{maps}{ring}{lost} + $j->{maps}{tiny}{lost}')" \
+		"$(json "$tmp/json" '$j->{maps}{".bss"}{variables}{dropped} + $j->{maps}{".bss"}{variables}{impossible}')" "$1: what was dropped was counted"
+	is "$(json "$tmp/json" '$j->{maps}{".bss"}{variables}{sent} > 200 ? 1 : 0')" 1 "$1: a ring at least"
+}
+
+for device in sms=1,workers=1 sms=3,workers=4 sms=132,workers=2; do
+	run "$egpu" run --softgpu=sm_90,$device --json="$tmp/json" -o "$tmp/report" "$probes/shapes.bpf.c" -- "$samples/vecadd" 4000
+	sums "$device"
+done
+
+# A record a lane, and warp records that a reader takes apart.
+cat > "$tmp/warp.bpf.c" <<'EOF'
+#include <egpu/probe.bpf.h>
+struct { __uint(type, BPF_MAP_TYPE_RINGBUF); __uint(max_entries, 1 << 20); } ring SEC(".maps");
+__u64 lanes;
+SEC("gpu/mem")
+int record(struct egpu_mem *ctx)
+{
+	if (!egpu_access_output(&ring, ctx))
+		lanes++;
+	return 0;
+}
+char LICENSE[] SEC("license") = "Apache-2.0";
+EOF
+run "$egpu" run --softgpu --json="$tmp/json" -o "$tmp/report" "$tmp/warp.bpf.c" -- "$samples/vecadd" 3000
+is $status 0 "warp records: the program is unharmed"
+is "$(json "$tmp/json" '$j->{maps}{ring}{records}')" $((3 * 94)) "warp records: one for each warp's access"
+is "$(json "$tmp/json" '$j->{maps}{ring}{record_bytes}')" $((3 * 94 * 16)) "warp records: of 16 bytes where lanes lie side by side"
+is "$(json "$tmp/json" '$j->{maps}{".bss"}{variables}{lanes}')" 9000 "warp records: every lane took part"
+
+ls -A "$EGPU_DIR" >"$tmp/left"
+is "$(cat "$tmp/left")" "" "nothing is left in the session directory"
+finish
