@@ -14,7 +14,7 @@
 enum {
 	PIECE_BYTES = 32 << 20, /* published at once */
 	ZERO_BYTES = 32 << 10,
-	PATIENCE_MS = 100, /* for a consumer that makes no room while we wait to end */
+	PATIENCE_MS = 500, /* for a consumer that makes no room while we wait to end */
 	STEP_MS = 2,
 	MAX_HINTS = 1024, /* multiprocessors whose hints are cleared */
 };
