@@ -476,6 +476,7 @@ static void killed(void)
 	await(session_path(r.session), "ready");
 	ok(shows(&r, sum, 0, 3 * ALL), "three launches are counted");
 	kill(pid, SIGSTOP);
+	waitpid(pid, NULL, WUNTRACED);
 	is_int(put(&r, sum, 0, 1, BPF_ANY), -ETIMEDOUT, "a stopped target does not answer");
 	kill(pid, SIGKILL);
 	run_wait(&r, pid, 10);
