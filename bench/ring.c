@@ -1,10 +1,10 @@
 /* ring.c - reading ring buffers: how fast records, and how fast bytes, reach a reader.
  *
- *   bench_ring [SECONDS]                  a producer in another process copies groups of 32 records of 16 bytes as the
- *                                         agent does; a consumer with a call a record, then a bulk reader
- *   bench_ring read MAP SECONDS [count]   bulk reader of the map of that name in the newest session of this user, until
- *                                         nothing has come for a second or the time is over; count: walks all groups
- *   bench_ring consume MAP SECONDS        the same with a call a record
+ *   bench_ring [SECONDS]                  a producer in another process copies groups of 32 records
+ * of 16 bytes as the agent does; a consumer with a call a record, then a bulk reader bench_ring
+ * read MAP SECONDS [count]   bulk reader of the map of that name in the newest session of this
+ * user, until nothing has come for a second or the time is over; count: walks all groups bench_ring
+ * consume MAP SECONDS        the same with a call a record
  *
  * A line of JSON each.
  */
@@ -75,8 +75,10 @@ static bool take_groups(struct map *m, struct got *g)
 	return true;
 }
 
-/* Until the time is over, or nothing came for `quiet` seconds after the first. The time ends with the last that came. */
-static void measure(const char *what, struct map *m, bool (*take)(struct map *, struct got *), double seconds, double quiet)
+/* Until the time is over, or nothing came for `quiet` seconds after the first. The time ends with
+ * the last that came. */
+static void measure(const char *what, struct map *m, bool (*take)(struct map *, struct got *),
+	double seconds, double quiet)
 {
 	struct got g = { 0 };
 	double start = now(), first = 0, last = 0;
@@ -89,10 +91,12 @@ static void measure(const char *what, struct map *m, bool (*take)(struct map *, 
 		}
 	}
 	double took = last > first ? last - first : 1e-9;
-	printf("{\"reader\": \"%s\", \"seconds\": %.3f, \"bytes\": %llu, \"records\": %llu, \"GB_s\": %.2f, \"Mrecords_s\": %.1f, "
+	printf("{\"reader\": \"%s\", \"seconds\": %.3f, \"bytes\": %llu, \"records\": %llu, "
+	       "\"GB_s\": %.2f, \"Mrecords_s\": %.1f, "
 	       "\"lost\": %llu, \"damaged\": %s}\n",
-		what, took, (unsigned long long)g.bytes, (unsigned long long)g.records, (double)g.bytes / took / 1e9,
-		(double)g.records / took / 1e6, (unsigned long long)map_lost(m), g.damaged ? "true" : "false");
+		what, took, (unsigned long long)g.bytes, (unsigned long long)g.records,
+		(double)g.bytes / took / 1e9, (double)g.records / took / 1e6,
+		(unsigned long long)map_lost(m), g.damaged ? "true" : "false");
 	fflush(stdout);
 }
 
@@ -106,7 +110,8 @@ static void produce(const char *dir)
 	if (!piece || session_open(dir, &s, NULL))
 		_exit(1);
 	for (size_t at = 0; at < n; at += group) {
-		struct map_ring_group head = { RECORD | (LANES - 1) << MAP_RING_LANES_SHIFT, ~0u, at };
+		struct map_ring_group head = { RECORD | (LANES - 1) << MAP_RING_LANES_SHIFT, ~0u,
+			at };
 		memcpy(piece + at, &head, sizeof(head));
 		memset(piece + at + sizeof(head), 1, group - sizeof(head));
 	}
@@ -131,9 +136,12 @@ static int synthetic(double seconds)
 	struct session *s;
 	struct diag d = { 0 };
 	struct map *m;
-	struct ebpf_map def = { .name = "ring", .type = BPF_MAP_TYPE_RINGBUF, .max_entries = RING_BYTES };
+	struct ebpf_map def = {
+		.name = "ring", .type = BPF_MAP_TYPE_RINGBUF, .max_entries = RING_BYTES
+	};
 	uint32_t id;
-	if (session_create(&s, &d) || session_add_map(s, &def, &id, &d) || map_open(s, id, &m, &d)) {
+	if (session_create(&s, &d) || session_add_map(s, &def, &id, &d) ||
+		map_open(s, id, &m, &d)) {
 		fprintf(stderr, "bench_ring: %s\n", d.text);
 		return 1;
 	}
@@ -160,7 +168,8 @@ static bool find(const char *name, struct session **s, struct map **m)
 		if (session_open(dirs[k], s, NULL))
 			continue;
 		for (uint32_t id = 0; id < EBPF_MAX_MAPS; id++)
-			if (session_data(*s)->maps[id].used && !strncmp(session_data(*s)->maps[id].name, name, 15) &&
+			if (session_data(*s)->maps[id].used &&
+				!strncmp(session_data(*s)->maps[id].name, name, 15) &&
 				!map_open(*s, id, m, NULL))
 				return true;
 		session_close(*s);
@@ -168,7 +177,8 @@ static bool find(const char *name, struct session **s, struct map **m)
 	return false;
 }
 
-static int attach(const char *name, double seconds, bool (*take)(struct map *, struct got *), const char *what)
+static int attach(const char *name, double seconds, bool (*take)(struct map *, struct got *),
+	const char *what)
 {
 	struct session *s;
 	struct map *m;
@@ -188,12 +198,14 @@ int main(int argc, char **argv)
 {
 	if (argc >= 4 && !strcmp(argv[1], "read")) {
 		bool count = argc > 4;
-		return attach(argv[2], atof(argv[3]), count ? take_groups : take_bytes, count ? "bulk, groups counted" : "bulk");
+		return attach(argv[2], atof(argv[3]), count ? take_groups : take_bytes,
+			count ? "bulk, groups counted" : "bulk");
 	}
 	if (argc == 4 && !strcmp(argv[1], "consume"))
 		return attach(argv[2], atof(argv[3]), take_records, "call a record");
 	if (argc > 2) {
-		fprintf(stderr, "usage: bench_ring [SECONDS] | read MAP SECONDS [count] | consume MAP SECONDS\n");
+		fprintf(stderr, "usage: bench_ring [SECONDS] | read MAP SECONDS [count] | consume "
+				"MAP SECONDS\n");
 		return 2;
 	}
 	return synthetic(argc > 1 ? atof(argv[1]) : 1);

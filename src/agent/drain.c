@@ -56,7 +56,9 @@ int drain_make(struct context *c, uint32_t id, bool pin, struct diag *d)
 		return diag_set(d, -err, "map %u: its ring in the session cannot be used", id);
 	/* Another context of this process may have done it; unpinned is slower, not wrong. */
 	if (REAL(cuMemHostRegister_v2) && pin)
-		m->pinned = ok(REAL(cuMemHostRegister_v2)(at, bytes, CU_MEMHOSTREGISTER_PORTABLE)) ? at : NULL;
+		m->pinned = ok(REAL(cuMemHostRegister_v2)(at, bytes, CU_MEMHOSTREGISTER_PORTABLE))
+				    ? at
+				    : NULL;
 	return 0;
 }
 
@@ -86,7 +88,8 @@ static uint64_t word_at(const struct view *v, uint64_t offset)
 
 static uint64_t committed_of(const struct view *v, uint32_t bin)
 {
-	return word_at(v, map_ring_committed_at(v->m->replicas) + (uint64_t)bin * MAP_RING_COUNT_LINE);
+	return word_at(
+		v, map_ring_committed_at(v->m->replicas) + (uint64_t)bin * MAP_RING_COUNT_LINE);
 }
 
 static uint64_t head_of(const struct view *v, uint32_t bin)
@@ -126,13 +129,16 @@ static bool look(struct view *v)
 	}
 	uint8_t *to = c->scratch;
 	v->copy = to;
-	return to_host(c, to + MAP_IMAGE_HEADER, v->m->address + MAP_IMAGE_HEADER, heads - MAP_IMAGE_HEADER) &&
+	return to_host(c, to + MAP_IMAGE_HEADER, v->m->address + MAP_IMAGE_HEADER,
+		       heads - MAP_IMAGE_HEADER) &&
 	       to_host(c, to + heads, v->m->address + heads, end - heads) && finish(c);
 }
 
 static bool begin_view(struct view *v, struct context *c, uint32_t id)
 {
-	*v = (struct view){ .c = c, .m = &c->maps[id], .id = id, .bins = c->maps[id].replicas * MAP_RING_BINS };
+	*v = (struct view){
+		.c = c, .m = &c->maps[id], .id = id, .bins = c->maps[id].replicas * MAP_RING_BINS
+	};
 	return look(v);
 }
 
@@ -143,7 +149,8 @@ static void publish(const struct view *v)
 	for (uint32_t r = 0; r < v->m->replicas; r++)
 		lost += word_at(v, MAP_IMAGE_HEADER + (uint64_t)r * MAP_RING_LINE + 8);
 	for (uint32_t b = 0; b < v->bins; b++)
-		there += reserved_of(v, b) - (v->m->taken[b] < reserved_of(v, b) ? v->m->taken[b] : reserved_of(v, b));
+		there += reserved_of(v, b) -
+			 (v->m->taken[b] < reserved_of(v, b) ? v->m->taken[b] : reserved_of(v, b));
 	map_instance_begin(v->m->instance);
 	v->m->image->lost = lost;
 	v->m->image->consumed = v->m->consumed;
@@ -155,7 +162,8 @@ static void publish(const struct view *v)
 
 static CUdeviceptr data_at(const struct view *v, uint32_t bin)
 {
-	return v->m->address + map_ring_data_at(v->m->replicas) + (uint64_t)bin * v->m->bin_bytes + v->m->taken[bin];
+	return v->m->address + map_ring_data_at(v->m->replicas) + (uint64_t)bin * v->m->bin_bytes +
+	       v->m->taken[bin];
 }
 
 /* Copies n bytes to a position of the session's ring. */
@@ -204,7 +212,8 @@ static int64_t copy_bins(const struct view *v, uint32_t *bin, uint64_t at, uint6
 /* Gives full bins [from, to) back to the device: committed first. */
 static bool reset_lines(const struct view *v, uint64_t lines, uint32_t from, uint32_t to)
 {
-	uint64_t at = lines + (uint64_t)from * MAP_RING_COUNT_LINE, n = (uint64_t)(to - from) * MAP_RING_COUNT_LINE;
+	uint64_t at = lines + (uint64_t)from * MAP_RING_COUNT_LINE,
+		 n = (uint64_t)(to - from) * MAP_RING_COUNT_LINE;
 	for (uint64_t part; n; at += part, n -= part) {
 		part = n < ZERO_BYTES ? n : ZERO_BYTES;
 		if (!ok(REAL(cuMemcpyHtoDAsync_v2)(v->m->address + at, zeros, part, v->c->stream)))
@@ -224,22 +233,23 @@ static bool mark_taken(const struct view *v, uint32_t first, uint32_t last)
 			v->m->taken[b] = back ? 0 : v->m->taken[b] + n;
 		if (back)
 			continue;
-		if (full < b &&
-			(!reset_lines(v, map_ring_committed_at(v->m->replicas), full, b) ||
-				!reset_lines(v, map_ring_head_at(v->m->replicas), full, b)))
+		if (full < b && (!reset_lines(v, map_ring_committed_at(v->m->replicas), full, b) ||
+					!reset_lines(v, map_ring_head_at(v->m->replicas), full, b)))
 			return false;
 		full = b + 1;
 	}
 	return true;
 }
 
-/* There is room again where some multiprocessor found none. Hints only: those of a kernel that runs may stay in its caches, or
- * change at the same moment. */
+/* There is room again where some multiprocessor found none. Hints only: those of a kernel that runs
+ * may stay in its caches, or change at the same moment. */
 static void clear_full(const struct view *v)
 {
-	uint32_t words[MAX_HINTS], n = v->m->replicas < MAX_HINTS ? v->m->replicas : MAX_HINTS, full = 0;
+	uint32_t words[MAX_HINTS], n = v->m->replicas < MAX_HINTS ? v->m->replicas : MAX_HINTS,
+				   full = 0;
 	for (uint32_t r = 0; r < n; r++) {
-		memcpy(&words[r], v->copy + MAP_IMAGE_HEADER + (uint64_t)r * MAP_RING_LINE, sizeof(words[r]));
+		memcpy(&words[r], v->copy + MAP_IMAGE_HEADER + (uint64_t)r * MAP_RING_LINE,
+			sizeof(words[r]));
 		full |= words[r] & MAP_RING_FULL;
 		words[r] &= ~MAP_RING_FULL;
 	}
@@ -292,7 +302,8 @@ int64_t drain_ring(struct context *c, uint32_t id)
 
 /* -- the end -------------------------------------------------------------------- */
 
-/* Records on the device that can be counted; a bin that holds something half-written counts once. */
+/* Records on the device that can be counted; a bin that holds something half-written counts once.
+ */
 static uint64_t count_left(struct view *v)
 {
 	uint64_t left = 0;

@@ -18,7 +18,8 @@
 static struct map_ring *map_ring_map(int fd, uint32_t max_entries, size_t *mapped)
 {
 	size_t once = sizeof(struct map_ring) + max_entries;
-	char *p = mmap(NULL, once + max_entries, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *p = mmap(NULL, once + max_entries, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
 		return NULL;
 	*mapped = once + max_entries;
@@ -30,8 +31,8 @@ static struct map_ring *map_ring_map(int fd, uint32_t max_entries, size_t *mappe
 	return NULL;
 }
 
-static struct map_ring *map_ring_open(
-	struct session *s, const char *pattern, uint32_t map, uint32_t max_entries, size_t *mapped, int *err)
+static struct map_ring *map_ring_open(struct session *s, const char *pattern, uint32_t map,
+	uint32_t max_entries, size_t *mapped, int *err)
 {
 	char path[SESSION_FILE_PATH_BYTES];
 	uint64_t size;
@@ -145,7 +146,8 @@ static void map_ring_lose(const struct ring_mapping *r, uint64_t n)
 
 /* -- groups -- */
 
-uint64_t map_ring_group_read(const void *at, uint64_t left, struct map_ring_group *out, uint32_t *bytes, uint32_t *n)
+uint64_t map_ring_group_read(
+	const void *at, uint64_t left, struct map_ring_group *out, uint32_t *bytes, uint32_t *n)
 {
 	uint64_t total;
 	*bytes = *n = 0;
@@ -192,7 +194,8 @@ static uint8_t *ring_data(struct map_ring *ring, uint64_t pos, uint32_t max_entr
 }
 
 /* Bytes between two positions of a file that anybody may have scribbled over; too many: none. */
-static uint64_t ring_used(const struct map_ring *ring, uint32_t max_entries, uint64_t *from, uint64_t align)
+static uint64_t ring_used(
+	const struct map_ring *ring, uint32_t max_entries, uint64_t *from, uint64_t align)
 {
 	uint64_t end = __atomic_load_n(&ring->producer, __ATOMIC_ACQUIRE);
 	*from = __atomic_load_n(&ring->consumer, __ATOMIC_ACQUIRE);
@@ -210,8 +213,9 @@ static void copy_words(uint8_t *to, const uint8_t *from, uint64_t bytes)
 }
 
 /* The group's records at a position of ring-ID; false: no room. */
-static bool map_ring_put(const struct ring_mapping *r, const uint8_t *group, const struct map_ring_group *g,
-	uint32_t bytes, uint32_t n, uint64_t *producer, uint64_t room)
+static bool map_ring_put(const struct ring_mapping *r, const uint8_t *group,
+	const struct map_ring_group *g, uint32_t bytes, uint32_t n, uint64_t *producer,
+	uint64_t room)
 {
 	uint64_t padded = map_round_up(bytes, 8), each = MAP_RING_HEADER + padded;
 	if (each * (uint32_t)__builtin_popcount(g->present) > room)
@@ -234,7 +238,7 @@ static bool map_ring_put(const struct ring_mapping *r, const uint8_t *group, con
 static int map_ring_expand(const struct ring_mapping *r)
 {
 	uint64_t pos, consumer, left = ring_used(r->raw, r->max_entries, &pos, 16),
-		       used = ring_used(r->ring, r->max_entries, &consumer, 8), moved = 0;
+				used = ring_used(r->ring, r->max_entries, &consumer, 8), moved = 0;
 	uint64_t producer = consumer + used, room = r->max_entries - used, start = producer;
 	while (left) {
 		struct map_ring_group g;
@@ -245,7 +249,8 @@ static int map_ring_expand(const struct ring_mapping *r)
 			map_ring_lose(r, 1);
 			total = left;
 		} else if (n) {
-			if (!map_ring_put(r, at, &g, bytes, n, &producer, room - (producer - start)))
+			if (!map_ring_put(
+				    r, at, &g, bytes, n, &producer, room - (producer - start)))
 				break;
 			moved += (uint32_t)__builtin_popcount(g.present);
 		}
@@ -268,7 +273,8 @@ static bool map_ring_has_reader(const struct ring_mapping *r)
 		return false;
 	if (pid == (uint32_t)getpid() || process_alive((pid_t)pid, 0))
 		return true;
-	__atomic_compare_exchange_n(&r->raw->reader, &pid, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	__atomic_compare_exchange_n(
+		&r->raw->reader, &pid, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 	return false;
 }
 
@@ -353,7 +359,8 @@ void map_ring_give_up(struct session *s, uint32_t map, uint64_t lost)
 	if (!map_ring_has_reader(r)) {
 		map_ring_expand(r);
 		uint64_t left = ring_used(r->raw, r->max_entries, &from, 16);
-		uint64_t n = map_ring_count(ring_data(r->raw, from, r->max_entries), left, &damaged);
+		uint64_t n =
+			map_ring_count(ring_data(r->raw, from, r->max_entries), left, &damaged);
 		map_ring_lose(r, n + damaged);
 		__atomic_store_n(&r->raw->consumer, from + left, __ATOMIC_RELEASE);
 	}
@@ -362,8 +369,8 @@ void map_ring_give_up(struct session *s, uint32_t map, uint64_t lost)
 
 /* -- readers -- */
 
-int map_ring_consume_ring(
-	const struct ring_mapping *r, int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg)
+int map_ring_consume_ring(const struct ring_mapping *r,
+	int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg)
 {
 	uint64_t pos, left = ring_used(r->ring, r->max_entries, &pos, 8);
 	int n = 0, stop = 0;
@@ -403,8 +410,8 @@ static int by_time(const void *a, const void *b)
 	return x->pos < y->pos ? -1 : x->pos > y->pos;
 }
 
-int map_ring_consume_sorted(
-	const struct ring_mapping *r, int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg)
+int map_ring_consume_sorted(const struct ring_mapping *r,
+	int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg)
 {
 	uint64_t pos, left = ring_used(r->ring, r->max_entries, &pos, 8), end = pos + left;
 	struct stamped *all = malloc((size_t)(left / 16 + 1) * sizeof(*all));
@@ -415,8 +422,8 @@ int map_ring_consume_sorted(
 		return -ENOMEM;
 	while (left) {
 		memcpy(head, ring_data(r->ring, pos, r->max_entries), sizeof(head));
-		uint64_t record =
-			MAP_RING_HEADER + map_round_up(head[0] & ~(MAP_RING_BUSY | MAP_RING_DISCARD), 8);
+		uint64_t record = MAP_RING_HEADER +
+				  map_round_up(head[0] & ~(MAP_RING_BUSY | MAP_RING_DISCARD), 8);
 		if (record > left || record < 16)
 			break;
 		first = n ? first : head[1];
@@ -430,7 +437,8 @@ int map_ring_consume_sorted(
 		const uint8_t *at = ring_data(r->ring, all[k].pos, r->max_entries);
 		memcpy(head, at, sizeof(head));
 		uint64_t bytes = head[0] & ~(MAP_RING_BUSY | MAP_RING_DISCARD);
-		if (bytes <= end - all[k].pos - MAP_RING_HEADER) /* somebody may have written since */
+		if (bytes <=
+			end - all[k].pos - MAP_RING_HEADER) /* somebody may have written since */
 			stop = fn(arg, at + MAP_RING_HEADER, (uint32_t)bytes);
 	}
 	free(all);
@@ -442,7 +450,8 @@ int map_ring_consume_sorted(
 void map_ring_refill(const struct ring_mapping *r)
 {
 	uint64_t from;
-	if (!ring_used(r->raw, r->max_entries, &from, 16) || map_ring_has_reader(r) || map_ring_lock(r->raw))
+	if (!ring_used(r->raw, r->max_entries, &from, 16) || map_ring_has_reader(r) ||
+		map_ring_lock(r->raw))
 		return;
 	map_ring_expand(r);
 	map_ring_unlock(r->raw);

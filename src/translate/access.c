@@ -1,9 +1,10 @@
-/* access.c - egpu_access_output: one record for an access of all lanes that are here (egpu/access.h).
+/* access.c - egpu_access_output: one record for an access of all lanes that are here
+ * (egpu/access.h).
  *
- * Everything that lanes tell each other, up to the record's place, happens in one basic block, whose
- * activemask is the mask of all: what they find in common is true of exactly the lanes that the
- * record names. So the bin and, where that is closed, the next one are tried without a loop. Lanes
- * whose site, bytes or operation is not the first one's come again.
+ * Everything that lanes tell each other, up to the record's place, happens in one basic block,
+ * whose activemask is the mask of all: what they find in common is true of exactly the lanes that
+ * the record names. So the bin and, where that is closed, the next one are tried without a loop.
+ * Lanes whose site, bytes or operation is not the first one's come again.
  */
 #include "translate/ring.h"
 
@@ -16,11 +17,12 @@ enum { EAGAIN_ = -11, LOG_OTHER = 7, MAX_LOG = 6 };
 struct access {
 	struct tr_group l;
 	struct tr_name members, is_member, stranger; /* lanes of the record; predicates */
-	struct tr_name address, base, lane;    /* .b64, .b64, .b32 */
-	struct tr_name bytes;                  /* .b32, of a lane */
-	struct tr_name stride;                 /* .b32 */
-	struct tr_name quarter, offset, delta; /* .b32: lowest lane of this quarter, its address and ours beyond base */
-	struct tr_name shape, size;            /* .b32 */
+	struct tr_name address, base, lane;          /* .b64, .b64, .b32 */
+	struct tr_name bytes;                        /* .b32, of a lane */
+	struct tr_name stride;                       /* .b32 */
+	struct tr_name quarter, offset,
+		delta; /* .b32: lowest lane of this quarter, its address and ours beyond base */
+	struct tr_name shape, size; /* .b32 */
 };
 
 static struct tr_name word_arg(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a)
@@ -32,7 +34,8 @@ static struct tr_name word_arg(struct tr *t, struct tr_inst *inst, uint32_t i, u
 }
 
 /* A 64-bit value of another lane. */
-static struct tr_name of_lane(struct tr *t, const struct tr_group *l, struct tr_name from, struct tr_name lane)
+static struct tr_name of_lane(
+	struct tr *t, const struct tr_group *l, struct tr_name from, struct tr_name lane)
 {
 	struct tr_name lo = tr_t32(t), hi = tr_t32(t), r = tr_t64(t);
 	tr_emit(t, "mov.b64 {%s, %s}, %s;", lo.s, hi.s, from.s);
@@ -42,12 +45,12 @@ static struct tr_name of_lane(struct tr *t, const struct tr_group *l, struct tr_
 	return r;
 }
 
-/* The distance of the two lowest lanes' addresses, divided by that of their numbers; of one lane its
- * own bytes. A quotient that does not come out even fits nobody later. */
+/* The distance of the two lowest lanes' addresses, divided by that of their numbers; of one lane
+ * its own bytes. A quotient that does not come out even fits nobody later. */
 static void find_stride(struct tr *t, struct access *x)
 {
-	struct tr_name rest = tr_t32(t), second = tr_t32(t), n = tr_t32(t), alone = tr_pred(t), far = tr_t64(t),
-		       apart = tr_t64(t);
+	struct tr_name rest = tr_t32(t), second = tr_t32(t), n = tr_t32(t), alone = tr_pred(t),
+		       far = tr_t64(t), apart = tr_t64(t);
 	x->stride = tr_t32(t);
 	tr_emit(t, "sub.u32 %s, %s, 1;", rest.s, x->members.s);
 	tr_emit(t, "and.b32 %s, %s, %s;", rest.s, rest.s, x->members.s);
@@ -68,7 +71,8 @@ static void find_stride(struct tr *t, struct access *x)
 }
 
 /* Whether our address is from + stride * (lane - at). */
-static void fits_stride(struct tr *t, const struct access *x, struct tr_name from, struct tr_name at, struct tr_name p)
+static void fits_stride(struct tr *t, const struct access *x, struct tr_name from,
+	struct tr_name at, struct tr_name p)
 {
 	struct tr_name n = tr_t32(t), want = tr_t64(t);
 	tr_emit(t, "sub.u32 %s, %s, %s;", n.s, x->lane.s, at.s);
@@ -97,7 +101,8 @@ static void in_all(struct tr *t, const struct access *x, struct tr_name p)
 	tr_emit(t, "vote.sync.all.pred %s, %s, %s;", p.s, p.s, x->l.mask.s);
 }
 
-static void choose(struct tr *t, const struct access *x, struct tr_name p, enum egpu_access_shape shape, uint32_t size)
+static void choose(struct tr *t, const struct access *x, struct tr_name p,
+	enum egpu_access_shape shape, uint32_t size)
 {
 	tr_emit(t, "@%s mov.u32 %s, %d;", p.s, x->shape.s, (int)shape);
 	tr_emit(t, "@%s mov.u32 %s, %u;", p.s, x->size.s, size);
@@ -155,12 +160,12 @@ struct target {
 
 /* The lowest lane asks the bin for room, if `want` (NULL: always), and closes it where there is too
  * little. */
-static void ask(struct tr *t, const struct access *x, struct target *w, struct tr_name heads, struct tr_name data,
-	const char *want)
+static void ask(struct tr *t, const struct access *x, struct target *w, struct tr_name heads,
+	struct tr_name data, const char *want)
 {
-	struct tr_name word = tr_wide(t, w->h.bin, MAP_RING_COUNT_LINE, heads), add = tr_t64(t), old = tr_t64(t),
-		       end = tr_t32(t), leads = x->l.leads, p = tr_pred(t), at, rest = tr_t32(t), rest64 = tr_t64(t),
-		       head = tr_t32(t), off = tr_t64(t);
+	struct tr_name word = tr_wide(t, w->h.bin, MAP_RING_COUNT_LINE, heads), add = tr_t64(t),
+		       old = tr_t64(t), end = tr_t32(t), leads = x->l.leads, p = tr_pred(t), at,
+		       rest = tr_t32(t), rest64 = tr_t64(t), head = tr_t32(t), off = tr_t64(t);
 	char pred[48];
 	if (want) {
 		leads = tr_pred(t);
@@ -168,9 +173,11 @@ static void ask(struct tr *t, const struct access *x, struct target *w, struct t
 	}
 	tr_emit(t, "cvt.u64.u32 %s, %s;", add.s, w->total.s);
 	tr_emit(t, "mov.u64 %s, 0;", old.s);
-	tr_emit(t, "@%s atom.global.add.u64 %s, [%s+%d], %s;", leads.s, old.s, word.s, MAP_IMAGE_HEADER, add.s);
+	tr_emit(t, "@%s atom.global.add.u64 %s, [%s+%d], %s;", leads.s, old.s, word.s,
+		MAP_IMAGE_HEADER, add.s);
 	tr_emit(t, "min.u64 %s, %s, 0x7fffffff;", old.s, old.s);
-	tr_emit(t, "%s%s%scvt.u32.u64 %s, %s;", want ? "@" : "", want ? want : "", want ? " " : "", w->pos.s, old.s);
+	tr_emit(t, "%s%s%scvt.u32.u64 %s, %s;", want ? "@" : "", want ? want : "", want ? " " : "",
+		w->pos.s, old.s);
 	tr_from_lane(t, &x->l, w->pos, w->pos, x->l.first);
 	tr_emit(t, "add.u32 %s, %s, %s;", end.s, w->pos.s, w->total.s);
 	tr_emit(t, "setp.le.u32 %s, %s, %u;", w->fits.s, end.s, w->g.bin_bytes);
@@ -184,7 +191,9 @@ static void ask(struct tr *t, const struct access *x, struct target *w, struct t
 	tr_emit(t, "or.b32 %s, %s, 0x%x;", head.s, rest.s, MAP_RING_FILL);
 	tr_emit(t, "@%s st.global.u32 [%s+%d], %s;", p.s, at.s, MAP_IMAGE_HEADER, head.s);
 	snprintf(pred, sizeof(pred), "@%s ", p.s);
-	buf_printf(&t->body, "#if ptx 6.0 sm 70\n\t%sfence.acq_rel.gpu;\n#else\n\t%smembar.gl;\n#endif\n", pred, pred);
+	buf_printf(&t->body,
+		"#if ptx 6.0 sm 70\n\t%sfence.acq_rel.gpu;\n#else\n\t%smembar.gl;\n#endif\n", pred,
+		pred);
 	tr_ring_add(t, pred, tr_wide(t, w->h.bin, MAP_RING_COUNT_LINE, w->g.counts), rest64);
 }
 
@@ -200,7 +209,8 @@ static void step_unless(struct tr *t, struct tr_name x, struct tr_name end, stru
 
 static void find_room(struct tr *t, const struct access *x, struct target *w)
 {
-	struct tr_name heads = tr_ring_heads(t, &w->g), data = tr_ring_data(t, &w->g), full = tr_pred(t);
+	struct tr_name heads = tr_ring_heads(t, &w->g), data = tr_ring_data(t, &w->g),
+		       full = tr_pred(t);
 	w->total = tr_t32(t);
 	w->pos = tr_t32(t);
 	w->fits = tr_pred(t);
@@ -214,15 +224,17 @@ static void find_room(struct tr *t, const struct access *x, struct target *w)
 }
 
 /* The record's words; each shape's own by the lanes that hold them. */
-static void write_record(struct tr *t, const struct access *x, struct tr_name at, struct tr_name site, struct tr_name log,
-	struct tr_name op)
+static void write_record(struct tr *t, const struct access *x, struct tr_name at,
+	struct tr_name site, struct tr_name log, struct tr_name op)
 {
 	enum { RECORD = MAP_IMAGE_HEADER + MAP_RING_GROUP };
-	struct tr_name head = tr_t64(t), time = tr_t64(t), who = tr_t64(t), word = tr_t64(t), info = tr_t32(t),
-		       info64 = tr_t64(t), p = tr_pred(t), own = tr_t64(t), k = tr_t32(t);
+	struct tr_name head = tr_t64(t), time = tr_t64(t), who = tr_t64(t), word = tr_t64(t),
+		       info = tr_t32(t), info64 = tr_t64(t), p = tr_pred(t), own = tr_t64(t),
+		       k = tr_t32(t);
 	tr_emit(t, "mov.b64 %s, {%s, 1};", head.s, x->size.s);
 	tr_emit(t, "mov.u64 %s, %%globaltimer;", time.s);
-	tr_emit(t, "@%s st.global.v2.u64 [%s+%d], {%s, %s};", x->l.leads.s, at.s, MAP_IMAGE_HEADER, head.s, time.s);
+	tr_emit(t, "@%s st.global.v2.u64 [%s+%d], {%s, %s};", x->l.leads.s, at.s, MAP_IMAGE_HEADER,
+		head.s, time.s);
 	tr_emit(t, "mov.b64 %s, {%s, %s};", who.s, site.s, x->members.s);
 	tr_emit(t, "mad.lo.u32 %s, %s, 8, %s;", info.s, log.s, x->shape.s);
 	tr_emit(t, "shl.b32 %s, %s, 6;", k.s, op.s);
@@ -231,12 +243,15 @@ static void write_record(struct tr *t, const struct access *x, struct tr_name at
 	tr_emit(t, "shl.b64 %s, %s, 56;", info64.s, info64.s);
 	tr_emit(t, "and.b64 %s, %s, 0x00ffffffffffffff;", word.s, x->base.s);
 	tr_emit(t, "or.b64 %s, %s, %s;", word.s, word.s, info64.s);
-	tr_emit(t, "@%s st.global.v2.u64 [%s+%d], {%s, %s};", x->l.leads.s, at.s, RECORD, who.s, word.s);
+	tr_emit(t, "@%s st.global.v2.u64 [%s+%d], {%s, %s};", x->l.leads.s, at.s, RECORD, who.s,
+		word.s);
 	/* LINEAR and QUARTERS: the distance; the latter's second word is then quarter 1's. */
-	tr_emit(t, "setp.eq.and.u32 %s, %s, %d, %s;", p.s, x->shape.s, EGPU_ACCESS_LINEAR, x->l.leads.s);
+	tr_emit(t, "setp.eq.and.u32 %s, %s, %d, %s;", p.s, x->shape.s, EGPU_ACCESS_LINEAR,
+		x->l.leads.s);
 	tr_emit(t, "@%s st.global.u32 [%s+%d], 0;", p.s, at.s, RECORD + 20);
 	tr_emit(t, "@%s st.global.u32 [%s+%d], %s;", p.s, at.s, RECORD + 16, x->stride.s);
-	tr_emit(t, "setp.eq.and.u32 %s, %s, %d, %s;", p.s, x->shape.s, EGPU_ACCESS_QUARTERS, x->l.leads.s);
+	tr_emit(t, "setp.eq.and.u32 %s, %s, %d, %s;", p.s, x->shape.s, EGPU_ACCESS_QUARTERS,
+		x->l.leads.s);
 	tr_emit(t, "@%s st.global.u32 [%s+%d], %s;", p.s, at.s, RECORD + 16, x->stride.s);
 	tr_emit(t, "shr.u32 %s, %s, 3;", k.s, x->lane.s);
 	own = tr_wide(t, k, 4, at);
@@ -260,7 +275,8 @@ static void compare(struct tr *t, struct access *x, struct tr_name word, bool fi
 	if (first)
 		tr_emit(t, "setp.eq.u32 %s, %s, %s;", x->is_member.s, word.s, theirs.s);
 	else
-		tr_emit(t, "setp.eq.and.u32 %s, %s, %s, %s;", x->is_member.s, word.s, theirs.s, x->is_member.s);
+		tr_emit(t, "setp.eq.and.u32 %s, %s, %s, %s;", x->is_member.s, word.s, theirs.s,
+			x->is_member.s);
 }
 
 static void find_members(struct tr *t, struct access *x, struct tr_name site, struct tr_name op)
@@ -285,9 +301,12 @@ int tr_access_lower(struct tr *t, struct tr_inst *inst, uint32_t i)
 	const struct ebpf_map *m = tr_ring_arg(t, inst, i);
 	if (!m)
 		return tr_no_ring(t, inst, i);
-	struct tr_name site = word_arg(t, inst, i, 1), op = word_arg(t, inst, i, 4), rc = tr_t64(t), done = tr_label(t),
-		       room = tr_label(t), again = tr_label(t), dropped = tr_label(t), rest = tr_t64(t), off = tr_t64(t);
-	struct access x = { .address = tr_t64(t), .lane = tr_t32(t), .bytes = word_arg(t, inst, i, 3) };
+	struct tr_name site = word_arg(t, inst, i, 1), op = word_arg(t, inst, i, 4), rc = tr_t64(t),
+		       done = tr_label(t), room = tr_label(t), again = tr_label(t),
+		       dropped = tr_label(t), rest = tr_t64(t), off = tr_t64(t);
+	struct access x = {
+		.address = tr_t64(t), .lane = tr_t32(t), .bytes = word_arg(t, inst, i, 3)
+	};
 	struct target w = { .g = tr_ring_of(t, m) };
 	char pred[48];
 	tr_emit(t, "mov.u64 %s, %s;", x.address.s, tr_scalar_arg(t, inst, i, 2).s);

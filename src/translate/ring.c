@@ -67,9 +67,11 @@ struct tr_name tr_ring_data(struct tr *t, const struct tr_ring *g)
 
 struct tr_hint tr_ring_hint(struct tr *t, const struct tr_ring *g)
 {
-	struct tr_hint h = {
-		.word = tr_t32(t), .next = tr_t32(t), .bins = tr_t32(t), .bin = tr_t32(t), .full = tr_pred(t)
-	};
+	struct tr_hint h = { .word = tr_t32(t),
+		.next = tr_t32(t),
+		.bins = tr_t32(t),
+		.bin = tr_t32(t),
+		.full = tr_pred(t) };
 	struct tr_name last = tr_t32(t), sm = tr_t32(t), p = tr_pred(t);
 	tr_emit(t, "sub.u32 %s, %s, 1;", last.s, g->sms.s);
 	tr_emit(t, "mov.u32 %s, %%smid;", sm.s);
@@ -96,7 +98,8 @@ void tr_ring_skip(struct tr *t, const struct tr_hint *h, struct tr_name dropped)
 	tr_emit(t, "@%s bra %s;", p.s, dropped.s);
 }
 
-void tr_ring_keep_hint(struct tr *t, const struct tr_hint *h, const struct tr_name *leads, bool full)
+void tr_ring_keep_hint(
+	struct tr *t, const struct tr_hint *h, const struct tr_name *leads, bool full)
 {
 	struct tr_name p = tr_pred(t), word = h->next;
 	if (full) {
@@ -121,7 +124,8 @@ static void step(struct tr *t, struct tr_name x, struct tr_name end)
 
 void tr_fence(struct tr *t)
 {
-	buf_puts(&t->body, "#if ptx 6.0 sm 70\n\tfence.acq_rel.gpu;\n#else\n\tmembar.gl;\n#endif\n");
+	buf_puts(
+		&t->body, "#if ptx 6.0 sm 70\n\tfence.acq_rel.gpu;\n#else\n\tmembar.gl;\n#endif\n");
 }
 
 /* -- warps ------------------------------------------------------------------- */
@@ -163,7 +167,8 @@ void tr_from_lane(struct tr *t, const struct tr_group *l, struct tr_name to, str
 enum shape {
 	SHAPE_SHARED, /* one group for all lanes */
 	SHAPE_OWN,    /* a group for each, all with one atomic */
-	SHAPE_ALONE,  /* each lane by itself: sizes differ, or 32 records are a large part of a bin */
+	SHAPE_ALONE,  /* each lane by itself: sizes differ, or 32 records are a large part of a bin
+		       */
 };
 
 static uint64_t own_bytes(uint64_t bytes)
@@ -202,19 +207,21 @@ static const char *guard(const struct reserve *v, char text[48])
 /* pos = the old head as every lane has it, at most INT32_MAX. */
 static void ask(struct tr *t, struct reserve *v, struct tr_name heads)
 {
-	struct tr_name word = tr_wide(t, v->h.bin, MAP_RING_COUNT_LINE, heads), add = tr_t64(t), old = tr_t64(t);
+	struct tr_name word = tr_wide(t, v->h.bin, MAP_RING_COUNT_LINE, heads), add = tr_t64(t),
+		       old = tr_t64(t);
 	char pred[48];
 	if (v->shape != SHAPE_ALONE) {
 		v->l = tr_lanes_here(t);
-		tr_emit(t, "mad.lo.u32 %s, %s, %llu, %d;", v->total.s, v->l.n.s, (unsigned long long)v->each,
+		tr_emit(t, "mad.lo.u32 %s, %s, %llu, %d;", v->total.s, v->l.n.s,
+			(unsigned long long)v->each,
 			v->shape == SHAPE_OWN ? 0 : MAP_RING_GROUP + 15);
 		if (v->shape == SHAPE_SHARED)
 			tr_emit(t, "and.b32 %s, %s, 0xfffffff0;", v->total.s, v->total.s);
 	}
 	tr_emit(t, "cvt.u64.u32 %s, %s;", add.s, v->total.s);
 	tr_emit(t, "mov.u64 %s, 0;", old.s);
-	tr_emit(t, "%satom.global.add.u64 %s, [%s+%d], %s;", guard(v, pred), old.s, word.s, MAP_IMAGE_HEADER,
-		add.s);
+	tr_emit(t, "%satom.global.add.u64 %s, [%s+%d], %s;", guard(v, pred), old.s, word.s,
+		MAP_IMAGE_HEADER, add.s);
 	tr_emit(t, "min.u64 %s, %s, 0x7fffffff;", old.s, old.s);
 	tr_emit(t, "cvt.u32.u64 %s, %s;", v->pos.s, old.s);
 	if (v->shape != SHAPE_ALONE)
@@ -225,7 +232,8 @@ static void ask(struct tr *t, struct reserve *v, struct tr_name heads)
 /* The address of position pos in the bin, less MAP_IMAGE_HEADER. */
 static struct tr_name place(struct tr *t, const struct reserve *v)
 {
-	struct tr_name at = tr_wide(t, v->h.bin, v->g.bin_bytes, tr_ring_data(t, &v->g)), pos = tr_t64(t);
+	struct tr_name at = tr_wide(t, v->h.bin, v->g.bin_bytes, tr_ring_data(t, &v->g)),
+		       pos = tr_t64(t);
 	tr_emit(t, "cvt.u64.u32 %s, %s;", pos.s, v->pos.s);
 	tr_emit(t, "add.s64 %s, %s, %s;", at.s, at.s, pos.s);
 	return at;
@@ -239,11 +247,13 @@ void tr_ring_add(struct tr *t, const char *pred, struct tr_name count, struct tr
 /* Whoever found less room than was asked for, but some, fills it. */
 static void close_bin(struct tr *t, const struct reserve *v)
 {
-	struct tr_name p = tr_pred(t), skip = tr_label(t), rest = tr_t32(t), rest64 = tr_t64(t), head = tr_t32(t);
+	struct tr_name p = tr_pred(t), skip = tr_label(t), rest = tr_t32(t), rest64 = tr_t64(t),
+		       head = tr_t32(t);
 	if (v->shape == SHAPE_ALONE)
 		tr_emit(t, "setp.ge.u32 %s, %s, %u;", p.s, v->pos.s, v->g.bin_bytes);
 	else
-		tr_emit(t, "setp.ge.or.u32 %s, %s, %u, !%s;", p.s, v->pos.s, v->g.bin_bytes, v->l.leads.s);
+		tr_emit(t, "setp.ge.or.u32 %s, %s, %u, !%s;", p.s, v->pos.s, v->g.bin_bytes,
+			v->l.leads.s);
 	tr_emit(t, "@%s bra %s;", p.s, skip.s);
 	struct tr_name at = place(t, v);
 	tr_emit(t, "sub.u32 %s, %u, %s;", rest.s, v->g.bin_bytes, v->pos.s);
@@ -258,7 +268,8 @@ static void close_bin(struct tr *t, const struct reserve *v)
 /* The group's head, and the record's address in `at`. */
 static void open_group(struct tr *t, const struct reserve *v, struct tr_name record)
 {
-	struct tr_name at = place(t, v), head = tr_t32(t), present = tr_t32(t), both = tr_t64(t), time = tr_t64(t);
+	struct tr_name at = place(t, v), head = tr_t32(t), present = tr_t32(t), both = tr_t64(t),
+		       time = tr_t64(t);
 	char pred[48];
 	const char *who = v->shape == SHAPE_SHARED ? guard(v, pred) : "";
 	if (v->shape == SHAPE_OWN) {
@@ -266,7 +277,8 @@ static void open_group(struct tr *t, const struct reserve *v, struct tr_name rec
 		at = mine;
 	}
 	if (v->shape == SHAPE_SHARED) {
-		tr_emit(t, "mad.lo.u32 %s, %s, 0x%x, 0x%x;", head.s, v->l.n.s, 1u << MAP_RING_LANES_SHIFT,
+		tr_emit(t, "mad.lo.u32 %s, %s, 0x%x, 0x%x;", head.s, v->l.n.s,
+			1u << MAP_RING_LANES_SHIFT,
 			(uint32_t)v->bytes - (1u << MAP_RING_LANES_SHIFT));
 		tr_emit(t, "shl.b32 %s, 1, %s;", present.s, v->l.n.s); /* 32 gives 0 */
 		tr_emit(t, "sub.u32 %s, %s, 1;", present.s, present.s);
@@ -281,11 +293,13 @@ static void open_group(struct tr *t, const struct reserve *v, struct tr_name rec
 	}
 	tr_emit(t, "mov.b64 %s, {%s, %s};", both.s, head.s, present.s);
 	tr_emit(t, "mov.u64 %s, %%globaltimer;", time.s);
-	tr_emit(t, "%sst.global.v2.u64 [%s+%d], {%s, %s};", who, at.s, MAP_IMAGE_HEADER, both.s, time.s);
+	tr_emit(t, "%sst.global.v2.u64 [%s+%d], {%s, %s};", who, at.s, MAP_IMAGE_HEADER, both.s,
+		time.s);
 	if (v->shape == SHAPE_SHARED) {
 		/* Of the group itself; its leader's fence is still to come. */
 		struct tr_name rest = tr_t32(t), rest64 = tr_t64(t);
-		tr_emit(t, "mul.lo.u32 %s, %s, %llu;", rest.s, v->l.n.s, (unsigned long long)v->each);
+		tr_emit(t, "mul.lo.u32 %s, %s, %llu;", rest.s, v->l.n.s,
+			(unsigned long long)v->each);
 		tr_emit(t, "sub.u32 %s, %s, %s;", rest.s, v->total.s, rest.s);
 		tr_emit(t, "cvt.u64.u32 %s, %s;", rest64.s, rest.s);
 		tr_ring_add(t, who, v->count, rest64);
@@ -302,13 +316,15 @@ void tr_ring_drop(struct tr *t, const struct tr_hint *h, bool one)
 		n = tr_t64(t);
 		tr_emit(t, "cvt.u64.u32 %s, %s;", n.s, l.n.s);
 	}
-	tr_emit(t, "@%s red.global.add.u64 [%s+%d], %s;", l.leads.s, h->line.s, MAP_IMAGE_HEADER + 8, n.s);
+	tr_emit(t, "@%s red.global.add.u64 [%s+%d], %s;", l.leads.s, h->line.s,
+		MAP_IMAGE_HEADER + 8, n.s);
 }
 
 static void reserve_loop(struct tr *t, struct reserve *v, struct tr_name record)
 {
-	struct tr_name again = tr_label(t), got = tr_label(t), done = tr_label(t), dropped = tr_label(t), tries = tr_t32(t),
-		       p = tr_pred(t), end = tr_t32(t), heads = tr_ring_heads(t, &v->g);
+	struct tr_name again = tr_label(t), got = tr_label(t), done = tr_label(t),
+		       dropped = tr_label(t), tries = tr_t32(t), p = tr_pred(t), end = tr_t32(t),
+		       heads = tr_ring_heads(t, &v->g);
 	const struct tr_name *leads = v->shape == SHAPE_ALONE ? NULL : &v->l.leads;
 	tr_ring_skip(t, &v->h, dropped);
 	tr_emit(t, "selp.b32 %s, 1, %d, %s;", tries.s, TRIES, v->h.full.s);
@@ -389,8 +405,8 @@ void tr_ring_commit(struct tr *t, const struct tr_ring_record *r)
 		tr_ring_add(t, "", r->count, r->bytes);
 		return;
 	}
-	struct tr_name mine = tr_t32(t), theirs = tr_t32(t), p = tr_pred(t), n = tr_t32(t), sum = tr_t64(t),
-		       one = tr_t64(t);
+	struct tr_name mine = tr_t32(t), theirs = tr_t32(t), p = tr_pred(t), n = tr_t32(t),
+		       sum = tr_t64(t), one = tr_t64(t);
 	char pred[48];
 	tr_emit(t, "cvt.u32.u64 %s, %s;", mine.s, r->count.s);
 	struct tr_group l = tr_lanes_here(t);
@@ -488,7 +504,8 @@ static int lower_release(struct tr *t, struct tr_inst *inst, uint32_t i)
 	} else {
 		struct tr_name head = tr_t32(t);
 		r.bytes = tr_t64(t);
-		tr_emit(t, "ld.volatile.global.u32 %s, [%s+%d];", head.s, record.s, -MAP_RING_GROUP);
+		tr_emit(t, "ld.volatile.global.u32 %s, [%s+%d];", head.s, record.s,
+			-MAP_RING_GROUP);
 		tr_emit(t, "and.b32 %s, %s, 0x%x;", head.s, head.s, MAP_RING_SIZE_MASK);
 		tr_emit(t, "add.u32 %s, %s, %d;", head.s, head.s, MAP_RING_GROUP + 15);
 		tr_emit(t, "and.b32 %s, %s, 0xfffffff0;", head.s, head.s);
@@ -511,7 +528,8 @@ static void copy_wide(struct tr *t, const struct tr_mem *m, struct tr_name to, u
 	}
 }
 
-int tr_ring_fill(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, struct tr_name record, int32_t at)
+int tr_ring_fill(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, struct tr_name record,
+	int32_t at)
 {
 	struct tr_mem m;
 	uint32_t bytes;
@@ -540,7 +558,8 @@ static int lower_output(struct tr *t, struct tr_inst *inst, uint32_t i)
 	}
 	if (!f->args[3].constant) {
 		tr_emit(t, "mov.u64 %s, %d;", rc.s, EINVAL_);
-		tr_emit(t, "setp.gt.u64 %s, %s, %d;", p.s, tr_scalar_arg(t, inst, i, 3).s, WAKEUP_FLAGS);
+		tr_emit(t, "setp.gt.u64 %s, %s, %d;", p.s, tr_scalar_arg(t, inst, i, 3).s,
+			WAKEUP_FLAGS);
 		tr_emit(t, "@%s bra %s;", p.s, done.s);
 	}
 	struct tr_ring_record r = tr_ring_reserve(t, m, tr_scalar_arg(t, inst, i, 2), false);
@@ -566,8 +585,8 @@ static int lower_query(struct tr *t, struct tr_inst *inst, uint32_t i)
 		return tr_no_ring(t, inst, i);
 	struct tr_ring g = tr_ring_of(t, m);
 	struct tr_hint h = tr_ring_hint(t, &g);
-	struct tr_name word = tr_wide(t, h.bin, MAP_RING_COUNT_LINE, tr_ring_heads(t, &g)), what = tr_t64(t), made = tr_t64(t),
-		       r0 = tr_t64(t);
+	struct tr_name word = tr_wide(t, h.bin, MAP_RING_COUNT_LINE, tr_ring_heads(t, &g)),
+		       what = tr_t64(t), made = tr_t64(t), r0 = tr_t64(t);
 	char size[24];
 	tr_emit(t, "mov.u64 %s, %s;", what.s, tr_scalar_arg(t, inst, i, 1).s);
 	tr_emit(t, "ld.volatile.global.u64 %s, [%s+%d];", made.s, word.s, MAP_IMAGE_HEADER);

@@ -1,4 +1,5 @@
-/* Ring buffers in the session: groups that agents copied, the records of them for consumers, bulk readers. */
+/* Ring buffers in the session: groups that agents copied, the records of them for consumers, bulk
+ * readers. */
 #include "map_fixture.h"
 
 #include <pthread.h>
@@ -11,13 +12,15 @@ struct groups {
 	uint64_t bytes;
 };
 
-static void put_group(struct groups *g, uint32_t bytes, uint32_t n, uint32_t present, uint8_t fill, uint64_t time)
+static void put_group(
+	struct groups *g, uint32_t bytes, uint32_t n, uint32_t present, uint8_t fill, uint64_t time)
 {
 	struct map_ring_group head = { bytes | (n - 1) << MAP_RING_LANES_SHIFT, present, time };
 	uint8_t *at = g->data + g->bytes;
 	memcpy(at, &head, sizeof(head));
 	for (uint32_t k = 0; k < n; k++)
-		memset(at + MAP_RING_GROUP + k * map_round_up(bytes, 8), (uint8_t)(fill + k), bytes);
+		memset(at + MAP_RING_GROUP + k * map_round_up(bytes, 8), (uint8_t)(fill + k),
+			bytes);
 	g->bytes += map_ring_group_bytes(bytes, n);
 }
 
@@ -28,7 +31,8 @@ static void put_fill(struct groups *g, uint32_t bytes)
 	g->bytes += bytes;
 }
 
-/* What the agent does: the records moved, or -EAGAIN; *taken says whether the groups are in the session. */
+/* What the agent does: the records moved, or -EAGAIN; *taken says whether the groups are in the
+ * session. */
 static int give(struct session *s, uint32_t id, const struct groups *g)
 {
 	struct map_ring_room room;
@@ -128,7 +132,8 @@ static void test_full(struct session *s, uint32_t id)
 			;
 		map_ring_give_up(s, id, 5);
 	}
-	is_int(map_lost(m), 2 * (64 + 5), "what waits when the agent ends is lost, and what it says");
+	is_int(map_lost(m), 2 * (64 + 5),
+		"what waits when the agent ends is lost, and what it says");
 	map_close(m);
 }
 
@@ -151,7 +156,8 @@ static void test_time(struct session *s, uint32_t id)
 	map_open(s, id, &m, NULL);
 	/* around the end of the 32 bits that are kept */
 	for (uint32_t k = 0; k < 8; k++)
-		put_group(&g, 16, 1, 1, order[k], (0xfffffffcull + order[k]) << MAP_RING_TIME_SHIFT);
+		put_group(
+			&g, 16, 1, 1, order[k], (0xfffffffcull + order[k]) << MAP_RING_TIME_SHIFT);
 	give(s, id, &g);
 	is_int(map_ring_consume_by_time(m, on_time, NULL), 8, "eight records by time");
 	for (uint32_t k = 0; k < 8; k++)
@@ -182,14 +188,16 @@ static void test_damage(struct session *s, uint32_t id)
 	is_int(give(s, id, &g), 1, "so is one that is filled beyond the end");
 	map_ring_consume(m, on_record, &seen);
 	/* A session's rings that someone scribbled over. */
-	static const uint64_t wild[][2] = { { 12345, 1ull << 40 }, { 0, ~0ull }, { 8, 24 }, { 1, 1 }, { 1ull << 63, 0 } };
+	static const uint64_t wild[][2] = { { 12345, 1ull << 40 }, { 0, ~0ull }, { 8, 24 },
+		{ 1, 1 }, { 1ull << 63, 0 } };
 	static const char *const names[] = { "ring", "raw" };
 	bool fine = true;
 	for (size_t k = 0; k < 10; k++) {
 		char path[400];
 		snprintf(path, sizeof(path), "%s/%s-%u", session_path(s), names[k % 2], id);
 		int fd = open(path, O_RDWR);
-		fine &= pwrite(fd, &wild[k / 2][0], 8, 0) == 8 && pwrite(fd, &wild[k / 2][1], 8, 4096) == 8;
+		fine &= pwrite(fd, &wild[k / 2][0], 8, 0) == 8 &&
+			pwrite(fd, &wild[k / 2][1], 8, 4096) == 8;
 		close(fd);
 		g.bytes = 0;
 		put_group(&g, 8, 1, 1, 0, 0);
@@ -199,7 +207,9 @@ static void test_damage(struct session *s, uint32_t id)
 		seen = (struct seen){ 0 };
 		fine &= give(s, id, &g) >= 0;
 		map_ring_consume(m, on_record, &seen);
-		if (!ok(fine && seen.n == 1 && !seen.bad, "wild positions in %s-ID (%zu): the next record arrives", names[k % 2], k / 2))
+		if (!ok(fine && seen.n == 1 && !seen.bad,
+			    "wild positions in %s-ID (%zu): the next record arrives", names[k % 2],
+			    k / 2))
 			printf("# %u records, %u bad\n", seen.n, seen.bad);
 	}
 	map_close(m);
