@@ -70,6 +70,15 @@ static bool finish(struct context *c)
 	return ok(REAL(cuStreamSynchronize)(c->stream));
 }
 
+/* A per-CPU map begins with zeros: its pages in the session, tens of megabytes on a large device, need not be there yet. */
+static bool image_to_device(struct context *c, struct devmap *m)
+{
+	bool zero = m->image->type == BPF_MAP_TYPE_PERCPU_ARRAY && REAL(cuMemsetD8Async);
+	return (!zero || ok(REAL(cuMemsetD8Async)(m->address, 0, m->bytes, c->stream))) &&
+	       ok(REAL(cuMemcpyHtoDAsync_v2)(m->address, m->image,
+		       zero ? MAP_IMAGE_HEADER : m->bytes, c->stream));
+}
+
 static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 {
 	struct devmap *m = &c->maps[id];
@@ -99,8 +108,7 @@ static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 	if (REAL(cuMemHostRegister_v2) && !pooled)
 		REAL(cuMemHostRegister_v2)
 		(m->instance, (size_t)((char *)m->image - (char *)m->instance) + m->bytes, 0);
-	if (!ok(REAL(cuMemcpyHtoDAsync_v2)(m->address, m->image, m->bytes, c->stream)) ||
-		!ok(REAL(cuStreamSynchronize)(c->stream))) {
+	if (!image_to_device(c, m) || !finish(c)) {
 		if (!pooled)
 			REAL(cuMemFree_v2)(m->address);
 		forget(m);
