@@ -444,6 +444,7 @@ size_t memory_run(uintptr_t at, uintptr_t to, uintptr_t *from);
 /* -- sources.c --------------------------------------------------------------- */
 
 /* The PTX of a kernel in the process's own files and memory. NULL with *why. */
+void source_begin(void); /* an attach: there is time for searches again */
 struct image *source_find(const char *name, uint32_t cc, const char **why);
 
 /* -- launch.c -------------------------------------------------------------- */

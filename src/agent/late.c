@@ -173,6 +173,7 @@ static void hook(void)
 {
 	uint64_t start = now_ns();
 	late.adds = adds();
+	source_begin();
 	size_t n = slots_swap(true, true);
 	late.hooked = true;
 	find_contexts();

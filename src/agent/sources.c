@@ -21,14 +21,17 @@
 
 enum {
 	MAX_TEXT = 32 << 20,
-	MAX_OBJECT = 1 << 30,
+	MAX_MAPPED = 64 << 20, /* of a file: a program that carries PTX as text is smaller */
 	CHUNK = 4 << 20,
 	MAX_WRAPPERS = 65536,
 };
 
+/* Large libraries have thousands, whose texts together are gigabytes: they are unpacked one after the
+ * other, and of each only the hashes of its kernels' names are kept. */
 struct wrapper {
 	const void *at;
-	struct image *image; /* NULL: not read, or of no use */
+	uint64_t *names;
+	uint32_t n_names;
 	bool read;
 };
 
@@ -37,7 +40,10 @@ static struct {
 	struct wrapper *list;
 	size_t n, cap;
 	unsigned long long adds; /* loaded files ever, when the list was made */
+	uint64_t hunted_ns;      /* spent on searching memory since the attach */
 } w;
+
+#define HUNT_NS 20000000000ull /* of one thread, in a process with very much memory */
 
 /* -- fatbins of loaded files ------------------------------------------------------------- */
 
@@ -101,6 +107,60 @@ static int count_adds(struct dl_phdr_info *info, size_t size, void *arg)
 	return 1;
 }
 
+static bool is_name(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       c == '_' || c == '$' || c == '%';
+}
+
+/* Names behind `.entry`; one in a comment does no harm. */
+static void add_names(struct wrapper *wr, size_t *cap, const char *text, size_t bytes)
+{
+	const char *end = text + bytes, *p = text;
+	while ((p = memmem(p, (size_t)(end - p), ".entry", 6))) {
+		p += 6;
+		while (p < end && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r'))
+			p++;
+		const char *name = p;
+		while (p < end && is_name(*p))
+			p++;
+		if (p == name)
+			continue;
+		if (wr->n_names == *cap) {
+			size_t more = *cap ? *cap * 2 : 16;
+			void *list = realloc(wr->names, more * sizeof(*wr->names));
+			if (!list)
+				return;
+			wr->names = list;
+			*cap = more;
+		}
+		wr->names[wr->n_names++] = hash_bytes(name, (size_t)(p - name), 0);
+	}
+}
+
+static void read_names(struct wrapper *wr, uint32_t cc)
+{
+	struct fatbin *f;
+	struct fatbin_unit *units;
+	uint32_t n = 0;
+	size_t cap = 0;
+	wr->read = true;
+	if (fatbin_open_image(wr->at, &f, NULL))
+		return;
+	if (fatbin_units(f, cc, &units, &n))
+		n = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		char *text;
+		size_t bytes;
+		if ((!units[i].ptx && !units[i].ptx_in_elf) ||
+			fatbin_unit_text(f, &units[i], &text, &bytes, NULL))
+			continue;
+		add_names(wr, &cap, text, bytes);
+		free(text);
+	}
+	fatbin_close(f);
+}
+
 static struct image *in_files(const char *name, uint32_t cc)
 {
 	unsigned long long adds = 0;
@@ -109,17 +169,18 @@ static struct image *in_files(const char *name, uint32_t cc)
 		dl_iterate_phdr(look_into, NULL);
 		w.adds = adds;
 	}
-	for (size_t i = 0; i < w.n; i++)
-		if (w.list[i].image && image_kernel(w.list[i].image, name))
-			return w.list[i].image;
+	uint64_t hash = hash_bytes(name, strlen(name), 0);
 	for (size_t i = 0; i < w.n; i++) {
-		struct diag d = { 0 };
-		if (w.list[i].read)
-			continue;
-		w.list[i].read = true;
-		w.list[i].image = image_get(w.list[i].at, cc, &d);
-		if (w.list[i].image && image_kernel(w.list[i].image, name))
-			return w.list[i].image;
+		if (!w.list[i].read)
+			read_names(&w.list[i], cc);
+		for (uint32_t k = 0; k < w.list[i].n_names; k++) {
+			struct image *im = w.list[i].names[k] == hash
+						   ? image_get(w.list[i].at, cc, NULL)
+						   : NULL;
+			const struct kernel *found = im ? image_kernel(im, name) : NULL;
+			if (found && found->unit >= 0)
+				return im;
+		}
 	}
 	return NULL;
 }
@@ -242,9 +303,9 @@ static struct image *in_memory(const char *name, uint32_t cc, const char **why)
 		/* Our buffers lie in one mapping, or in two beside each other. */
 		if ((chunk >= from && chunk < to) || (text >= from && text < to))
 			continue;
-		if (path[0] == '/')
+		if (path[0] == '/' && to - from <= MAX_MAPPED)
 			hunt_in(h, from, to);
-		else
+		else if (path[0] != '/')
 			hunt_touched(h, from, to);
 	}
 	if (h->several)
@@ -298,16 +359,29 @@ static struct image *in_cache(const char *name, uint32_t cc, const char **why)
 	return im && image_kernel(im, name) ? im : NULL;
 }
 
+void source_begin(void)
+{
+	w.hunted_ns = 0;
+}
+
 struct image *source_find(const char *name, uint32_t cc, const char **why)
 {
 	*why = "it was loaded before the attach, and neither the process's files nor its memory hold its "
 	       "PTX";
-	struct image *im = in_files(name, cc);
 	const char *open = NULL;
-	if (!im)
+	/* What a compiler for C++ has named comes from a file, the rest rather from memory. */
+	bool mangled = !strncmp(name, "_Z", 2);
+	struct image *im = mangled ? in_files(name, cc) : NULL;
+	uint64_t start = now_ns();
+	if (!im && w.hunted_ns > HUNT_NS)
+		open = "no file of the process holds its PTX, and the time for searching memory is used up";
+	else if (!im)
 		im = in_memory(name, cc, &open);
+	w.hunted_ns += now_ns() - start;
 	if (!im && !open)
 		im = in_cache(name, cc, &open);
+	if (!im && !open && !mangled)
+		im = in_files(name, cc);
 	if (open)
 		*why = open;
 	return im;

@@ -203,6 +203,11 @@ int inject_look(pid_t pid, struct inject_target *t, struct diag *d)
 		return diag_set(d, ENOTSUP,
 			"process %d has no shared C library: a static program cannot be attached to",
 			(int)pid);
+	if (!same_namespace(pid, "pid"))
+		return diag_set(d, ENOTSUP,
+			"process %d lives in a container with process numbers of its own: run egpu "
+			"inside that container",
+			(int)pid);
 	t->other_root = !same_namespace(pid, "mnt");
 	return 0;
 }

@@ -120,6 +120,11 @@ kill -STOP $other; sleep 0.05
 refused "a stopped process" "is stopped" $other "$work/count.bpf.c"
 kill -CONT $other; kill $other
 refused "egpu's own process number given as text" "not the number" abc "$work/count.bpf.c"
+start sealed opened 1 sealed
+if grep -q 'no seccomp' "$work/sealed.out"; then kill "$pid"; else
+	refused "a process whose seccomp filter forbids it" seccomp "$pid" "$work/count.bpf.c"
+	finish sealed
+fi
 "$egpu" gc > "$work/err" 2>&1; ok $? "egpu gc"
 echo "1..$test_count"
 exit $test_failed

@@ -2,18 +2,23 @@
  * `egpu attach` meets. Each step launches `fill` twice and checks its result; one line at the end says
  * how many steps there were, and the longest time between two.
  *
- *	target linked|opened [threads] [graph]
+ *	target linked|opened [threads] [sealed]
  *
  * linked: calls the driver through its own GOT. opened: keeps pointers from cuGetProcAddress in a table
- * on the heap. */
+ * on the heap. sealed: a seccomp filter ends it if it locks a file. */
 #include <dlfcn.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -102,6 +107,20 @@ static void *worker(void *arg)
 	return NULL;
 }
 
+static void seal(void)
+{
+	struct sock_filter f[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_flock, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog p = { 4, f };
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &p))
+		printf("no seccomp\n");
+}
+
 int main(int argc, char **argv)
 {
 	CUdevice dev;
@@ -125,6 +144,8 @@ int main(int argc, char **argv)
 		CU(cuGetProcAddress_v2(
 			"cuMemcpyDtoH", (void **)&table->cuMemcpyDtoH_v2, 12000, 0, &found));
 	}
+	if (argc > 3)
+		seal();
 	printf("running\n");
 	fflush(stdout);
 	for (int i = 1; i < n && i < 64; i++)
