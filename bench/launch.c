@@ -101,7 +101,17 @@ static int arm(const char *name, const char *pattern, bool no_agent)
 	if (pattern)
 		run_attach(&r, &f, pattern);
 	printf("%-10s", name);
+	fflush(stdout);
 	int status = run_role(&r, "--here");
+	/* An agent that stayed away would be a fast one. */
+	struct session_kernel *k = run_kernel(&r, "fill");
+	uint64_t launches = k ? k->launches : 0, probed = k ? k->launches_instrumented : 0;
+	bool wanted = pattern && !strcmp(pattern, "fill");
+	if (no_agent ? launches : !launches || (wanted ? probed != launches : probed)) {
+		printf("wrong: %llu launches were seen, %llu probed\n", (unsigned long long)launches,
+			(unsigned long long)probed);
+		status = 1;
+	}
 	run_end(&r);
 	return status;
 }
