@@ -57,3 +57,15 @@ int ebpf_lane_field(uint64_t offset)
 			return fields[i];
 	return -1;
 }
+
+uint32_t ebpf_puts_format(const char *s, uint32_t len, char *out)
+{
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < len; i++) {
+		out[n++] = s[i];
+		if (s[i] == '%')
+			out[n++] = '%';
+	}
+	out[n++] = '\0';
+	return n;
+}

@@ -1,7 +1,7 @@
 /* helpers.h - every helper a program may call: one row each; and helpers of the kernel that a GPU cannot have, with the reason.
  *
  * HELPER(number, name, return, arg1..arg5, where, result, cost, class). Numbers and meaning are the kernel's (enum bpf_func_id);
- * 502 to 511 are those of bpftime's public examples; 600 and up are ours (egpu/probe.bpf.h declares them).
+ * 501 to 511 are those of bpftime's public examples; 600 and up are ours (egpu/probe.bpf.h declares them).
  * where: HOST (a program on the CPU), THREAD (gpu/...), WARP (gpu.warp/...).
  * result: UNIFORM the same in all lanes of a warp, VARYING, or ARGS: uniform when the arguments are.
  * cost: instructions it counts for in the worst-case length, beside one for each 8 bytes of memory that it is given. class: PERTURB changes what the probed kernel does, and needs the
@@ -30,6 +30,7 @@ enum ebpf_arg {
 	EBPF_ARG_STACK,		 /* pointer to the stack, or 0: handed to that function */
 	EBPF_ARG_OUT,		 /* 8 writable bytes, aligned, that the helper sets; 0 is not allowed */
 	EBPF_ARG_CONST,		 /* a constant */
+	EBPF_ARG_STRING,	 /* characters up to a zero that never change: at most EBPF_MAX_STRING with it */
 	EBPF_ARG_DELAY,		 /* nanoseconds, at most EBPF_MAX_DELAY_NS */
 };
 
@@ -49,11 +50,12 @@ enum ebpf_result { EBPF_RESULT_VARYING, EBPF_RESULT_UNIFORM, EBPF_RESULT_ARGS };
 enum ebpf_class { EBPF_CLASS_ORDINARY, EBPF_CLASS_PERTURB };
 
 /* SLOT_COST: instructions for each slot of a hash that for_each_map_elem looks at, beside the calls. */
-enum { EBPF_MAX_LOOPS = 1 << 23, EBPF_MAX_DELAY_NS = 1000000, EBPF_SLOT_COST = 4, EBPF_BYTES_PER_INSN = 8 };
+enum { EBPF_MAX_LOOPS = 1 << 23, EBPF_MAX_DELAY_NS = 1000000, EBPF_SLOT_COST = 4, EBPF_BYTES_PER_INSN = 8, EBPF_MAX_STRING = 512 };
 
 enum ebpf_helper_number {
 	EBPF_FUNC_for_each_map_elem = 164,
 	EBPF_FUNC_loop = 181,
+	EBPF_FUNC_puts = 501,
 	EBPF_FUNC_get_globaltimer = 502,
 	EBPF_FUNC_get_block_idx = 503,
 	EBPF_FUNC_get_block_dim = 504,
@@ -86,6 +88,7 @@ enum ebpf_helper_number {
 	HELPER(134, ringbuf_query, SCALAR, MAP, ANY, NONE, NONE, NONE, ANY, VARYING, 8, ORDINARY)                 \
 	HELPER(164, for_each_map_elem, SCALAR, MAP, FUNC, STACK, ANY, NONE, ANY, VARYING, 8, ORDINARY)            \
 	HELPER(181, loop, SCALAR, ANY, FUNC, STACK, ANY, NONE, ANY, VARYING, 8, ORDINARY)                         \
+	HELPER(501, puts, SCALAR, STRING, NONE, NONE, NONE, NONE, ANY, VARYING, 64, ORDINARY)                     \
 	HELPER(502, get_globaltimer, SCALAR, NONE, NONE, NONE, NONE, NONE, GPU, VARYING, 2, ORDINARY)             \
 	HELPER(503, get_block_idx, SCALAR, OUT, OUT, OUT, NONE, NONE, GPU, UNIFORM, 8, ORDINARY)                  \
 	HELPER(504, get_block_dim, SCALAR, OUT, OUT, OUT, NONE, NONE, GPU, UNIFORM, 8, ORDINARY)                  \
@@ -123,8 +126,7 @@ enum ebpf_helper_number {
 	REFUSED(148, copy_from_user, "it waits for the host")                                                      \
 	REFUSED(166, sys_bpf, "it waits for the host")                                                             \
 	REFUSED(169, timer_init, "nothing runs later on a GPU")                                                    \
-	REFUSED(209, user_ringbuf_drain, "it waits for the host; use a map that the host writes before the launch")   \
-	REFUSED(501, puts, "it prints in the middle of the kernel; use bpf_printk, which leaves the text in a ring")
+	REFUSED(209, user_ringbuf_drain, "it waits for the host; use a map that the host writes before the launch")
 
 struct ebpf_helper {
 	uint32_t number;
@@ -145,6 +147,8 @@ const struct ebpf_helper *ebpf_helper_at(uint32_t index);
 const char *ebpf_helper_refused(uint32_t number, const char **name);
 /* The field that egpu_lane_read reads at an offset of the context, a thread's coordinates; -1. */
 int ebpf_lane_field(uint64_t offset);
+/* What trace_printk prints as the `len` characters of s: out has 2 * len + 1 bytes; the format's length with its zero. */
+uint32_t ebpf_puts_format(const char *s, uint32_t len, char *out);
 /* The helper calls a function of the program: the argument with it is r2, what it is given r3. */
 static inline bool ebpf_helper_calls_back(const struct ebpf_helper *h)
 {

@@ -50,6 +50,13 @@ static int check_args(struct interp_state *s, const struct ebpf_helper *h, uint3
 		case EBPF_ARG_MEM:
 			err = interp_readable(s, value, s->reg[k + 2], 1);
 			break;
+		case EBPF_ARG_STRING:
+			for (uint32_t n = 0; !err && n < EBPF_MAX_STRING; n++) {
+				err = interp_readable(s, value + n, 1, 1);
+				if (!err && !*(const char *)pointer(value + n))
+					break;
+			}
+			break;
 		case EBPF_ARG_OUT:
 			err = interp_writable(s, value, 8, 8);
 			break;
@@ -91,6 +98,18 @@ static void do_commit(struct interp_state *s, bool discard)
 		run->ops->ring_commit(run->self, pointer(s->reg[1]), discard, s->reg[2]);
 }
 
+static uint64_t put_string(struct interp_state *s)
+{
+	const struct interp *run = s->run;
+	const char *text = pointer(s->reg[1]);
+	uint32_t len = (uint32_t)strnlen(text, EBPF_MAX_STRING - 1);
+	char format[2 * EBPF_MAX_STRING + 1];
+	uint64_t args[3] = { 0 };
+	uint32_t n = ebpf_puts_format(text, len, format);
+	int64_t rc = run->ops && run->ops->trace ? run->ops->trace(run->self, format, n, args) : -EOPNOTSUPP;
+	return (uint64_t)(rc < 0 ? rc : (int64_t)len + 1);
+}
+
 /* Helpers that only compute a number; -EOPNOTSUPP is what a service answers that is not there. */
 static uint64_t call_service(struct interp_state *s, uint32_t number, uint32_t map)
 {
@@ -113,6 +132,8 @@ static uint64_t call_service(struct interp_state *s, uint32_t number, uint32_t m
 		return ops->cpu ? ops->cpu(self) : 0;
 	case BPF_FUNC_ringbuf_output:
 		return (uint64_t)(ops->ring_output ? ops->ring_output(self, map, pointer(r[2]), r[3], r[4]) : -EOPNOTSUPP);
+	case EBPF_FUNC_puts:
+		return put_string(s);
 	default: /* ringbuf_query */
 		return ops->ring_query ? ops->ring_query(self, map, r[2]) : 0;
 	}

@@ -40,7 +40,7 @@ int live_point_of(enum ebpf_point point, enum live_point *out, uint32_t *ops, st
 static int check_helper(const struct ebpf_helper *h, uint32_t at, struct diag *d)
 {
 	if (h->class == EBPF_CLASS_PERTURB || (h->number >= BPF_FUNC_ringbuf_output && h->number <= BPF_FUNC_ringbuf_query) ||
-		h->number == BPF_FUNC_trace_printk || h->number == EBPF_FUNC_egpu_access)
+		h->number == BPF_FUNC_trace_printk || h->number == EBPF_FUNC_puts || h->number == EBPF_FUNC_egpu_access)
 		return diag_set(d, EOPNOTSUPP, "instruction %u: bpf_%s is not there inside a running kernel; count in a map, or attach without --live",
 			at, h->name);
 	return 0;

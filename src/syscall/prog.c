@@ -11,6 +11,7 @@
 enum {
 	PROBE_MAX_INSNS = 32, /* libbpf's feature probes have fewer */
 	TRACE_PRINTK = 6,
+	PUTS = 501,
 };
 
 static const void *user(uint64_t address)
@@ -170,7 +171,7 @@ static int find_lines(struct loading *p, const struct btf *btf)
 
 static int describe_maps(struct loading *p)
 {
-	bool trace = calls_helper(p, TRACE_PRINTK);
+	bool trace = calls_helper(p, TRACE_PRINTK) || calls_helper(p, PUTS);
 	struct ebpf_map *maps = arena_array(p->arena, p->n_maps + 1, sizeof(*maps));
 	int err = maps ? 0 : diag_set(p->d, ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < p->n_maps && !err; i++)

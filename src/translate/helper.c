@@ -410,38 +410,78 @@ static const struct ebpf_map *find_trace_map(const struct tr *t)
 	return NULL;
 }
 
-/* Record: u32 format bytes, u32 arguments, u64 args[3], format. r0 = format bytes, or -EAGAIN when
- * the ring is full. */
-static int lower_printk(struct tr *t, struct tr_inst *inst, uint32_t i)
+/* Record: u32 format bytes, u32 arguments, u64 args[3], format: what is reserved for, and the label behind it where there is no room. */
+struct printed {
+	struct tr_ring_record r;
+	struct tr_name rc, done;
+};
+
+/* len: of the record; size: of the format; rc = -EAGAIN when the ring is full. */
+static int begin_print(struct tr *t, struct tr_inst *inst, uint32_t i, struct tr_name len, struct tr_name size, uint32_t n, struct printed *out)
 {
 	const struct ebpf_map *m = find_trace_map(t);
 	if (!m)
 		return tr_unsupported(
 			t, inst->at[i].pc, "the program has no ring buffer \"egpu_trace\" for it");
-	uint32_t n = printk_args(t, inst, i);
-	struct tr_name rc = tr_t64(t), size = tr_t64(t), len = tr_t64(t), p = tr_pred(t), done = tr_label(t);
+	struct tr_name p = tr_pred(t);
+	out->rc = tr_t64(t);
+	out->done = tr_label(t);
+	tr_emit(t, "mov.u64 %s, %d;", out->rc.s, EAGAIN_);
+	out->r = tr_ring_reserve(t, m, len, false);
+	tr_emit(t, "setp.eq.u64 %s, %s, 0;", p.s, out->r.at.s);
+	tr_emit(t, "@%s bra %s;", p.s, out->done.s);
+	tr_emit(t, "st.global.u32 [%s+0], %s;", out->r.at.s, size.s);
+	tr_emit(t, "st.global.u32 [%s+4], %u;", out->r.at.s, n);
+	for (uint32_t k = 0; k < PRINTK_ARGS; k++)
+		tr_emit(t, "st.global.u64 [%s+%u], %s;", out->r.at.s, 8 + 8 * k, k < n ? tr_reg(inst, 3 + k).s : "0");
+	return 0;
+}
+
+/* r0 = `bytes`, or why there are none. */
+static void end_print(struct tr *t, struct tr_inst *inst, const struct printed *p, struct tr_name bytes)
+{
+	tr_ring_commit(t, &p->r);
+	tr_emit(t, "mov.u64 %s, %s;", p->rc.s, bytes.s);
+	buf_printf(&t->body, "%s:\n", p->done.s);
+	tr_emit(t, "mov.u64 %s, %s;", tr_reg(inst, 0).s, p->rc.s);
+}
+
+static int lower_printk(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
 	const struct ebpf_fact *f = tr_fact(t, inst, i);
+	struct tr_name size = tr_t64(t), len = tr_t64(t);
+	struct printed p;
 	tr_emit(t, "mov.u64 %s, %s;", size.s, tr_scalar_arg(t, inst, i, 1).s);
 	tr_emit(t, "add.s64 %s, %s, %d;", len.s, size.s, PRINTK_HEADER);
-	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
 	if (f->args[1].constant)
 		len = tr_imm((int64_t)f->args[1].value + PRINTK_HEADER);
-	struct tr_ring_record r = tr_ring_reserve(t, m, len, false);
-	struct tr_name record = r.at;
-	tr_emit(t, "setp.eq.u64 %s, %s, 0;", p.s, record.s);
-	tr_emit(t, "@%s bra %s;", p.s, done.s);
-	tr_emit(t, "st.global.u32 [%s+0], %s;", record.s, size.s);
-	tr_emit(t, "st.global.u32 [%s+4], %u;", record.s, n);
-	for (uint32_t k = 0; k < PRINTK_ARGS; k++)
-		tr_emit(t, "st.global.u64 [%s+%u], %s;", record.s, 8 + 8 * k,
-			k < n ? tr_reg(inst, 3 + k).s : "0");
-	int err = tr_ring_fill(t, inst, i, 0, record, PRINTK_HEADER);
+	int err = begin_print(t, inst, i, len, size, printk_args(t, inst, i), &p);
+	if (!err)
+		err = tr_ring_fill(t, inst, i, 0, p.r.at, PRINTK_HEADER);
+	if (!err)
+		end_print(t, inst, &p, size);
+	return err;
+}
+
+/* The verifier has found the string: a format without arguments. */
+static int lower_puts(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct ebpf_fact *f = tr_fact(t, inst, i);
+	uint64_t bytes = f->args[0].value;
+	const uint8_t *s = f->map < 0 || !f->args[0].constant || !bytes || bytes > EBPF_MAX_STRING
+				   ? NULL
+				   : tr_frozen(&t->p->maps[f->map], f->args[0].offset, (uint32_t)bytes, NULL);
+	char format[2 * EBPF_MAX_STRING + 1];
+	if (!s)
+		return tr_unsupported(t, inst->at[i].pc, "the string is not known");
+	uint32_t n = ebpf_puts_format((const char *)s, (uint32_t)bytes - 1, format);
+	struct tr_mem m = { .kind = TR_MEM_CONST, .bytes = (const uint8_t *)format, .n_bytes = n, .align = 1 };
+	struct printed p;
+	int err = begin_print(t, inst, i, tr_imm(n + PRINTK_HEADER), tr_imm(n), 0, &p);
 	if (err)
 		return err;
-	tr_ring_commit(t, &r);
-	tr_emit(t, "mov.u64 %s, %s;", rc.s, size.s);
-	buf_printf(&t->body, "%s:\n", done.s);
-	tr_emit(t, "mov.u64 %s, %s;", tr_reg(inst, 0).s, rc.s);
+	tr_mem_copy(t, &m, p.r.at.s, PRINTK_HEADER, n);
+	end_print(t, inst, &p, tr_imm((int64_t)bytes));
 	return 0;
 }
 
@@ -469,6 +509,7 @@ static const struct {
 	{ "ringbuf_query", tr_ring_lower, 0 },
 	{ "for_each_map_elem", tr_loop_lower, 0 },
 	{ "loop", tr_loop_lower, 0 },
+	{ "puts", lower_puts, 0 },
 	{ "get_globaltimer", tr_special_lower, 0 },
 	{ "get_block_idx", tr_special_lower, 0 },
 	{ "get_block_dim", tr_special_lower, 0 },
@@ -501,6 +542,7 @@ static bool needs_arg(const struct tr *t, struct tr_inst *inst, uint32_t i, uint
 	switch (arg_kind(t, inst, i, a)) {
 	case EBPF_ARG_NONE:
 	case EBPF_ARG_MAP:
+	case EBPF_ARG_STRING:
 		return false;
 	case EBPF_ARG_OUT:
 		return tr_mem_needs_reg(t, inst, i, a);

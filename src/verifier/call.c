@@ -2,6 +2,7 @@
 #include "verifier/state.h"
 
 #include <errno.h>
+#include <string.h>
 
 struct call {
 	const struct ebpf_helper *helper;
@@ -146,6 +147,35 @@ static int arg_const(struct verifier *v, uint32_t reg, struct vreg *r, int arg)
 	return err;
 }
 
+/* Characters that the translator has to know: those of one frozen array, the same on all paths. */
+static int arg_string(struct verifier *v, struct call *c, uint32_t reg, struct vreg *r, int arg)
+{
+	const struct ebpf_map *m = r->type == V_VALUE ? &v->p->maps[r->map] : NULL;
+	if (is_or_null(r))
+		return refuse(v, EACCES, "null", "R%u invalid mem access '%s'; check it against NULL first", reg, vtype_name(r->type));
+	if (!m || !m->frozen || !m->values || m->max_entries != 1 || !range_is_const(&r->r))
+		return refuse(v, EACCES, "type", "R%u type=%s expected=a constant string; write the text as a literal, or bpf_printk(\"%%s\", ...)", reg,
+			vtype_name(r->type));
+	int64_t at = (int64_t)r->off + r->r.b64.smin;
+	const uint8_t *end = at < 0 || at >= m->value_size ? NULL : memchr(m->values + at, 0, m->value_size - (uint64_t)at);
+	if (!end)
+		return refuse(v, EACCES, "oob", "R%u leads to no string: no zero byte follows at offset %lld of '%s', which has %u bytes", reg,
+			(long long)at, m->name ? m->name : "the map", m->value_size);
+	uint64_t bytes = (uint64_t)(end - m->values) - (uint64_t)at + 1;
+	if (bytes > EBPF_MAX_STRING)
+		return refuse(v, EACCES, "size", "R%u leads to a string of %llu bytes, and at most %d are printed; print it in pieces", reg,
+			(unsigned long long)bytes, EBPF_MAX_STRING);
+	struct ebpf_fact *f = &v->out->facts[v->cur.insn];
+	if (v->flow[v->cur.insn].called && (f->map != r->map || !f->args[arg].fixed || f->args[arg].offset != at))
+		return refuse(v, EINVAL, "type", "this call is given different strings on different paths; write a call for each");
+	struct vreg size = { .type = V_SCALAR, .map = -1, .r = range_const(bytes) };
+	c->copied += bytes;
+	fact_map(v, r->map);
+	fact_scalar(v, arg, &size, true);
+	int err = mark_precise(v, r);
+	return err ? err : fact_memory(v, r, 0, arg);
+}
+
 /* A field of another lane: one that differs between lanes. */
 static int arg_field(struct verifier *v, uint32_t reg, struct vreg *r, int arg)
 {
@@ -218,6 +248,8 @@ static int check_arg(struct verifier *v, struct call *c, int arg)
 		return check_helper_out(v, reg, arg);
 	case EBPF_ARG_CONST:
 		return c->helper->number == EBPF_FUNC_egpu_lane_read ? arg_field(v, reg, r, arg) : arg_const(v, reg, r, arg);
+	case EBPF_ARG_STRING:
+		return arg_string(v, c, reg, r, arg);
 	case EBPF_ARG_DELAY:
 		return arg_delay(v, reg, r, arg);
 	default: /* NONE; MEM is looked at with its size */

@@ -2,6 +2,7 @@
 /* Text, time, SM. */
 #include <egpu/probe.bpf.h>
 
+static long (*const puts)(const char *text) = (void *)501;
 __u64 first_ns, bad_time, bad_cpu;
 
 SEC("gpu/entry")
@@ -14,6 +15,8 @@ int trace(struct egpu_entry *ctx)
 		bad_cpu++;
 	if (ctx->lane == 2)
 		bpf_printk("lane %d of block %d: 100%%", ctx->lane, ctx->block.x);
+	if (ctx->lane == 3 && puts("50% of %d") != 10)
+		bad_cpu++;
 	return 0;
 }
 

@@ -1,5 +1,6 @@
 /* The interpreter: limits, maps, calls, and each thing that a checked run stops at. (What instructions compute: tests/conformance.) */
 #include "cpu/interp.h"
+#include "bpf/helpers.h"
 #include "verifier_case.h"
 
 static struct interp_result result;
@@ -29,7 +30,15 @@ static void commit(void *self, void *r, bool discard, uint64_t flags)
 	discarded += r == record && discard;
 }
 
-static const struct interp_ops ops = { .lookup = lookup, .value = direct, .ring_reserve = reserve, .ring_commit = commit };
+static char traced[64];
+
+static int64_t trace(void *self, const char *format, uint32_t bytes, const uint64_t args[3])
+{
+	memcpy(traced, format, bytes < sizeof(traced) ? bytes : sizeof(traced));
+	return bytes;
+}
+
+static const struct interp_ops ops = { .lookup = lookup, .value = direct, .ring_reserve = reserve, .ring_commit = commit, .trace = trace };
 
 static int run(bool check, uint64_t max_insns, const struct bpf_insn *insns, size_t n)
 {
@@ -74,6 +83,15 @@ static void test_runs(void)
 	is_int(result.insns, 101, "at the limit");
 }
 
+static void test_puts(void)
+{
+	memcpy(values[RO], "5% %%", 6);
+	gives(6, 3 + 64, "a string is put", GLOBAL(1, RO, 0), I(BPF_JMP | BPF_CALL, 0, 0, 0, EBPF_FUNC_puts), EXIT());
+	is_str(traced, "5%% %%%%", "as it is written");
+	memset(values[RO], 'x', sizeof(values[RO]));
+	stops(-EFAULT, 2, "read out of bounds", GLOBAL(1, RO, 0), I(BPF_JMP | BPF_CALL, 0, 0, 0, EBPF_FUNC_puts), EXIT());
+}
+
 static void test_stops(void)
 {
 	stops(-EFAULT, 0, "read of a register that was not written", MOV(0, 3), EXIT());
@@ -96,6 +114,7 @@ static void test_stops(void)
 int main(void)
 {
 	test_runs();
+	test_puts();
 	test_stops();
 	return tap_done();
 }

@@ -1,4 +1,5 @@
 /* Facts: what an accepted program's instructions and arguments touch, joined over all paths. */
+#include "bpf/helpers.h"
 #include "verifier_case.h"
 
 #define FACT(insn) (&case_result.facts[insn])
@@ -46,6 +47,34 @@ static void test_arguments(void)
 	ok(FACT(9)->map == -1, "of a call");
 }
 
+#define PUTS() I(BPF_JMP | BPF_CALL, 0, 0, 0, EBPF_FUNC_puts)
+
+/* RO is 7 0 0 0 80 0 0 0 1 2 3 4 5 6 7 8. */
+static void test_strings(void)
+{
+	accepted("a string of one character", GLOBAL(1, RO, 4), PUTS(), MOVI(0, 0), EXIT());
+	ok(FACT(2)->map == RO && FACT(2)->args[0].constant && FACT(2)->args[0].value == 2 && FACT(2)->args[0].fixed && FACT(2)->args[0].offset == 4,
+		"is known with its place and its size");
+	accepted("two calls with their strings", LD(BPF_W, 6, 1, 136), GLOBAL(1, RO, 0), PUTS(), GLOBAL(1, RO, 5), PUTS(), MOVI(0, 0), EXIT());
+	refused("oob", 2, "R1 leads to no string: no zero byte follows at offset 8 of 'ro', which has 16 bytes", "bytes without an end", GLOBAL(1, RO, 8), PUTS(),
+		MOVI(0, 0), EXIT());
+	refused("oob", 3, "R1 leads to no string: no zero byte follows at offset 16 of 'ro', which has 16 bytes", "the end of the map", GLOBAL(1, RO, 15),
+		ALUI(BPF_ADD, 1, 1), PUTS(), MOVI(0, 0), EXIT());
+	refused("oob", 3, "R1 leads to no string: no zero byte follows at offset -1 of 'ro', which has 16 bytes", "before the map", GLOBAL(1, RO, 0),
+		ALUI(BPF_ADD, 1, -1), PUTS(), MOVI(0, 0), EXIT());
+	refused("type", 2, "R1 type=map_value expected=a constant string; write the text as a literal, or bpf_printk(\"%s\", ...)", "a global that may change",
+		GLOBAL(1, DATA, 0), PUTS(), MOVI(0, 0), EXIT());
+	refused("type", 2, "R1 type=fp expected=a constant string; write the text as a literal, or bpf_printk(\"%s\", ...)", "characters on the stack",
+		STI(BPF_DW, 10, -8, 0), MOV(1, 10), PUTS(), MOVI(0, 0), EXIT());
+	refused("type", 1, "R1 type=scalar expected=a constant string; write the text as a literal, or bpf_printk(\"%s\", ...)", "a number", MOVI(1, 0), PUTS(),
+		MOVI(0, 0), EXIT());
+	refused("type", 5, "R1 type=map_value expected=a constant string; write the text as a literal, or bpf_printk(\"%s\", ...)", "a place that varies",
+		LD(BPF_W, 6, 1, 4), ALUI(BPF_AND, 6, 7), GLOBAL(1, RO, 0), ALU(BPF_ADD, 1, 6), PUTS(), MOVI(0, 0), EXIT());
+	refused("null", 7, "R1 invalid mem access 'map_value_or_null'; check it against NULL first", "a look-up", LOOKUP(HASH), MOV(1, 0), PUTS(), MOVI(0, 0), EXIT());
+	refused("type", 6, "this call is given different strings on different paths; write a call for each", "one of two strings", LD(BPF_W, 6, 1, 4),
+		GLOBAL(1, RO, 0), JMPI(BPF_JEQ, 6, 3, 2), GLOBAL(1, RO, 4), PUTS(), MOVI(0, 0), EXIT());
+}
+
 /* A way that ends at a remembered state must not have made a fact untrue: the flags differ by ways that look alike. */
 static void test_covered(void)
 {
@@ -61,6 +90,7 @@ int main(void)
 	test_joined();
 	test_arguments();
 	test_covered();
+	test_strings();
 	arena_free(case_arena);
 	return tap_done();
 }
