@@ -5,9 +5,9 @@
  * second one (`work`) once a variant is wanted. Before a launch the kernel nodes of `work` get the
  * variants of the moment and the executable is updated from it as a whole, which the driver defines
  * for every way of building, child graphs included, and which leaves launches under way alone.
- * `plain` gives the program's parameters and the way back. What the program changes in an executable
- * is changed in both; what we cannot follow makes us put the originals back and leave that
- * executable alone.
+ * `plain` gives the program's parameters and the way back. What the program changes in an
+ * executable is changed in both; what we cannot follow makes us put the originals back and leave
+ * that executable alone.
  *
  * A variant that an executable may launch is counted in graph_refs and stays loaded. Calls on one
  * executable are serialised by the program, as the driver demands.
@@ -93,9 +93,9 @@ static bool add_kernel(struct graph_exec *e, CUgraphNode node)
 		e->cap = cap;
 	}
 	memset(&a, 0, sizeof(a));
-	bool told = REAL(cuGraphKernelNodeGetAttribute) &&
-		    ok(REAL(cuGraphKernelNodeGetAttribute)(
-			    node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &a));
+	bool told =
+		REAL(cuGraphKernelNodeGetAttribute) &&
+		ok(REAL(cuGraphKernelNodeGetAttribute)(node, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &a));
 	e->nodes[e->n++] = (struct graph_node){ .plain = node,
 		.handle = p.kern ? (void *)p.kern : (void *)p.func,
 		.context = p.ctx,
@@ -110,8 +110,8 @@ static CUgraph child_of(CUgraphNode node)
 }
 
 /* Calls fn for each node of g. */
-static bool each_node(CUgraph g, bool (*fn)(CUgraphNode node, CUgraphNodeType type, void *arg),
-	void *arg)
+static bool each_node(
+	CUgraph g, bool (*fn)(CUgraphNode node, CUgraphNodeType type, void *arg), void *arg)
 {
 	size_t n = 0;
 	if (!ok(REAL(cuGraphGetNodes)(g, NULL, &n)) || n > MAX_NODES)
@@ -267,8 +267,7 @@ static struct variant *wanted(struct graph_exec *e, struct graph_node *n)
 	/* A block of parameters has no room for one more. */
 	if (v->launch_param && p.extra && !p.kernelParams)
 		return NULL;
-	return v->tight ? variant_that_fits(n->f, v,
-				  (uint64_t)p.gridDimX * p.gridDimY * p.gridDimZ,
+	return v->tight ? variant_that_fits(n->f, v, (uint64_t)p.gridDimX * p.gridDimY * p.gridDimZ,
 				  p.blockDimX * p.blockDimY * p.blockDimZ, p.sharedMemBytes,
 				  n->cooperative)
 			: v;
@@ -460,15 +459,15 @@ static CUresult made(CUresult r, CUgraphExec *exec, CUgraph graph, uint64_t flag
 HOOK(cuGraphInstantiate, CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log,
 	size_t log_bytes)
 {
-	return made(REAL(cuGraphInstantiate)(exec, graph, bad_node, log, log_bytes), exec, graph,
-		0);
+	return made(
+		REAL(cuGraphInstantiate)(exec, graph, bad_node, log, log_bytes), exec, graph, 0);
 }
 
 HOOK(cuGraphInstantiate_v2, CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log,
 	size_t log_bytes)
 {
-	return made(REAL(cuGraphInstantiate_v2)(exec, graph, bad_node, log, log_bytes), exec,
-		graph, 0);
+	return made(
+		REAL(cuGraphInstantiate_v2)(exec, graph, bad_node, log, log_bytes), exec, graph, 0);
 }
 
 HOOK(cuGraphInstantiateWithFlags, CUgraphExec *exec, CUgraph graph, unsigned long long flags)
@@ -532,8 +531,8 @@ static bool kernel_changed(struct graph_exec *e, CUgraphNode node, const CUDA_KE
 static CUresult after(CUresult r, struct graph_exec *e, bool followed)
 {
 	if (ok(r) && e && !followed) {
-		agent_log("graph %p: changed in a way that egpu does not follow",
-			(void *)e->handle);
+		agent_log(
+			"graph %p: changed in a way that egpu does not follow", (void *)e->handle);
 		let_go(e);
 	}
 	return r;
@@ -585,8 +584,8 @@ HOOK(cuGraphExecMemcpyNodeSetParams, CUgraphExec exec, CUgraphNode node,
 {
 	struct graph_exec *e = exec_get(exec);
 	CUresult r = REAL(cuGraphExecMemcpyNodeSetParams)(exec, node, params, ctx);
-	return after(r, e,
-		e && ok(r) && BOTH(e, node, REAL(cuGraphMemcpyNodeSetParams)(to_, params)));
+	return after(
+		r, e, e && ok(r) && BOTH(e, node, REAL(cuGraphMemcpyNodeSetParams)(to_, params)));
 }
 
 HOOK(cuGraphExecMemsetNodeSetParams, CUgraphExec exec, CUgraphNode node,
@@ -594,8 +593,8 @@ HOOK(cuGraphExecMemsetNodeSetParams, CUgraphExec exec, CUgraphNode node,
 {
 	struct graph_exec *e = exec_get(exec);
 	CUresult r = REAL(cuGraphExecMemsetNodeSetParams)(exec, node, params, ctx);
-	return after(r, e,
-		e && ok(r) && BOTH(e, node, REAL(cuGraphMemsetNodeSetParams)(to_, params)));
+	return after(
+		r, e, e && ok(r) && BOTH(e, node, REAL(cuGraphMemsetNodeSetParams)(to_, params)));
 }
 
 HOOK(cuGraphExecHostNodeSetParams, CUgraphExec exec, CUgraphNode node,
@@ -603,8 +602,8 @@ HOOK(cuGraphExecHostNodeSetParams, CUgraphExec exec, CUgraphNode node,
 {
 	struct graph_exec *e = exec_get(exec);
 	CUresult r = REAL(cuGraphExecHostNodeSetParams)(exec, node, params);
-	return after(r, e,
-		e && ok(r) && BOTH(e, node, REAL(cuGraphHostNodeSetParams)(to_, params)));
+	return after(
+		r, e, e && ok(r) && BOTH(e, node, REAL(cuGraphHostNodeSetParams)(to_, params)));
 }
 
 /* Before a change that we do not follow: afterwards `plain` would undo it. */

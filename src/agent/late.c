@@ -6,9 +6,9 @@
  *
  *	no links       the driver's pointers are where they were; we cost nothing and know nothing
  *	links          our functions are in the slots; what was running is waited for, once for each
- *	               context; kernels that launches meet are bound by name and made ready here, off
- *	               the launch path
- *	links gone     once nothing of ours is loaded any more, the pointers are put back
+ *	               context; kernels that launches meet are bound by name and made ready here,
+ *off the launch path links gone     once nothing of ours is loaded any more, the pointers are put
+ *back
  *
  * It sleeps on the session's generation, which whoever changes links wakes.
  */
@@ -42,7 +42,7 @@ static struct {
 	uint32_t n_asked;
 	atomic_int news; /* something was asked */
 	bool hooked;
-	uint64_t reaped_ns; /* when dead loaders were last looked for */
+	uint64_t reaped_ns;      /* when dead loaders were last looked for */
 	unsigned long long adds; /* loaded files ever, at the last search of theirs */
 	char dir[PATH_MAX];
 } late;
@@ -76,8 +76,8 @@ static bool take(void **handle, CUcontext *context)
 
 static bool wanted(const char *name)
 {
-	char *plain = !strncmp(name, "_Z", 2) ? cplus_demangle_v3(name, DMGL_PARAMS | DMGL_ANSI)
-					      : NULL;
+	char *plain =
+		!strncmp(name, "_Z", 2) ? cplus_demangle_v3(name, DMGL_PARAMS | DMGL_ANSI) : NULL;
 	bool yes = false;
 	for (uint32_t i = 0; i < SESSION_MAX_LINKS && !yes; i++) {
 		const struct session_link *l = &agent.shared->links[i];
@@ -92,7 +92,8 @@ static bool wanted(const char *name)
 	return yes;
 }
 
-/* Only kernels that a pattern names are searched for; the others get a row, so that they are seen. */
+/* Only kernels that a pattern names are searched for; the others get a row, so that they are seen.
+ */
 static void answer(void *handle, CUcontext context)
 {
 	CUcontext was;
@@ -199,8 +200,8 @@ static void forget_contexts(void)
 	}
 }
 
-/* Calls that are inside our functions leave them in the time of grace; afterwards nobody tells us what
- * becomes of handles, so all of them are forgotten. */
+/* Calls that are inside our functions leave them in the time of grace; afterwards nobody tells us
+ * what becomes of handles, so all of them are forgotten. */
 static void unhook(void)
 {
 	atomic_int never = 0;

@@ -1,13 +1,14 @@
 /* slots.c - where a running process keeps pointers to the driver's functions.
  *
- * cuGetProcAddress and dlsym give one address for a function, so one value is looked for in each place:
+ * cuGetProcAddress and dlsym give one address for a function, so one value is looked for in each
+ * place:
  *   - writable private memory: tables of the CUDA runtime, variables of programs, the heap;
  *   - GOT entries that the loader has made read-only after relocation;
  *   - GOT entries that the loader has not resolved yet, which are known by their relocation.
  * The driver's own memory and ours are left out: there the values mean something else.
  *
- * A slot is eight aligned bytes and changes with one store, so nobody needs to be stopped. Memory is
- * read through process_vm_readv, since others may unmap it meanwhile.
+ * A slot is eight aligned bytes and changes with one store, so nobody needs to be stopped. Memory
+ * is read through process_vm_readv, since others may unmap it meanwhile.
  */
 #include <elf.h>
 #include <errno.h>
@@ -110,7 +111,7 @@ static void put(uintptr_t at, uintptr_t old, void *new, bool read_only)
 	size_t size = (size_t)sysconf(_SC_PAGESIZE);
 	if (read_only && mprotect((void *)page, size, PROT_READ | PROT_WRITE))
 		return;
-	if (__atomic_compare_exchange_n((uintptr_t *)at, &old, (uintptr_t)new, false,
+	if (__atomic_compare_exchange_n((uintptr_t *)at, &old, (uintptr_t) new, false,
 		    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 		s.changed++;
 	if (read_only)
@@ -189,7 +190,7 @@ static const struct hook_pair *pair_named(const char *symbol)
 
 struct object {
 	uintptr_t bias;
-	const ElfW(Phdr) *ph;
+	const ElfW(Phdr) * ph;
 	size_t n;
 };
 
@@ -230,7 +231,8 @@ static void unresolved(const struct object *o)
 	for (size_t i = 0; i < bytes / sizeof(*rela); i++) {
 		const char *name = names + syms[ELF64_R_SYM(rela[i].r_info)].st_name;
 		uintptr_t at = o->bias + rela[i].r_offset;
-		const struct hook_pair *p = name[0] == 'c' && name[1] == 'u' ? pair_named(name) : NULL;
+		const struct hook_pair *p =
+			name[0] == 'c' && name[1] == 'u' ? pair_named(name) : NULL;
 		if (!p || !holds(o, at) || at % 8)
 			continue;
 		uintptr_t value = __atomic_load_n((uintptr_t *)at, __ATOMIC_RELAXED);
@@ -287,8 +289,8 @@ static int leave_out(struct dl_phdr_info *info, size_t size, void *arg)
 
 /* -- all memory ------------------------------------------------------------------------ */
 
-/* Private, writable, and of no file or of one: the heap, bss, thread-local storage, stacks. The stack
- * that we run on is ours. */
+/* Private, writable, and of no file or of one: the heap, bss, thread-local storage, stacks. The
+ * stack that we run on is ours. */
 static void everywhere(void)
 {
 	char *line = NULL;

@@ -1,9 +1,10 @@
-/* sources.c - the PTX of kernels that were loaded before we came: in the fatbins of loaded files, as
- * text in memory, and in Triton's cache.
+/* sources.c - the PTX of kernels that were loaded before we came: in the fatbins of loaded files,
+ * as text in memory, and in Triton's cache.
  *
- * A fatbin is found through its wrapper in the file's section .nvFatBinSegment, which the CUDA runtime
- * hands to the driver. Text in memory is found by the kernel's name behind `.entry`. Two different
- * texts that define one name leave open which of them was loaded: then there is none for us.
+ * A fatbin is found through its wrapper in the file's section .nvFatBinSegment, which the CUDA
+ * runtime hands to the driver. Text in memory is found by the kernel's name behind `.entry`. Two
+ * different texts that define one name leave open which of them was loaded: then there is none for
+ * us.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -26,8 +27,8 @@ enum {
 	MAX_WRAPPERS = 65536,
 };
 
-/* Large libraries have thousands, whose texts together are gigabytes: they are unpacked one after the
- * other, and of each only the hashes of its kernels' names are kept. */
+/* Large libraries have thousands, whose texts together are gigabytes: they are unpacked one after
+ * the other, and of each only the hashes of its kernels' names are kept. */
 struct wrapper {
 	const void *at;
 	uint64_t *names;
@@ -78,8 +79,8 @@ static void wrappers_of(const struct dl_phdr_info *info, const char *bytes, size
 			if (ph->p_type != PT_LOAD || at < ph->p_offset ||
 				at - ph->p_offset + n > ph->p_filesz)
 				continue;
-			const char *from = (const char *)info->dlpi_addr + ph->p_vaddr +
-					   (at - ph->p_offset);
+			const char *from =
+				(const char *)info->dlpi_addr + ph->p_vaddr + (at - ph->p_offset);
 			for (uint64_t j = 0; j + 24 <= n; j += 24)
 				add_wrapper(from + j);
 		}
@@ -221,7 +222,8 @@ static void take_text(struct hunt *h, uintptr_t at, uintptr_t from, uintptr_t to
 		return;
 	const char *text = version;
 	size_t length = (size_t)(h->text + end - text);
-	/* A message that quotes a line is no module; what we have made ourselves is not the program's. */
+	/* A message that quotes a line is no module; what we have made ourselves is not the
+	 * program's. */
 	if (!memmem(text, length, ".target", 7) || memmem(text, length, "__egpu_", 7))
 		return;
 	if (h->found) {
@@ -334,9 +336,11 @@ static struct image *in_cache(const char *name, uint32_t cc, const char **why)
 {
 	const char *own = getenv("TRITON_CACHE_DIR"), *home = getenv("HOME");
 	char dir[2048], path[4096], found[4096] = "";
-	if (strchr(name, '/') ||
-		snprintf(dir, sizeof(dir), "%s%s", own ? own : home ? home : "",
-			own ? "" : "/.triton/cache") >= (int)sizeof(dir))
+	if (strchr(name, '/') || snprintf(dir, sizeof(dir), "%s%s",
+					 own    ? own
+					 : home ? home
+						: "",
+					 own ? "" : "/.triton/cache") >= (int)sizeof(dir))
 		return NULL;
 	DIR *list = opendir(dir);
 	for (struct dirent *e; list && (e = readdir(list));) {
@@ -366,7 +370,8 @@ void source_begin(void)
 
 struct image *source_find(const char *name, uint32_t cc, const char **why)
 {
-	*why = "it was loaded before the attach, and neither the process's files nor its memory hold its "
+	*why = "it was loaded before the attach, and neither the process's files nor its memory "
+	       "hold its "
 	       "PTX";
 	const char *open = NULL;
 	/* What a compiler for C++ has named comes from a file, the rest rather from memory. */
@@ -374,7 +379,8 @@ struct image *source_find(const char *name, uint32_t cc, const char **why)
 	struct image *im = mangled ? in_files(name, cc) : NULL;
 	uint64_t start = now_ns();
 	if (!im && w.hunted_ns > HUNT_NS)
-		open = "no file of the process holds its PTX, and the time for searching memory is used up";
+		open = "no file of the process holds its PTX, and the time for searching memory is "
+		       "used up";
 	else if (!im)
 		im = in_memory(name, cc, &open);
 	w.hunted_ns += now_ns() - start;

@@ -34,7 +34,8 @@ static const struct opt options[] = {
 	{ 'k', "kernel", OPT_STRING, offsetof(struct opts, pattern), "PATTERN",
 		"kernels to probe: a name, a shell pattern or /regex/ (default: all)" },
 	{ 0, "for", OPT_STRING, offsetof(struct opts, time), "SECONDS",
-		"detach and report after that time (default: at Ctrl-C, or when the process ends)" },
+		"detach and report after that time (default: at Ctrl-C, or when the process "
+		"ends)" },
 	{ 'd', "detached", OPT_FLAG, offsetof(struct opts, detached), NULL,
 		"leave the probe attached and return at once; egpu detach ends it" },
 	{ 0, "set", OPT_LIST, offsetof(struct opts, set), "VAR=VALUE",
@@ -86,15 +87,15 @@ static int put_copy(const struct session *s, const char *from, const char *name)
 	return done ? 0 : say_fail("%s: %s", at, strerror(errno));
 }
 
-/* The target's user owns the session, since its agent opens it; root becomes that user for as long as
- * files are made. */
+/* The target's user owns the session, since its agent opens it; root becomes that user for as long
+ * as files are made. */
 static int become(uid_t uid, gid_t gid)
 {
 	if (geteuid() || !uid)
 		return 0;
-	return setegid(gid) || seteuid(uid) ? say_fail("cannot act as user %u: %s", uid,
-						      strerror(errno))
-					    : 0;
+	return setegid(gid) || seteuid(uid)
+		       ? say_fail("cannot act as user %u: %s", uid, strerror(errno))
+		       : 0;
 }
 
 static void be_again(void)
@@ -319,7 +320,8 @@ static int report(const struct opts *o, const struct probe *p, struct attached *
 	int status = report_make(&rep, &text, &j, &d) ? say_diag("report", &d) : 0;
 	if (graphs)
 		buf_printf(&text,
-			"%llu launches of graphs ran unprobed: the graphs were made before the attach, or "
+			"%llu launches of graphs ran unprobed: the graphs were made before the "
+			"attach, or "
 			"have nodes that egpu does not follow\n",
 			(unsigned long long)graphs);
 	if (write_out(o->out, stderr, &text))
@@ -342,7 +344,8 @@ static int finish(const struct opts *o, struct probe *p, struct attached *a, str
 	a->during = snap_take(a->session);
 	session_detach_client(a->session, session_client_number(a->session));
 	if (alive(a->pid) && !session_drained(a->session, DRAIN_MS))
-		say("kernels of the process still run what was attached: counts may be a moment old");
+		say("kernels of the process still run what was attached: counts may be a moment "
+		    "old");
 	watch_end(w);
 	return report(o, p, a, w);
 }
@@ -448,9 +451,11 @@ const struct command cmd_attach = {
 	.name = "attach",
 	.synopsis = "attach [options] PID PROBE",
 	.summary = "puts a probe into the kernels of a process that runs",
-	.help = "The process needs no preparation: one of its threads is borrowed for a moment to load the "
+	.help = "The process needs no preparation: one of its threads is borrowed for a moment to "
+		"load the "
 		"agent, and kernels are\n"
-		"probed from their next launch on. Several probes may be attached at once, each by its "
+		"probed from their next launch on. Several probes may be attached at once, each by "
+		"its "
 		"own egpu attach.\n"
 		"  egpu attach 4711 memtrace\n"
 		"  egpu attach --for 10 -k 'gemm*' 4711 count.bpf.c\n"

@@ -115,8 +115,9 @@ static int ps_session(struct session *s, void *arg)
 			pending += snap->kernels[k].state == SESSION_KERNEL_PENDING;
 		}
 		command_of(a->pid, name, sizeof(name));
-		printf("%8u %-9s %5d %8u %8u %12llu  %s\n", a->pid, agent_state(f, a), n_attached(f),
-			probed, pending, (unsigned long long)snap->launches_instrumented, name);
+		printf("%8u %-9s %5d %8u %8u %12llu  %s\n", a->pid, agent_state(f, a),
+			n_attached(f), probed, pending,
+			(unsigned long long)snap->launches_instrumented, name);
 		pending_lines(snap, a->pid);
 	}
 	snap_free(snap);
@@ -136,9 +137,11 @@ const struct command cmd_ps = {
 	.name = "ps",
 	.synopsis = "ps",
 	.summary = "lists processes that have the agent, and what waits there",
-	.help = "PROBED and PENDING count kernels, LAUNCHES those that ran with a probe. A pending kernel is "
+	.help = "PROBED and PENDING count kernels, LAUNCHES those that ran with a probe. A pending "
+		"kernel is "
 		"compiled and waits for\n"
-		"a moment when nothing runs on the device; the line below says what it waits for, and "
+		"a moment when nothing runs on the device; the line below says what it waits for, "
+		"and "
 		"how long.\n",
 	.run = run_ps,
 };
@@ -206,7 +209,8 @@ struct detach_opts {
 };
 
 static const struct opt detach_options[] = {
-	{ 0, "link", OPT_STRING, offsetof(struct detach_opts, link), "ID", "only this link (egpu link)" },
+	{ 0, "link", OPT_STRING, offsetof(struct detach_opts, link), "ID",
+		"only this link (egpu link)" },
 	{ 0, "all", OPT_FLAG, offsetof(struct detach_opts, all), NULL,
 		"everything, in every process of yours" },
 	{ 0 },
@@ -264,7 +268,8 @@ static int run_detach(const void *opts, const struct opt_rest *rest)
 		return say_fail("no link %s (egpu link lists them)", o->link);
 	say("%d link%s detached", d.n, d.n == 1 ? "" : "s");
 	if (d.waits)
-		say("kernels that run, or graphs that were made with the probe, still hold it; it goes with "
+		say("kernels that run, or graphs that were made with the probe, still hold it; it "
+		    "goes with "
 		    "their end");
 	session_gc();
 	return 0;
@@ -274,7 +279,8 @@ const struct command cmd_detach = {
 	.name = "detach",
 	.synopsis = "detach PID | --link ID | --all",
 	.summary = "ends what is attached to a process",
-	.help = "Launches from here on are the program's own; kernels that run finish as they began.\n"
+	.help = "Launches from here on are the program's own; kernels that run finish as they "
+		"began.\n"
 		"  egpu detach 4711\n"
 		"  egpu detach --link 4702.1\n",
 	.opts = detach_options,
@@ -283,7 +289,8 @@ const struct command cmd_detach = {
 	.max_args = 1,
 };
 
-/* -- off, gc ------------------------------------------------------------------------------------ */
+/* -- off, gc ------------------------------------------------------------------------------------
+ */
 
 struct off_opts {
 	bool undo;
@@ -314,7 +321,8 @@ const struct command cmd_off = {
 	.name = "off",
 	.synopsis = "off [--undo]",
 	.summary = "stops every probe at once, whatever state it is in",
-	.help = "From the next launch on every process of yours (of everybody, for root) runs its own "
+	.help = "From the next launch on every process of yours (of everybody, for root) runs its "
+		"own "
 		"kernels. Nothing is\n"
 		"detached: egpu off --undo lets probes run again.\n",
 	.opts = off_options,

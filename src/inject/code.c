@@ -117,8 +117,7 @@ static bool function(const struct object *o, const char *name, struct range *r)
 	for (uint64_t i = 0; i + sizeof(Elf64_Sym) <= n_syms; i += sizeof(Elf64_Sym)) {
 		Elf64_Sym s;
 		memcpy(&s, syms + i, sizeof(s));
-		if (!s.st_value || s.st_name >= n_names ||
-			ELF64_ST_TYPE(s.st_info) != STT_FUNC ||
+		if (!s.st_value || s.st_name >= n_names || ELF64_ST_TYPE(s.st_info) != STT_FUNC ||
 			strcmp((const char *)names + s.st_name, name))
 			continue;
 		*r = (struct range){ o->bias + s.st_value, o->bias + s.st_value + s.st_size };
@@ -127,8 +126,8 @@ static bool function(const struct object *o, const char *name, struct range *r)
 	return false;
 }
 
-/* Callers of the allocator's and the loader's inner parts: whoever is inside has one of these on its
- * stack. */
+/* Callers of the allocator's and the loader's inner parts: whoever is inside has one of these on
+ * its stack. */
 static const char *const locking[] = { "malloc", "free", "calloc", "realloc", "memalign",
 	"aligned_alloc", "posix_memalign", "valloc", "pvalloc", "malloc_trim", "mallinfo",
 	"mallinfo2", "malloc_info", "malloc_stats", "cfree", "reallocarray", "fork", "__libc_fork",
@@ -200,8 +199,9 @@ int code_find(const struct inject_target *t, struct code *c, struct diag *d)
 		c->private_dlopen = true;
 	}
 	if (!c->dlopen || !find_restore(c, s.libc)) {
-		err = diag_set(d, ENOTSUP, "process %d: its C library %s is not one that egpu knows",
-			(int)t->pid, s.libc->path);
+		err = diag_set(d, ENOTSUP,
+			"process %d: its C library %s is not one that egpu knows", (int)t->pid,
+			s.libc->path);
 		goto out;
 	}
 	c->libc = s.libc->text;

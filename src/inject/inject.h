@@ -1,11 +1,11 @@
 /* inject.h - brings a library into a process that runs already.
  *
- * One thread of the target is borrowed: it is stopped through ptrace at a point where it can hold no
- * lock of the C library, made to call dlopen(3) on a frame below its stack's red zone, and given back.
- * The frame is that of a signal: when dlopen returns, the thread goes through the system's own
- * rt_sigreturn and so finds its registers again by itself. The caller may be killed at any moment, and
- * the target goes on. Everything else that the library does, it does in a thread of its own, which its
- * constructor starts; other threads are never stopped.
+ * One thread of the target is borrowed: it is stopped through ptrace at a point where it can hold
+ * no lock of the C library, made to call dlopen(3) on a frame below its stack's red zone, and given
+ * back. The frame is that of a signal: when dlopen returns, the thread goes through the system's
+ * own rt_sigreturn and so finds its registers again by itself. The caller may be killed at any
+ * moment, and the target goes on. Everything else that the library does, it does in a thread of its
+ * own, which its constructor starts; other threads are never stopped.
  *
  * x86-64 with glibc; elsewhere -ENOTSUP with the reason.
  */
@@ -28,9 +28,9 @@ struct inject_target {
 	char command[64];
 };
 
-/* Looks at the process without touching it. -errno with d when it cannot be attached to, which says why
- * and what to do: no such process, no permission, another machine's code, no glibc, not a CUDA process,
- * traced, stopped, forbidden by seccomp. */
+/* Looks at the process without touching it. -errno with d when it cannot be attached to, which says
+ * why and what to do: no such process, no permission, another machine's code, no glibc, not a CUDA
+ * process, traced, stopped, forbidden by seccomp. */
 int inject_look(pid_t pid, struct inject_target *t, struct diag *d);
 
 struct inject_result {
@@ -39,8 +39,8 @@ struct inject_result {
 	int tries;
 };
 
-/* dlopen(library) in the target; the path is the target's. 0, or -errno with d; the target is as it was
- * then, but for the library. */
+/* dlopen(library) in the target; the path is the target's. 0, or -errno with d; the target is as it
+ * was then, but for the library. */
 int inject_library(const struct inject_target *t, const char *library, struct inject_result *r,
 	struct diag *d);
 

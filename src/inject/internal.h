@@ -24,9 +24,9 @@ struct range {
 };
 struct code {
 	uint64_t dlopen;
-	bool private_dlopen; /* __libc_dlopen_mode */
-	uint64_t restore_rt; /* mov $15, %rax; syscall */
-	struct range libc, loader; /* executable parts */
+	bool private_dlopen;             /* __libc_dlopen_mode */
+	uint64_t restore_rt;             /* mov $15, %rax; syscall */
+	struct range libc, loader;       /* executable parts */
 	struct range locked[MAX_RANGES]; /* functions that hold locks of the C library */
 	uint32_t n_locked;
 };

@@ -79,11 +79,12 @@ static int check_status(pid_t pid, const char *status, struct diag *d)
 		return diag_set(d, ESRCH, "process %d has ended", (int)pid);
 	if (state && (*state == 'T' || *state == 't') && !tracer)
 		return diag_set(d, EAGAIN,
-			"process %d is stopped: let it go on (kill -CONT %d), then attach", (int)pid,
-			(int)pid);
+			"process %d is stopped: let it go on (kill -CONT %d), then attach",
+			(int)pid, (int)pid);
 	if (tracer)
 		return diag_set(d, EBUSY,
-			"process %d is traced by process %ld (a debugger or strace): end that first",
+			"process %d is traced by process %ld (a debugger or strace): end that "
+			"first",
 			(int)pid, tracer);
 	if (seccomp == 1)
 		return diag_set(d, EACCES,
@@ -187,7 +188,8 @@ int inject_look(pid_t pid, struct inject_target *t, struct diag *d)
 	err = each_mapping(pid, see, &s);
 	if (err)
 		return diag_set(d, -err,
-			"process %d may not be looked at (%s): it belongs to somebody else; root may",
+			"process %d may not be looked at (%s): it belongs to somebody else; root "
+			"may",
 			(int)pid, strerror(-err));
 	if (s.musl)
 		return diag_set(d, ENOTSUP,
@@ -201,7 +203,8 @@ int inject_look(pid_t pid, struct inject_target *t, struct diag *d)
 			(int)pid, t->command);
 	if (!s.libc)
 		return diag_set(d, ENOTSUP,
-			"process %d has no shared C library: a static program cannot be attached to",
+			"process %d has no shared C library: a static program cannot be attached "
+			"to",
 			(int)pid);
 	if (!same_namespace(pid, "pid"))
 		return diag_set(d, ENOTSUP,

@@ -1,4 +1,5 @@
-/* seccomp.c - asks the filters of a stopped thread about the calls that dlopen and a new thread make.
+/* seccomp.c - asks the filters of a stopped thread about the calls that dlopen and a new thread
+ * make.
  *
  * A filter that kills for one of them would kill the target, so it is asked before. Reading filters
  * takes privilege; without it a filtered process is refused.

@@ -9,10 +9,10 @@
  *	| return address: rt_sigreturn| <- rsp at the call
  *	+-----------------------------+
  *
- * dlopen returns into the C library's `mov $15, %rax; syscall`, with rsp at the ucontext: the kernel puts
- * everything back, long after we have let go of the thread. A system call with a time limit would end
- * with EINTR that way: where the thread was in one, we stay, catch rt_sigreturn at its entry and set the
- * registers by ptrace, so that the call goes on as if nothing had been.
+ * dlopen returns into the C library's `mov $15, %rax; syscall`, with rsp at the ucontext: the
+ *kernel puts everything back, long after we have let go of the thread. A system call with a time
+ *limit would end with EINTR that way: where the thread was in one, we stay, catch rt_sigreturn at
+ *its entry and set the registers by ptrace, so that the call goes on as if nothing had been.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -47,7 +47,7 @@ enum {
 	STATE_MAX = 32768,
 	TRIES_MS = 3000,
 	CALL_MS = 10000,
-	XSTATE_SET = 0x202,     /* NT_X86_XSTATE */
+	XSTATE_SET = 0x202,      /* NT_X86_XSTATE */
 	FRAME_FLAGS = 1 | 2 | 4, /* extended state follows; ss is given, and meant */
 	FP_MAGIC1 = 0x46505853,
 	FP_MAGIC2 = 0x46505845,
@@ -125,7 +125,8 @@ static int stop(struct thread *t)
 		return -EAGAIN;
 	}
 	int err = wait_stop(t->tid, 200, &status);
-	if (err) { /* in a call that cannot be interrupted: it will stop once, and must not stay so */
+	if (err) { /* in a call that cannot be interrupted: it will stop once, and must not stay so
+		    */
 		if (wait_stop(t->tid, 2000, &status))
 			return -EIO;
 		let_go(t->tid, 0);
@@ -223,8 +224,8 @@ static bool safe(const struct thread *t, const struct code *c)
 }
 
 /* A stopped thread at a safe point. Threads are looked at in turn until one is. */
-static int find_thread(struct thread *t, const struct code *c, struct inject_result *r,
-	struct diag *d)
+static int find_thread(
+	struct thread *t, const struct code *c, struct inject_result *r, struct diag *d)
 {
 	char path[64];
 	uint64_t begun = now_ns();
@@ -327,7 +328,8 @@ static void fill_context(ucontext_t *u, const struct thread *t, uint64_t state_a
 /* ptrace's form of the extended state is a signal frame's but for the words that describe it. */
 static size_t fill_state(uint8_t *to, const struct thread *t)
 {
-	uint32_t n = (uint32_t)t->state_bytes, magic1 = FP_MAGIC1, magic2 = FP_MAGIC2, whole = n + 4;
+	uint32_t n = (uint32_t)t->state_bytes, magic1 = FP_MAGIC1, magic2 = FP_MAGIC2,
+		 whole = n + 4;
 	uint64_t features;
 	memcpy(to, t->state, n);
 	memcpy(&features, to + FP_SW_AT, sizeof(features));
@@ -401,9 +403,9 @@ static int run_call(const struct thread *t, uint64_t frame)
 	return -ETIMEDOUT;
 }
 
-/* At the entry of rt_sigreturn: the call is skipped and the thread sent back to make it again, but it
- * stops on the way, at a point from which interrupted system calls are taken up again. Should we be
- * killed at any moment of this, it does make the call. */
+/* At the entry of rt_sigreturn: the call is skipped and the thread sent back to make it again, but
+ * it stops on the way, at a point from which interrupted system calls are taken up again. Should we
+ * be killed at any moment of this, it does make the call. */
 static int put_back(const struct thread *t, const struct code *c)
 {
 	int status;
@@ -419,7 +421,8 @@ static int put_back(const struct thread *t, const struct code *c)
 	inject_step("skipped");
 	if (ptrace(PTRACE_CONT, t->tid, NULL, NULL) || wait_stop(t->tid, CALL_MS, &status))
 		return -EIO;
-	if (!event_stop(status)) { /* a signal came first: it finds a thread that is on its way back */
+	if (!event_stop(
+		    status)) { /* a signal came first: it finds a thread that is on its way back */
 		let_go(t->tid, WSTOPSIG(status));
 		return 0;
 	}

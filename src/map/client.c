@@ -105,8 +105,7 @@ uint32_t session_client_number(const struct session *s)
 void session_end_client(struct session *s)
 {
 	if (s->client)
-		__atomic_store_n(
-			&s->file->clients[s->client - 1].ended, 1, __ATOMIC_RELEASE);
+		__atomic_store_n(&s->file->clients[s->client - 1].ended, 1, __ATOMIC_RELEASE);
 	session_recycle(s);
 	s->client = 0;
 }

@@ -1,5 +1,6 @@
-/* Probes of several clients come and go while threads launch on many streams: no error, every launch
- * is counted whole or not at all, slots and files are used again, and nothing is left behind. */
+/* Probes of several clients come and go while threads launch on many streams: no error, every
+ * launch is counted whole or not at all, slots and files are used again, and nothing is left
+ * behind. */
 #include <dirent.h>
 #include <pthread.h>
 
@@ -30,8 +31,7 @@ static void *worker(void *arg)
 	for (unsigned round = 0; !over; round++) {
 		int i = (int)(round % STREAMS);
 		void *params[3] = { &bufs[i], &add, &n };
-		CU(cuLaunchKernel(
-			fn, BLOCKS, 1, 1, THREADS, 1, 1, 0, streams[i], params, NULL));
+		CU(cuLaunchKernel(fn, BLOCKS, 1, 1, THREADS, 1, 1, 0, streams[i], params, NULL));
 		if (round % 7 == 0)
 			CU(cuStreamSynchronize(streams[i]));
 		if (round % 50 == 0)

@@ -1,5 +1,6 @@
-/* Kernels of executable graphs are counted exactly, whatever way the graph was built, and with probes
- * that come and go between launches. The program sees its own kernels in its nodes throughout. */
+/* Kernels of executable graphs are counted exactly, whatever way the graph was built, and with
+ * probes that come and go between launches. The program sees its own kernels in its nodes
+ * throughout. */
 #include "../agent/harness.h"
 
 enum { N = 200, THREADS = 64, BLOCKS = (N + THREADS - 1) / THREADS, RUN = BLOCKS * THREADS };
@@ -141,7 +142,8 @@ static int node_set(void)
 	return finish();
 }
 
-/* The graph's own node changes afterwards, and then is gone: the executable stays as it was made. */
+/* The graph's own node changes afterwards, and then is gone: the executable stays as it was made.
+ */
 static int node_changes_later(void)
 {
 	uint32_t wrong = 77;
@@ -273,7 +275,8 @@ static int paused(void)
 	return 0;
 }
 
-/* Launches, stops for the test to do something, and so on: 2, 3, 4 and 5 launches of two kernels. */
+/* Launches, stops for the test to do something, and so on: 2, 3, 4 and 5 launches of two kernels.
+ */
 static int stages(void)
 {
 	start();
@@ -370,8 +373,8 @@ static bool stopped(pid_t pid)
 	return waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status);
 }
 
-/* fill: probed at the second and third stage; other: at the third and fourth. The executable was made
- * before either came. */
+/* fill: probed at the second and third stage; other: at the third and fourth. The executable was
+ * made before either came. */
 static void come_and_go(void)
 {
 	struct run r;

@@ -1,11 +1,11 @@
 /* A program that computes on a device in steps until it is told to stop, started without egpu: what
- * `egpu attach` meets. Each step launches `fill` twice and checks its result; one line at the end says
- * how many steps there were, and the longest time between two.
+ * `egpu attach` meets. Each step launches `fill` twice and checks its result; one line at the end
+ *says how many steps there were, and the longest time between two.
  *
  *	target linked|opened [threads] [sealed]
  *
- * linked: calls the driver through its own GOT. opened: keeps pointers from cuGetProcAddress in a table
- * on the heap. sealed: a seccomp filter ends it if it locks a file. */
+ * linked: calls the driver through its own GOT. opened: keeps pointers from cuGetProcAddress in a
+ *table on the heap. sealed: a seccomp filter ends it if it locks a file. */
 #include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -139,8 +139,8 @@ int main(int argc, char **argv)
 		table = calloc(1, sizeof(*table));
 		CU(cuGetProcAddress_v2(
 			"cuLaunchKernel", (void **)&table->cuLaunchKernel, 12000, 0, &found));
-		CU(cuGetProcAddress_v2("cuStreamSynchronize",
-			(void **)&table->cuStreamSynchronize, 12000, 0, &found));
+		CU(cuGetProcAddress_v2("cuStreamSynchronize", (void **)&table->cuStreamSynchronize,
+			12000, 0, &found));
 		CU(cuGetProcAddress_v2(
 			"cuMemcpyDtoH", (void **)&table->cuMemcpyDtoH_v2, 12000, 0, &found));
 	}
