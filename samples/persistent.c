@@ -115,6 +115,7 @@ int main(int argc, char **argv)
 	CHECK(StreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	CHECK(StreamCreate(&s.stream, CU_STREAM_NON_BLOCKING));
 	write_word(&s, s.tail, AHEAD);
+	CHECK(CtxSynchronize());
 	void *work[] = { &s.stop, &s.tail, &s.head, &s.passes, &out };
 	void *copy[] = { &s.stop, &from, &out, &s.passes, &words };
 	CHECK(LaunchKernel(fn, (unsigned)blocks, 1, 1, THREADS, 1, 1, 0, stream, memory ? copy : work, NULL));

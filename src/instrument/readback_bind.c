@@ -240,6 +240,26 @@ static uint32_t offset_of(const struct proof *p, const struct cursor *c)
 	return (uint32_t)(c->s - p->m->text);
 }
 
+static bool is_shared_var(const struct ptx_stmt *s)
+{
+	return s->kind == PTX_STMT_VAR && s->var->space == PTX_SPACE_SHARED;
+}
+
+/* ".align N" of a shared variable: N, or a greater power of two up to 16. False: neither text has it here. */
+static bool take_alignment(struct proof *p, struct cursor *c, bool *good)
+{
+	static const char word[] = ".align ";
+	size_t n = sizeof(word) - 1;
+	uint32_t was, is;
+
+	if ((size_t)(c->s_end - c->s) < n || memcmp(c->s, word, n) || !take(c, word))
+		return false;
+	struct cursor source = { .t = c->s + n, .t_end = c->s_end };
+	*good = take_unsigned(&source, &was) && take_unsigned(c, &is) && (is == was || (is > was && is <= 16 && !(is & (is - 1))));
+	c->s = source.t;
+	return true;
+}
+
 static bool check_text(struct proof *p, struct cursor *c)
 {
 	const struct ptx_func *f = p->f;
@@ -279,6 +299,15 @@ static bool check_text(struct proof *p, struct cursor *c)
 			is_bound(p, p->ops[op].op->name)) {
 			if (!substitute(p, c, &p->ops[op]))
 				return false;
+			continue;
+		}
+		const struct ptx_stmt *around = stmt < f->n_stmts && f->stmts[stmt].span.begin == at ? &f->stmts[stmt]
+						: stmt					    ? &f->stmts[stmt - 1]
+											    : NULL;
+		bool good;
+		if (around && is_shared_var(around) && at < around->span.end && take_alignment(p, c, &good)) {
+			if (!good)
+				return fail(p, around->line, "no valid alignment of", around->var->name);
 			continue;
 		}
 		if (c->s >= c->s_end || c->t >= c->t_end || *c->s != *c->t)
@@ -356,10 +385,25 @@ static struct ptx_span item_span(const struct ptx_item *item)
 	return item->kind == PTX_ITEM_VAR ? item->var->span : item->span;
 }
 
-static bool same_text(const struct proof *p, const struct ptx_item *a, const struct ptx_item *b)
+static bool same_shared(struct proof *p, struct ptx_span s, struct ptx_span t)
+{
+	struct cursor c = { p->m->text + s.begin, p->b->text + t.begin, p->m->text + s.end, p->b->text + t.end };
+	bool good = true;
+
+	while (good && c.s < c.s_end && c.t < c.t_end) {
+		if (take_alignment(p, &c, &good))
+			continue;
+		good = *c.s++ == *c.t++;
+	}
+	return good && c.s == c.s_end && c.t == c.t_end;
+}
+
+static bool same_text(struct proof *p, const struct ptx_item *a, const struct ptx_item *b)
 {
 	struct ptx_span s = item_span(a), t = item_span(b);
 
+	if (a->kind == PTX_ITEM_VAR && a->var->space == PTX_SPACE_SHARED)
+		return same_shared(p, s, t);
 	return s.end - s.begin == t.end - t.begin &&
 	       !memcmp(p->m->text + s.begin, p->b->text + t.begin, s.end - s.begin);
 }

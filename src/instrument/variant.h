@@ -5,6 +5,7 @@
  * bind.c     uses of .global and .const symbols become addresses from __egpu_table
  * site.c     the places where probes can run, and why some are left alone
  * point.c    the places of the other points: blocks, branches, barriers, calls, opcodes, loads done
+ * align.c    shared variables as aligned as the whole program's compilation sees them
  * inputs.c   context fields as PTX
  * operands.c the fields of those points
  * splice.c   fragments at their sites
@@ -177,6 +178,9 @@ void emit_element(
 
 /* operands.c */
 void emit_point(const struct inputs *in, struct buf *b);
+
+/* align.c */
+bool align_shared(struct variant *v);
 
 /* running.c */
 bool check_running(struct variant *v, const struct instrument_request *req);

@@ -294,7 +294,11 @@ static void check_stores(struct probe *p, const char *mode)
 		if (map_lookup(p->stores, &b, &s) || !s.count)
 			continue;
 		blocks++;
-		wrong += s.count != s.last - s.first + 1;
+		if (s.count == s.last - s.first + 1)
+			continue;
+		printf("# block %u: %llu stores seen from pass %llu to %llu\n", b, (unsigned long long)s.count, (unsigned long long)s.first,
+			(unsigned long long)s.last);
+		wrong++;
 	}
 	ok(blocks > 0 && !wrong, "%s: every store of %u blocks was seen between the first and the last (%u wrong)", mode, blocks, wrong);
 }
