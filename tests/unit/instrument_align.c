@@ -7,7 +7,7 @@
 #include "instrument/readback.h"
 
 static const char head[] = ".version 7.0\n.target sm_75\n.address_size 64\n";
-static const char tail[] = ".visible .entry k()\n{\n\t.reg .b32 %r<4>;\n%s\tmov.u32 %%r1, a;\n\tld.shared.u32 %%r2, [%%r1];\n\tret;\n}\n";
+static const char tail[] = ".visible .entry k()\n{\n\t.reg .b32 %%r<4>;\n%s\tmov.u32 %%r1, a;\n\tld.shared.u32 %%r2, [%%r1];\n\tret;\n}\n";
 
 /* The variant of a module with these variables outside and inside of the kernel; NULL and a line when there is none. */
 static const char *variant(struct arena *arena, const char *outside, const char *inside)
