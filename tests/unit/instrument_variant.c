@@ -73,7 +73,7 @@ static int job_run(struct job *j)
 	return r;
 }
 
-/* The text without what was spliced: from "{ // egpu site" to its closing brace and the indent behind it. */
+/* The text without arrays of what lanes hand over and without what was spliced: from "{ // egpu site" to its closing brace and the indent behind it. */
 static char *without_splices(const char *ptx)
 {
 	char *out = strdup(ptx), *at;
@@ -89,6 +89,10 @@ static char *without_splices(const char *ptx)
 		end += strspn(end, "\t") ? 1 : 0;
 		memmove(at, end, strlen(end) + 1);
 	}
+	while ((at = strstr(out, "\n\t.local .align 8 .b8 $egpu_lanes_"))) {
+		char *end = strstr(at, ";\n") + 2;
+		memmove(at, end, strlen(end) + 1);
+	}
 	return out;
 }
 
@@ -101,7 +105,8 @@ static void test_targets(void)
 		{ "memory.ptx", "8.0", "sm_80, debug" }, { "memory.ptx", "7.8", "sm_90" },
 		{ "memory.ptx", "8.0", "sm_90a" }, { "hopper.ptx", "8.0", "sm_90a" },
 		{ "async.ptx", "8.6", "sm_90" },
-		{ "calls.ptx", "7.5", "sm_75" }, { "calls.ptx", "8.0", "sm_90" },
+		{ "memory.ptx", "6.0", "sm_52" }, { "memory.ptx", "6.2", "sm_61" }, { "memory.ptx", "6.2", "sm_70" },
+		{ "calls.ptx", "6.0", "sm_60" }, { "calls.ptx", "7.5", "sm_75" }, { "calls.ptx", "8.0", "sm_90" },
 	};
 	for (size_t t = 0; t < sizeof(targets) / sizeof(targets[0]); t++) {
 		for (size_t s = 0; s < sizeof(sets) / sizeof(sets[0]); s++) {
@@ -116,6 +121,8 @@ static void test_targets(void)
 			/* "every point" has all that the two before it have. */
 			if (sets[s].thread + sets[s].warp == 1)
 				tap_skip("another set has more");
+			else if (!strncmp(arch, "sm_5", 4) || !strncmp(arch, "sm_6", 4) || !strcmp(arch, "sm_70"))
+				tap_skip("ptxas knows no such target: the proof alone");
 			else if (!have_ptxas())
 				tap_skip("no ptxas");
 			else if (!strcmp(arch, "sm_75") && !strcmp(targets[t].file, "memory.ptx"))
@@ -144,7 +151,7 @@ static void test_binding(void)
 	static const char *const present[] = {
 		".version 8.0\n.target sm_80\n.address_size 64\n.visible .const .align 8 .u64 __egpu_table[140];\n",
 		".file\t1 \"memory.cu\"\n",
-		".shared .align 4 .b8 tile[128];\n",
+		".shared .align 16 .b8 tile[128];\n",
 		".extern .shared .align 16 .b8 dynamic[];\n",
 		"\tld.const.u64 %egpu_s0, [__egpu_table+1088];\n\tst.relaxed.gpu.global.u32 [%egpu_s0], %r2;\n",
 		"\tadd.s64 %egpu_s5, %egpu_s5, 4;\n\tcvta.global.u64 %rd5, %egpu_s5;\n",
