@@ -8,7 +8,7 @@
 
 #include <poll.h>
 
-enum { WINDOW_MS = 100, MEMORY_WORDS = 64 << 20, SOFT_WORDS = 1 << 16, THREADS = 256, AHEAD = 4096 };
+enum { WINDOW_MS = 100, MEMORY_WORDS = 64 << 20, SOFT_WORDS = 1 << 13, THREADS = 256, AHEAD = 4096 };
 
 static void sleep_ms(unsigned ms)
 {

@@ -260,6 +260,8 @@ void drain_give_up(struct context *c, uint32_t id);
 int live_prepare(struct context *c, CUdeviceptr image, struct diag *d);
 /* Publishes and takes away what has changed in the session; by the thread. Whether the context has guards at all. */
 bool live_serve(struct context *c);
+/* Whether links that were detached by this generation of the session run in no kernel any more. */
+bool live_settled(uint64_t generation);
 /* 0: the pool is used up. */
 CUdeviceptr live_pool_take(struct context *c, size_t bytes);
 

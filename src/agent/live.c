@@ -2,13 +2,14 @@
  *
  * The device's copy of the map "egpu_live" holds a word for each kernel and point, and behind the words the lists and programs they
  * lead to. All of it is written by DMA on a stream of its own, which waits for nobody: maps, programs, lists, and when those are
- * finished the words. A doorbell kernel then makes the multiprocessors forget old words; where there is no room for it, guards at
- * loop heads find the new ones.
+ * finished the words. Then the bell is rung, twice (live/live.h); what all multiprocessors have heard twice has settled, and only then
+ * links are said to be armed, or gone.
  *
  * What was written is never written again while a kernel that could hold it runs: room is taken from the front, and all of it comes
  * free when the context is idle and nobody launches.
  */
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ enum {
 	POOL_BYTES = 64 << 20, /* for maps of programs that come while kernels run: an allocation may wait for them */
 	BELL_BLOCKS = 4,       /* a multiprocessor */
 	BELL_THREADS = 32,
+	BELL_AGAIN_NS = 20000000, /* until the doorbell kernel goes to those that have not heard yet */
 };
 
 struct live {
@@ -30,9 +32,15 @@ struct live {
 	CUstream bell_stream;
 	CUmodule bell_module;
 	CUfunction bell;
+	uint32_t number;        /* of the bell */
+	uint32_t rings;         /* that have yet to be heard everywhere; 0: settled */
+	uint64_t written_ns, rung_ns;
+	uint32_t heard[LIVE_SMS];
+	uint64_t links;         /* that are published, a bit each */
+	_Atomic uint64_t settled; /* generation of the session up to which everything has settled */
 	uint64_t generation;    /* of the session, when last published; 0: never */
 	uint32_t n_kernels;     /* of the session at that time */
-	uint64_t armed;         /* links that are published, a bit each */
+	uint64_t armed;         /* links that are said to be armed */
 	CUdeviceptr program[SESSION_MAX_LINKS];
 	uint64_t shown[LIVE_POINTS][LIVE_KERNELS]; /* links in the list that a word leads to */
 };
@@ -44,8 +52,19 @@ static bool ok(CUresult r)
 
 /* -- the doorbell --------------------------------------------------------------- */
 
-static const char bell_ptx[] = ".version 6.2\n.target sm_70\n.address_size 64\n"
-			       ".visible .entry egpu_bell()\n{\n\tfence.acq_rel.sys;\n\tret;\n}\n";
+/* The number first, then the fence, then it is heard. */
+static const char bell_ptx[] =
+	".version 6.2\n.target sm_70\n.address_size 64\n"
+	".visible .entry egpu_bell(.param .u64 bell)\n{\n"
+	"\t.reg .b32 %number, %sm;\n\t.reg .b64 %bell, %heard;\n"
+	"\tld.param.u64 %bell, [bell];\n"
+	"\tmov.u32 %sm, %smid;\n\tand.b32 %sm, %sm, 1023;\n"
+	"\tmad.wide.u32 %heard, %sm, 4, %bell;\n"
+	"\tld.volatile.global.u32 %number, [%bell];\n"
+	"\tfence.acq_rel.sys;\n"
+	"\tst.volatile.global.u32 [%heard+256], %number;\n"
+	"\tret;\n}\n";
+_Static_assert(LIVE_SMS == 1024 && offsetof(struct live_bell, heard) == 256, "the doorbell's text");
 
 static int load_bell(struct live *l, uint32_t cc, struct diag *d)
 {
@@ -67,12 +86,6 @@ static int load_bell(struct live *l, uint32_t cc, struct diag *d)
 	return err;
 }
 
-/* Not waited for: a full device runs it when there is room. */
-static void ring_bell(struct context *c)
-{
-	REAL(cuLaunchKernel)(c->live->bell, c->sms * BELL_BLOCKS, 1, 1, BELL_THREADS, 1, 1, 0, c->live->bell_stream, NULL, NULL);
-}
-
 /* -- writing -------------------------------------------------------------------- */
 
 static bool finished(struct context *c)
@@ -85,6 +98,42 @@ static bool put(struct context *c, CUdeviceptr at, const void *from, size_t byte
 	return ok(REAL(cuMemcpyHtoDAsync_v2)(at, from, bytes, c->stream));
 }
 
+/* The doorbell kernel is not waited for: a full device runs it when there is room. */
+static void send_bell(struct context *c)
+{
+	struct live *l = c->live;
+	CUdeviceptr bell = l->value + LIVE_BELL;
+	void *params[] = { &bell };
+	l->rung_ns = now_ns();
+	if (ok(REAL(cuStreamQuery)(l->bell_stream)))
+		REAL(cuLaunchKernel)(l->bell, c->sms * BELL_BLOCKS, 1, 1, BELL_THREADS, 1, 1, 0, l->bell_stream, params, NULL);
+}
+
+static bool ring_bell(struct context *c)
+{
+	struct live *l = c->live;
+	uint32_t number = l->number + 1;
+	if (!put(c, l->value + LIVE_BELL, &number, sizeof(number)) || !finished(c))
+		return false;
+	l->number = number;
+	send_bell(c);
+	return true;
+}
+
+/* Multiprocessors that have not heard the last ringing. */
+static uint32_t count_deaf(struct context *c)
+{
+	struct live *l = c->live;
+	uint32_t n = c->sms < LIVE_SMS ? c->sms : LIVE_SMS, deaf = 0;
+	if (!ok(REAL(cuMemcpyDtoHAsync_v2)(l->heard, l->value + LIVE_BELL + offsetof(struct live_bell, heard), n * sizeof(*l->heard),
+		    c->stream)) ||
+		!finished(c))
+		return n;
+	for (uint32_t i = 0; i < n; i++)
+		deaf += l->heard[i] != l->number;
+	return deaf;
+}
+
 /* Room for something that nothing has been at since the context was last idle; 0: none left. */
 static CUdeviceptr code_room(struct live *l, size_t bytes)
 {
@@ -92,7 +141,7 @@ static CUdeviceptr code_room(struct live *l, size_t bytes)
 	if (need > LIVE_CODE_BYTES - at)
 		return 0;
 	l->code_used += need;
-	return l->value + LIVE_WORDS_BYTES + at;
+	return l->value + LIVE_CODE + at;
 }
 
 CUdeviceptr live_pool_take(struct context *c, size_t bytes)
@@ -289,6 +338,7 @@ static bool start_over(struct context *c)
 		return false;
 	bool idle = stream_idle(&why) && ok(REAL(cuMemsetD8Async)(l->value, 0, LIVE_WORDS_BYTES, c->stream)) && finished(c);
 	if (idle) {
+		agent_log("live: all room is free again");
 		memset(l->shown, 0, sizeof(l->shown));
 		memset(l->program, 0, sizeof(l->program));
 		l->code_used = 0;
@@ -299,9 +349,19 @@ static bool start_over(struct context *c)
 
 /* -- publishing ------------------------------------------------------------------- */
 
-static void note_armed(struct context *c, uint64_t links)
+static uint64_t attached(void)
 {
-	uint64_t changed = c->live->armed ^ links;
+	uint64_t links = 0;
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
+		if (is_live(&agent.shared->links[i]))
+			links |= UINT64_C(1) << i;
+	return agent_off_word() ? 0 : links;
+}
+
+/* What is published has settled. */
+static void note_armed(struct context *c)
+{
+	uint64_t links = c->live->links, changed = c->live->armed ^ links;
 	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
 		struct session_link *l = &agent.shared->links[i];
 		if (!(changed >> i & 1))
@@ -310,15 +370,40 @@ static void note_armed(struct context *c, uint64_t links)
 		__atomic_fetch_add(&l->armed, links >> i & 1 ? 1 : -1, __ATOMIC_RELEASE);
 	}
 	c->live->armed = links;
+	atomic_store(&c->live->settled, c->live->generation);
 }
 
-static uint64_t attached(void)
+/* Why links are not armed yet, or not gone. */
+static void note_waiting(const struct context *c, uint32_t deaf, bool no_room)
 {
-	uint64_t links = 0;
+	uint64_t waiting = c->live->armed ^ attached();
 	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
-		if (is_live(&agent.shared->links[i]))
-			links |= UINT64_C(1) << i;
-	return agent_off_word() ? 0 : links;
+		if (waiting >> i & 1) {
+			__atomic_store_n(&agent.shared->links[i].unheard, deaf, __ATOMIC_RELAXED);
+			__atomic_store_n(&agent.shared->links[i].no_room, no_room, __ATOMIC_RELAXED);
+		}
+}
+
+/* One look at a change that has not settled. */
+static void settle(struct context *c)
+{
+	struct live *l = c->live;
+	uint64_t now = now_ns();
+	uint32_t deaf = l->rings ? count_deaf(c) : 0;
+	if (!l->rings)
+		return;
+	if (deaf) {
+		note_waiting(c, deaf, false);
+		if (now - l->rung_ns >= BELL_AGAIN_NS)
+			send_bell(c);
+	} else if (l->rings > 1) {
+		if (now - l->written_ns >= LIVE_SETTLE_NS && ring_bell(c))
+			l->rings--;
+	} else {
+		l->rings = 0;
+		note_armed(c);
+		agent_log("live: links %llx have settled after %.2f ms", (unsigned long long)l->links, (double)(now - l->written_ns) / 1e6);
+	}
 }
 
 /* 0, or -errno: what could not be published stays away whole. */
@@ -344,10 +429,14 @@ static int publish(struct context *c, uint64_t links, struct diag *d)
 		err = -ENOSPC;
 	if (!err && !write_words(c, &x))
 		err = -EIO;
-	if (!err && x.n)
-		ring_bell(c);
+	if (!err && x.n) {
+		c->live->written_ns = now_ns();
+		c->live->rings = 2;
+		if (!ring_bell(c))
+			err = -EIO;
+	}
 	if (!err) {
-		note_armed(c, links);
+		c->live->links = links;
 		atomic_store(&c->last_launch_ns, now_ns()); /* readers want to see it soon */
 	}
 	agent_log("live: %zu words changed, links %llx, %d", x.n, (unsigned long long)links, err);
@@ -379,11 +468,24 @@ static void update(struct context *c)
 	if (err == -ENOSPC && start_over(c))
 		err = publish(c, links, &d);
 	REAL(cuCtxPopCurrent_v2)(&was);
-	if (err == -ENOSPC)
+	if (err == -ENOSPC) {
+		note_waiting(c, 0, true);
 		return; /* again at the next look */
+	}
 	forget_detached(l, links);
 	l->generation = generation;
 	l->n_kernels = n_kernels;
+	if (!l->rings)
+		note_armed(c);
+}
+
+/* A link that goes is drained when no guard runs it any more. */
+bool live_settled(uint64_t generation)
+{
+	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next)
+		if (c->live && !atomic_load(&c->dead) && atomic_load(&c->live->settled) < generation)
+			return false;
+	return true;
 }
 
 bool live_serve(struct context *c)
@@ -391,11 +493,19 @@ bool live_serve(struct context *c)
 	if (!c->live || atomic_load(&c->dead))
 		return false;
 	lock_take(&c->copying);
-	if (!atomic_load(&c->dead))
+	uint64_t settled = c->live->settled;
+	if (!atomic_load(&c->dead)) {
+		CUcontext was;
 		update(c);
+		if (c->live->rings && ok(REAL(cuCtxPushCurrent_v2)(c->handle))) {
+			settle(c);
+			REAL(cuCtxPopCurrent_v2)(&was);
+		}
+	}
+	settled ^= c->live->settled;
 	lock_drop(&c->copying);
 	/* The program may not come to us while its kernel runs: say that we follow. */
-	if (links_changed())
+	if (links_changed() || settled)
 		variant_relink();
 	return true;
 }

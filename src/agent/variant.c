@@ -439,7 +439,7 @@ static void sweep(void)
 	if (agent.retired)
 		return;
 	atomic_store(&agent.sweep_due, 0);
-	if (agent.row)
+	if (agent.row && live_settled(generation))
 		__atomic_store_n(&agent.row->drained, generation, __ATOMIC_RELEASE);
 }
 
@@ -738,13 +738,11 @@ void variant_relink(void)
 			atomic_store(&m->n_prepared, 0);
 		retire_stale(links_attached());
 		atomic_store(&agent.generation, generation);
-		if (agent.row) {
+		if (agent.row)
 			__atomic_store_n(&agent.row->seen, generation, __ATOMIC_RELEASE);
-			if (!atomic_load(&agent.sweep_due))
-				__atomic_store_n(
-					&agent.row->drained, generation, __ATOMIC_RELEASE);
-		}
 	}
+	if (agent.row && !atomic_load(&agent.sweep_due) && live_settled(generation))
+		__atomic_store_n(&agent.row->drained, generation, __ATOMIC_RELEASE);
 	lock_drop(&agent.build);
 }
 

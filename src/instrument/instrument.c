@@ -228,7 +228,8 @@ int instrument_kernel(struct arena *arena, const struct instrument_request *req,
 	v.unbound = req->unbound;
 	v.n_unbound = req->n_unbound;
 	ok = ok && collect(&v) && check_running(&v, req) && align_shared(&v) && bind(&v) && find_sites(&v) &&
-	     find_points(&v, numbering, n) && print_bound(&v, &bound) && splice(&v, req, out) && print_variant(&v, req, out) &&
+	     find_points(&v, numbering, n) && choose_guards(&v, req) && print_bound(&v, &bound) && splice(&v, req, out) &&
+	     print_variant(&v, req, out) &&
 	     list_bound(&v, out) && prove(&v, &bound, out) && add_lines(&v, out);
 	out->sites = v.sites;
 	out->n_sites = v.n_sites;

@@ -26,6 +26,7 @@ struct instrument_site {
 	enum ptx_space space;
 	uint32_t bytes;
 	const char *skipped;	 /* reason why no probe runs here; NULL: probes run */
+	const char *unguarded;	 /* reason why a guard of --live is not here, other probes are; NULL: it is */
 };
 
 struct instrument_request {

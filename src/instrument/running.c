@@ -3,13 +3,16 @@
 
 #include "instrument/variant.h"
 
+bool is_guard(const struct ebpf_fragment *f)
+{
+	return f->n_funcs && !strcmp(f->funcs[0].name, LIVE_FUNCTION);
+}
+
 static bool has_live(const struct instrument_request *req)
 {
-	for (uint32_t i = 0; i < req->n_fragments; i++) {
-		const struct ebpf_fragment *f = req->fragments[i];
-		if (f->n_funcs && !strcmp(f->funcs[0].name, LIVE_FUNCTION))
+	for (uint32_t i = 0; i < req->n_fragments; i++)
+		if (is_guard(req->fragments[i]))
 			return true;
-	}
 	return false;
 }
 

@@ -44,7 +44,7 @@ static bool fits_opcode(const struct splicer *s, const struct ebpf_fragment *f, 
 /* A called function does not see the kernel's parameters. */
 static bool runs_at(const struct splicer *s, const struct ebpf_fragment *f, uint32_t site)
 {
-	return fits_point(f, s->v->sites[site].point) && fits_opcode(s, f, site) &&
+	return fits_point(f, s->v->sites[site].point) && fits_opcode(s, f, site) && !(is_guard(f) && s->v->sites[site].unguarded) &&
 	       (s->v->spots[site].place->is_kernel || !f->n_params);
 }
 
@@ -266,6 +266,8 @@ static bool splice_site(struct splicer *s, uint32_t site)
 	struct merged m = merge(s, site);
 	uint64_t launch = UINT64_C(1) << EBPF_FIELD_LAUNCH;
 
+	if (!m.n && v->sites[site].unguarded)
+		v->sites[site].skipped = v->sites[site].unguarded;
 	if (!m.n || v->sites[site].skipped)
 		return true;
 	char *text = site_text(s, site, &m);

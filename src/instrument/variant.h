@@ -12,6 +12,7 @@
  * float.c    products that a probe would part from their sum, and where it would not
  * lines.c    the original's lines in the variant
  * running.c  what --live asks of a kernel
+ * loops.c    which loop heads get a guard
  * target.c   what .version and .target allow
  * instrument.c  the passes in order, and the variant's text
  *
@@ -184,6 +185,10 @@ bool align_shared(struct variant *v);
 
 /* running.c */
 bool check_running(struct variant *v, const struct instrument_request *req);
+bool is_guard(const struct ebpf_fragment *f);
+
+/* loops.c */
+bool choose_guards(struct variant *v, const struct instrument_request *req);
 
 /* splice.c */
 bool splice(struct variant *v, const struct instrument_request *req, struct instrument_result *out);

@@ -1,5 +1,7 @@
-/* guard.c - the text of a guard: the word, and behind a branch the call of the interpreter. */
+/* guard.c - the text of a guard: the word, and behind a branch the call of the interpreter. Which loop heads get one is decided by
+ * instrument/running.c. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #include "live/object.h"
@@ -22,7 +24,7 @@ static const struct {
 			BIT(VALUE3),
 		{ "%egpu_address", "%egpu_bytes", "%egpu_space", "%egpu_op", "%egpu_value_bytes", "%egpu_value0", "%egpu_value1", "%egpu_value2",
 			"%egpu_value3" } },
-	[LIVE_LOOP] = { EBPF_POINT_BLOCK, COMMON | BIT(BLOCK_INDEX) | BIT(BLOCK_INSNS) | BIT(LOOP_HEAD),
+	[LIVE_LOOP] = { EBPF_POINT_BLOCK, COMMON | BIT(BLOCK_INDEX) | BIT(BLOCK_INSNS),
 		{ "0", "%egpu_block_index", "0", "0", "%egpu_block_insns", "0", "0", "0", "0" } },
 };
 /* Widths of the function's parameters: list, point, site, kernel, then those above. */
@@ -40,20 +42,34 @@ static void put_address(struct buf *b, uint32_t map)
 /* The load stays where it is, because it is relaxed and not weak, and may be served by L1. */
 static void put_word(struct buf *b, enum live_point point)
 {
-	uint64_t at = MAP_IMAGE_HEADER + LIVE_WORD(point, 0);
+	buf_printf(b, "\tld.relaxed.cta.global.u64 %%egpu_rlw, [%%egpu_rla+%llu];\n",
+		(unsigned long long)(MAP_IMAGE_HEADER + LIVE_WORD(point, 0)));
+}
 
-	if (point != LIVE_LOOP) {
-		buf_printf(b, "\tld.relaxed.cta.global.u64 %%egpu_rlw, [%%egpu_rla+%llu];\n", (unsigned long long)at);
-		return;
-	}
-	/* One pass in about a thousand reads past L1, by the clock, which needs no register kept over the loop. */
+/* The bell is looked at where a program is to run, which takes longer than that, and else in one pass of about a thousand, by the clock:
+ * no register is kept over the loop. The number is read before the fence, and heard after it: words that were written before the number
+ * are what this multiprocessor now sees. */
+static void put_hear(struct buf *b, uint32_t map)
+{
+	const unsigned number = MAP_IMAGE_HEADER + LIVE_BELL,
+		       heard = number + (unsigned)offsetof(struct live_bell, heard);
+
 	buf_printf(b,
-		"\tsetp.eq.u32 %%egpu_rlp, %%egpu_loop_head, 0;\n\t@%%egpu_rlp bra $egpu_rdone;\n"
+		"\tsetp.ne.u64 %%egpu_rlp, %%egpu_rlw, 0;\n\t@%%egpu_rlp bra $egpu_rlook;\n"
 		"\tmov.u32 %%egpu_rlc, %%clock;\n\tand.b32 %%egpu_rlc, %%egpu_rlc, 0x7fe0;\n"
-		"\tsetp.eq.u32 %%egpu_rlp, %%egpu_rlc, 0;\n"
-		"\t@%%egpu_rlp ld.volatile.global.u64 %%egpu_rlw, [%%egpu_rla+%llu];\n"
-		"\t@!%%egpu_rlp ld.relaxed.cta.global.u64 %%egpu_rlw, [%%egpu_rla+%llu];\n",
-		(unsigned long long)at, (unsigned long long)at);
+		"\tsetp.ne.u32 %%egpu_rlp, %%egpu_rlc, 0;\n\t@%%egpu_rlp bra $egpu_rdone;\n"
+		"$egpu_rlook:\n"
+		"\tld.const.u64 %%egpu_rlb, [__egpu_table+%u];\n"
+		"\tmov.u32 %%egpu_rlc, %%smid;\n\tand.b32 %%egpu_rlc, %%egpu_rlc, %u;\n"
+		"\tmad.wide.u32 %%egpu_rlh, %%egpu_rlc, 4, %%egpu_rlb;\n"
+		"\tld.volatile.global.u32 %%egpu_rlc, [%%egpu_rlb+%u];\n"
+		"\tld.volatile.global.u32 %%egpu_rln, [%%egpu_rlh+%u];\n"
+		"\tsetp.eq.u32 %%egpu_rlp, %%egpu_rlc, %%egpu_rln;\n\t@%%egpu_rlp bra $egpu_rheard;\n"
+		"\tfence.acq_rel.sys;\n"
+		"\tst.volatile.global.u32 [%%egpu_rlh+%u], %%egpu_rlc;\n",
+		8 * map, LIVE_SMS - 1, number, heard, heard);
+	put_word(b, LIVE_LOOP);
+	buf_puts(b, "$egpu_rheard:\n");
 }
 
 static void put_argument(struct buf *b, uint32_t k, const char *value)
@@ -85,9 +101,11 @@ int live_guard(struct arena *arena, enum live_point point, uint32_t map, struct 
 	struct buf b = { 0 };
 	struct ebpf_fragment_func *func = arena_alloc(arena, sizeof(*func));
 
-	buf_puts(&b, "{\n\t.reg .pred %egpu_rlp;\n\t.reg .b32 %egpu_rlc;\n\t.reg .b64 %egpu_rla, %egpu_rlw;\n");
+	buf_puts(&b, "{\n\t.reg .pred %egpu_rlp;\n\t.reg .b32 %egpu_rlc, %egpu_rln;\n\t.reg .b64 %egpu_rla, %egpu_rlb, %egpu_rlw, %egpu_rlh;\n");
 	put_address(&b, map);
 	put_word(&b, point);
+	if (point == LIVE_LOOP)
+		put_hear(&b, map);
 	buf_puts(&b, "\tsetp.eq.u64 %egpu_rlp, %egpu_rlw, 0;\n\t@%egpu_rlp bra $egpu_rdone;\n");
 	put_call(&b, point);
 	buf_puts(&b, "$egpu_rdone:\n}");

@@ -11,9 +11,15 @@
  *	order of publishing: maps, then program, then list, then the word; each is finished before the next starts
  *	order of taking away: the word; list, program and maps stay until no kernel that could hold them runs
  *
- * Nothing is reused under a running kernel. A multiprocessor may hold an old word in its L1: a doorbell kernel with a fence
- * of system scope drops it, and guards at loop heads read past L1 now and then, because a full multiprocessor has no room for the
- * doorbell.
+ * Nothing is reused under a running kernel. A multiprocessor may hold an old word in its L1, and a fence of system scope drops it. So
+ * each change raises the number in the *bell*; a doorbell kernel goes to the multiprocessors, and guards at loop heads look at the
+ * number now and then past L1, because a full multiprocessor has no room for the doorbell. Either, where it finds that its
+ * multiprocessor has not *heard* this number, executes the fence and then writes it down as heard.
+ *
+ * A line that was on its way into L1 when the fence came may bring the old word back. Therefore the bell is rung twice: once all have heard
+ * the first time, the second is rung, LIVE_SETTLE_NS after the words were written, when nothing from before is on its way any more. Between the
+ * two a guard may see new, old and new again. When all have heard the second time the change has *settled*: from then on every
+ * pass counts, or none.
  *
  * The device's side is interp.c, compiled to PTX when egpu is built.
  */
@@ -32,12 +38,23 @@ enum {
 	LIVE_FRAMES = 5,	   /* nested calls, the program itself included */
 	LIVE_ALIGN = 256,	   /* of what is written while kernels run: no line holds two such things */
 	LIVE_WORDS_BYTES = LIVE_POINTS * LIVE_KERNELS * 8,
-	LIVE_CODE_BYTES = 4 << 20, /* for lists and programs, behind the words */
-	LIVE_VALUE_BYTES = LIVE_WORDS_BYTES + LIVE_CODE_BYTES,
+	LIVE_SMS = 1024,	   /* multiprocessors of a device at most: a power of two */
+	LIVE_BELL = LIVE_WORDS_BYTES, /* offset of struct live_bell */
+	LIVE_CODE = LIVE_BELL + LIVE_ALIGN + 4 * LIVE_SMS,
+	LIVE_CODE_BYTES = 4 << 20, /* for lists and programs */
+	LIVE_VALUE_BYTES = LIVE_CODE + LIVE_CODE_BYTES,
+	LIVE_SETTLE_NS = 1000000,
 };
 
 /* Offset in the value of a kernel's word at a point. */
 #define LIVE_WORD(point, kernel) (((uint64_t)(point) * LIVE_KERNELS + (kernel)) * 8)
+
+struct live_bell {
+	uint32_t number; /* writer: agent; raised by each ringing */
+	uint32_t reserved[LIVE_ALIGN / 4 - 1];
+	uint32_t heard[LIVE_SMS]; /* writer: whoever is on the multiprocessor; by %smid */
+};
+_Static_assert(LIVE_BELL + sizeof(struct live_bell) == LIVE_CODE, "the bell");
 
 struct live_list {
 	uint64_t n; /* 1 to LIVE_PER_LIST */

@@ -93,7 +93,9 @@ struct session_link { /* writer: loader; state is stored last, with release orde
 	uint32_t point, warp;
 	uint32_t live;	 /* 1: a program for running kernels, published through the map "egpu_live" */
 	uint32_t armed;	 /* writer: agents, atomic: contexts whose kernels can run it now */
-	uint64_t armed_ns; /* writer: agents: CLOCK_MONOTONIC when `armed` last changed */
+	uint64_t armed_ns; /* writer: agents: CLOCK_MONOTONIC when `armed` last changed: from then on every pass runs it, or none does */
+	uint32_t unheard; /* writer: agents: multiprocessors that may not have heard of the change yet */
+	uint32_t no_room; /* writer: agents: 1: waits for running kernels to end, which take the room of its program */
 	uint64_t matched; /* writer: agents, atomic: kernels it was attached to */
 	uint64_t changed; /* generation at which it was attached, or detached */
 	uint64_t since_ns; /* CLOCK_MONOTONIC of that */

@@ -1,7 +1,7 @@
 /* What the live test attaches to a kernel that runs: when each multiprocessor first and last ran it, and whether any store was missed. */
 #include <egpu/probe.bpf.h>
 
-enum { SMS = 256, BLOCKS = 65536 };
+enum { SMS = 256, BLOCKS = 4096, GAPS = 4 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -10,9 +10,12 @@ struct {
 	__type(value, __u64);
 } first SEC(".maps"), last SEC(".maps");
 
-/* The blocks' numbers of passes as they store them: how many were seen, the first and the last. */
+/* The blocks' numbers of passes as they store them: how many were seen, the last and when, and between which times some were missed. */
 struct seen {
-	__u64 count, first, last;
+	__u64 count, last, when, gaps;
+	struct {
+		__u64 from, to;
+	} gap[GAPS];
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -39,17 +42,24 @@ int loop(struct egpu_warp *ctx)
 	return 0;
 }
 
-/* The stores of 8 bytes to global memory are those of `passes`. */
+/* The stores of 8 bytes to global memory are those of `passes`, by one thread of each block. */
 SEC("gpu/store")
 int store(struct egpu_mem *ctx)
 {
 	__u32 block = ctx->block.x;
+	__u64 now = bpf_ktime_get_ns();
 	struct seen *s = bpf_map_lookup_elem(&stores, &block);
 	if (!s || ctx->bytes != 8 || ctx->space != EGPU_SPACE_GLOBAL)
 		return 0;
-	__sync_fetch_and_add(&s->count, 1);
-	__sync_val_compare_and_swap(&s->first, 0, ctx->value[0]);
+	if (s->count && ctx->value[0] != s->last + 1) {
+		__u64 at = s->gaps % GAPS;
+		s->gap[at].from = s->when;
+		s->gap[at].to = now;
+		s->gaps = s->gaps + 1;
+	}
+	s->count = s->count + 1;
 	s->last = ctx->value[0];
+	s->when = now;
 	return 0;
 }
 

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -22,10 +23,13 @@
 #include "syscall/loader.h"
 #include "tap.h"
 
-enum { SMS = 256, BLOCKS = 65536, MAX_RATES = 4096 };
+enum { SMS = 256, BLOCKS = 4096, GAPS = 4, MAX_RATES = 4096, CLOCK_NS = 100000 /* by which the device's may be off */ };
 
 struct seen {
-	uint64_t count, first, last;
+	uint64_t count, last, when, gaps;
+	struct {
+		uint64_t from, to;
+	} gap[GAPS];
 };
 
 static struct {
@@ -164,6 +168,17 @@ static struct map *find_map(struct session *s, const char *name)
 	return m;
 }
 
+static int warnings;
+
+static int heed(enum libbpf_print_level level, const char *fmt, va_list args)
+{
+	if (level != LIBBPF_WARN)
+		return 0;
+	warnings++;
+	printf("# ");
+	return vprintf(fmt, args);
+}
+
 static bool load(struct probe *p, struct session *s)
 {
 	struct loader_options o = { .session = s, .default_pattern = "*", .verifier = { .allow_races = true }, .live = true };
@@ -180,6 +195,7 @@ static bool load(struct probe *p, struct session *s)
 	if (!registered && loader_register_sections(&d))
 		return false;
 	registered = true;
+	libbpf_set_print(heed);
 	p->object = bpf_object__open_file(path, NULL);
 	return p->object && !bpf_object__load(p->object);
 }
@@ -254,53 +270,64 @@ static uint64_t until_everywhere(struct probe *p, uint32_t sms, uint64_t t0)
 	return 0;
 }
 
-static void wait_armed(struct probe *p, bool armed)
+/* Until what was attached or detached has settled on every multiprocessor; when that was, 0: too late. */
+static uint64_t wait_settled(struct probe *p)
 {
 	struct session_file *f = session_data(p->session);
-	for (int tries = 0; tries < 5000; tries++) {
-		bool all = true;
+	uint64_t end = now_ns() + 60000000000u, latest = 0;
+	for (bool all = false; !all && now_ns() < end; sleep_ms(1)) {
+		all = true;
+		latest = 0;
 		for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
 			const struct session_link *l = &f->links[i];
-			if (l->live && (l->state == SESSION_LINK_ATTACHED) != (l->armed != 0))
+			if (!l->live || l->state == SESSION_LINK_FREE)
+				continue;
+			uint64_t at = __atomic_load_n(&l->armed_ns, __ATOMIC_ACQUIRE);
+			if ((l->state == SESSION_LINK_ATTACHED) != (__atomic_load_n(&l->armed, __ATOMIC_ACQUIRE) != 0))
 				all = false;
+			latest = at > latest ? at : latest;
 		}
 		if (all)
-			return;
-		sleep_ms(1);
+			return latest;
 	}
 	printf("# the session's links did not come to rest\n");
+	return 0;
 }
 
-/* Until some block has been seen to store twice: a software GPU takes its time. */
-static void wait_stores(struct probe *p)
+/* Until some block has been seen to store twice since: a software GPU takes its time. */
+static void wait_stores(struct probe *p, uint64_t since)
 {
-	for (int tries = 0; tries < 200; tries++) {
+	for (uint64_t end = now_ns() + 60000000000u; now_ns() < end; sleep_ms(20)) {
 		for (uint32_t b = 0; b < 64; b++) {
 			struct seen s = { 0 };
-			if (!map_lookup(p->stores, &b, &s) && s.count > 1)
+			if (!map_lookup(p->stores, &b, &s) && s.count > 1 && s.when > since + CLOCK_NS)
 				return;
 		}
-		sleep_ms(100);
 	}
 }
 
 /* -- the steps --------------------------------------------------------------------- */
 
-static void check_stores(struct probe *p, const char *mode)
+/* From `armed` until `gone` no store may have been missed. */
+static void check_stores(struct probe *p, const char *mode, uint64_t armed, uint64_t gone)
 {
-	uint32_t blocks = 0, wrong = 0;
+	uint32_t blocks = 0, wrong = 0, early = 0;
 	struct seen s;
 	for (uint32_t b = 0; b < BLOCKS; b++) {
 		if (map_lookup(p->stores, &b, &s) || !s.count)
 			continue;
 		blocks++;
-		if (s.count == s.last - s.first + 1)
-			continue;
-		printf("# block %u: %llu stores seen from pass %llu to %llu\n", b, (unsigned long long)s.count, (unsigned long long)s.first,
-			(unsigned long long)s.last);
-		wrong++;
+		early += s.gaps != 0;
+		for (uint64_t g = 0; g < s.gaps && g < GAPS; g++) {
+			if (s.gap[g].from < armed + CLOCK_NS || s.gap[g].to + CLOCK_NS > gone)
+				continue;
+			printf("# block %u: stores missed from %.3f to %.3f ms after it was armed\n", b,
+				(double)(s.gap[g].from - armed) / 1e6, (double)(s.gap[g].to - armed) / 1e6);
+			wrong++;
+		}
 	}
-	ok(blocks > 0 && !wrong, "%s: every store of %u blocks was seen between the first and the last (%u wrong)", mode, blocks, wrong);
+	ok(blocks && armed && !wrong, "%s: armed means that no store of %u blocks is missed (%u blocks have a gap, before that or after)", mode,
+		blocks, early);
 }
 
 static void each_kind(const char *mode)
@@ -314,26 +341,28 @@ static void each_kind(const char *mode)
 		return;
 	t0 = now_ns();
 	ok(attach(&p, 0), "%s: a program is attached at loop heads", mode);
-	took = until_everywhere(&p, opt.gpu ? 132 : 4, t0);
+	took = until_everywhere(&p, opt.gpu ? 132 : 2, t0);
 	ok(took, "%s: it has run on every multiprocessor", mode);
 	printf("# %s: attach to first run everywhere %.2f ms\n", mode, (double)took / 1e6);
+	t0 = now_ns();
 	ok(attach(&p, 1), "%s: another comes at stores, beside it", mode);
-	wait_stores(&p);
+	uint64_t armed = wait_settled(&p);
+	printf("# %s: attach to armed %.2f ms\n", mode, armed > t0 ? (double)(armed - t0) / 1e6 : 0.0);
+	wait_stores(&p, armed);
+	if (opt.gpu)
+		sleep_ms(200);
 	t0 = now_ns();
 	detach(&p, 0);
 	detach(&p, 1);
-	wait_armed(&p, false);
-	sleep_ms(opt.gpu ? 300 : 500);
+	uint64_t settled = wait_settled(&p);
+	printf("# %s: detach to gone %.2f ms\n", mode, settled > t0 ? (double)(settled - t0) / 1e6 : 0.0);
+	sleep_ms(opt.gpu ? 300 : 100);
 	uint32_t n = count_sms(p.last, &latest);
 	printf("# %s: detach to last run %.2f ms\n", mode, latest > t0 ? (double)(latest - t0) / 1e6 : 0.0);
-	ok(n, "%s: the last runs are known (%u multiprocessors)", mode, n);
-	uint64_t before = latest;
-	sleep_ms(200);
-	count_sms(p.last, &latest);
-	is_int(latest, before, "%s: after it was taken away it runs no more", mode);
-	check_stores(&p, mode);
+	ok(n && settled && latest <= settled + CLOCK_NS, "%s: gone means that it runs no more (%u multiprocessors)", mode, n);
+	check_stores(&p, mode, armed, t0);
 	ok(attach(&p, 2), "%s: a third comes at the exits", mode);
-	wait_armed(&p, true);
+	wait_settled(&p);
 	stop(&t);
 	int status = finish(&t);
 	is_int(status, 0, "%s: the program ends as it would", mode);
@@ -359,11 +388,12 @@ static void cycles(const char *mode, int n)
 				break;
 		}
 		good += attach(&p, 0);
-		wait_armed(&p, true);
+		wait_settled(&p);
 		detach(&p, 0);
-		wait_armed(&p, false);
+		wait_settled(&p);
 	}
-	is_int(good, n, "%s: attached and detached %d times", mode, n);
+	is_int(good, n, "%s: attached and detached %d times, by %d loaders one after another", mode, n, n / 20 + 1);
+	is_int(warnings, 0, "%s: libbpf had nothing to complain about", mode);
 	kill(t.pid, SIGTERM);
 	finish(&t);
 	unload(&p);
@@ -431,13 +461,13 @@ static void measure_latency(const char *mode)
 		for (; n < opt.cycles && n < MAX; n++) {
 			uint64_t latest, t0 = now_ns(), took;
 			attach(&p, 0);
-			took = until_everywhere(&p, opt.gpu ? 132 : 4, t0);
+			took = until_everywhere(&p, opt.gpu ? 132 : 2, t0);
 			if (!took)
 				break;
 			in[n] = (double)took / 1e6;
 			t0 = now_ns();
 			detach(&p, 0);
-			wait_armed(&p, false);
+			wait_settled(&p);
 			sleep_ms(120);
 			count_sms(p.last, &latest);
 			out[n] = latest > t0 ? (double)(latest - t0) / 1e6 : 0;
@@ -466,7 +496,7 @@ static int measure_all(void)
 int main(int argc, char **argv)
 {
 	opt.build = getenv("EGPU_BUILD");
-	opt.cycles = 200;
+	opt.cycles = 25;
 	for (int i = 1; i < argc; i++) {
 		opt.gpu |= !strcmp(argv[i], "--gpu");
 		opt.measure |= !strcmp(argv[i], "--measure");
@@ -481,7 +511,7 @@ int main(int argc, char **argv)
 	if (!mkdtemp(dir))
 		return 99;
 	setenv("EGPU_DIR", dir, 1);
-	opt.driver = opt.gpu ? "--gpu" : "--softgpu=sm_90,sms=4";
+	opt.driver = opt.gpu ? "--gpu" : "--softgpu=sm_90,sms=2";
 	if (!opt.gpu)
 		setenv("EGPU_SAMPLE_SMALL", "1", 1);
 	if (opt.measure)
