@@ -1,8 +1,10 @@
 /* exec_tex.c - texture fetches with filtering, and surface accesses.
  *
- * Linear filtering as the CUDA programming guide gives it: with xB = x - 0.5, the texels at
- * floor(xB) and next to it are weighed by the fraction of xB in steps of 1/256. Faces of a cube do
- * not blend with their neighbours.
+ * What the guides leave open is as an H200 does it (tests/differential/textures.c). Normalised
+ * coordinates are cut to 21 bits of fraction before they are scaled, so 2/19 in a row of 19 texels
+ * may be texel 1. Linear filtering rounds the position to 1/256 of a texel; with xB = x - 0.5, the
+ * texels at floor(xB) and next to it are weighed by the fraction of xB, and the sum is rounded
+ * once. Faces of a cube do not blend with their neighbours.
  */
 #include "softgpu/tex.h"
 
@@ -104,7 +106,8 @@ static struct texel read_texel(
 	const struct sg_image *image = &s->t->image;
 	uint32_t bytes = sg_format_bytes(image->format),
 		 n = image->channels > 4 ? 4 : image->channels;
-	struct texel r = { .u = { 0, 0, 0, s->is_float ? bits_of(1) : 1 } };
+	/* Channels that the format lacks are 0, the fourth as well. */
+	struct texel r = { .u = { 0 } };
 	const uint8_t *p = image_at(s->w, image, level, x * bytes * n, y, z, bytes * n);
 	if (!p) {
 		if (!s->failed)
@@ -120,12 +123,9 @@ static struct texel read_texel(
 
 static struct texel border(const struct sampler *s)
 {
-	struct texel r;
-	for (int k = 0; k < 4; k++) {
+	struct texel r = { .u = { 0 } };
+	for (int k = 0; k < s->t->image.channels; k++)
 		r.f[k] = s->t->border[k];
-		if (!s->is_float)
-			memcpy(&r.u[k], &s->t->border[k], 4);
-	}
 	return r;
 }
 
@@ -163,10 +163,10 @@ static int64_t whole(double v)
 			   : (int64_t)floor(v);
 }
 
-/* One dimension: its texels, and the weight of the second. */
+/* One dimension: its texels, and the weight of the second in 1/256. */
 struct axis {
 	int64_t first;
-	float weight;
+	uint32_t weight;
 	uint8_t mode;
 	uint32_t n;
 };
@@ -177,16 +177,16 @@ static struct axis axis_of(
 	uint8_t mode = s->t->address[k];
 	struct axis a = { .mode = mode, .n = n };
 	if (s->t->normalized && !s->tex->whole)
-		x *= n;
+		x = floor(x * (1 << 21)) / (1 << 21) * n;
 	else if (mode == SG_TEX_WRAP || mode == SG_TEX_MIRROR)
 		a.mode = SG_TEX_CLAMP;
 	if (!linear) {
 		a.first = whole(x) + offset;
 		return a;
 	}
-	double base = x - 0.5, down = floor(base);
-	a.first = whole(base) + offset;
-	a.weight = base != base ? 0 : (float)(floor((base - down) * 256 + 0.5) / 256);
+	int64_t at = whole(x * 256 + 0.5) - 128;
+	a.first = (at >> 8) + offset;
+	a.weight = at & 255;
 	return a;
 }
 
@@ -209,39 +209,58 @@ static void sizes(const struct sg_image *image, uint32_t level, uint32_t size[3]
 	size[2] = image->level[level].depth;
 }
 
+/* By whole coordinates: without address modes, and nothing but zeros outside. */
+static struct texel texel_at(struct sampler *s, uint32_t level, const double *x, uint32_t dims,
+	uint32_t slice, const int32_t *offset)
+{
+	const struct texel none = { .u = { 0 } };
+	uint32_t size[3], at[3] = { 0, 0, slice };
+	sizes(&s->t->image, level, size);
+	/* tex.1d with whole coordinates is for buffers and finds nothing in an array. */
+	if (s->tex->geom == SG_G_1D && s->t->image.kind != SG_IMAGE_LINEAR)
+		return none;
+	for (uint32_t k = 0; k < dims; k++) {
+		int64_t i = whole(x[k]) + offset[k];
+		if (i < 0 || i >= size[k])
+			return none;
+		at[k] = (uint32_t)i;
+	}
+	return read_texel(s, level, at[0], at[1], at[2]);
+}
+
 static struct texel sample_level(struct sampler *s, uint32_t level, const double *x, uint32_t dims,
 	uint32_t slice, const int32_t *offset)
 {
-	bool linear = s->t->linear && s->is_float && !s->tex->whole &&
-		      s->t->image.kind != SG_IMAGE_LINEAR;
+	bool linear = s->t->linear && s->is_float;
 	uint32_t size[3], zero[3] = { 0, 0, 0 };
 	struct axis a[3];
+	if (s->tex->whole || s->t->image.kind == SG_IMAGE_LINEAR)
+		return texel_at(s, level, x, dims, slice, offset);
 	sizes(&s->t->image, level, size);
-	if (s->t->image.kind == SG_IMAGE_LINEAR) {
-		/* Nothing lies outside a buffer but zeros. */
-		int64_t i = whole(x[0]);
-		struct texel none = { .u = { 0 } };
-		return i < 0 || i >= size[0] ? none : read_texel(s, level, (uint32_t)i, 0, 0);
-	}
+	/* A row is an image of height 1, read at its upper edge: half of what linear filtering gives
+	 * lies outside. */
+	dims += s->tex->geom == SG_G_1D;
 	for (uint32_t k = 0; k < dims; k++)
 		a[k] = axis_of(s, k, x[k], size[k], offset[k], linear);
 	if (!linear)
 		return fetch(s, level, a, zero, dims, slice);
-	struct texel sum = { .f = { 0 } };
+	double sum[4] = { 0 };
 	for (uint32_t corner = 0; corner < 1u << dims; corner++) {
-		uint32_t step[3];
-		float weight = 1;
+		uint32_t step[3], weight = 1;
 		for (uint32_t k = 0; k < dims; k++) {
 			step[k] = corner >> k & 1;
-			weight *= step[k] ? a[k].weight : 1 - a[k].weight;
+			weight *= step[k] ? a[k].weight : 256 - a[k].weight;
 		}
-		if (weight == 0)
+		if (!weight)
 			continue;
 		struct texel t = fetch(s, level, a, step, dims, slice);
 		for (int k = 0; k < 4; k++)
-			sum.f[k] += weight * t.f[k];
+			sum[k] += (double)weight * t.f[k];
 	}
-	return sum;
+	struct texel r;
+	for (int k = 0; k < 4; k++)
+		r.f[k] = (float)(sum[k] / (1u << 8 * dims));
+	return r;
 }
 
 static struct texel gather(
