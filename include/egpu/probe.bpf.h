@@ -177,13 +177,35 @@ struct egpu_load_done {
 	__u64 cycles;	   /* from the load's issue to its value; on softgpu no measure of time */
 };
 
+#ifndef __cplusplus
+/* What egpu_lane_read reads of one lane: fields of the per-thread context of the program's point. There is none as a whole. */
+struct egpu_lane {
+	EGPU_COMMON;
+	union {
+		__u64 address; /* load, store, atomic, mem, load_done */
+		__u32 taken;   /* branch */
+		struct {
+			__u32 unused_;
+			__u32 id;      /* barrier */
+			__u32 threads; /* barrier */
+			__u32 space;   /* load, store, atomic, mem, load_done */
+		};
+	};
+	__u64 unused2_;
+	__u64 value[4]; /* those, insn */
+	__u64 cycles;   /* load_done */
+};
+#endif
+
 #ifdef __bpf__
 /* Helpers beside those of bpf_helpers.h. docs/verifier.md has the whole table.
  *
- * A gpu.warp/ program runs once for all lanes of a warp, so it has no thread.x of its own.
- * egpu_lane_read(lane, thread.x) is that of the thread in a lane (0 to 31), taking part or not. */
+ * A gpu.warp/ program runs once for all lanes of a warp, so it has no thread.x of its own. egpu_lane_read(lane, thread.x) is that of the
+ * thread in a lane (0 to 31), taking part or not; egpu_lane_read(lane, address) what that lane has in the same field of struct
+ * egpu_lane, 0 where it does not take part. What any program reads so is collected from all lanes wherever it runs, and takes
+ * 32 times the field's size of local memory in each thread. */
 static __u64 (*const bpf_egpu_lane_read)(__u32 lane, __u64 field_offset) = (void *)600;
-#define egpu_lane_read(lane, field) bpf_egpu_lane_read(lane, __builtin_offsetof(struct egpu_warp, field))
+#define egpu_lane_read(lane, field) bpf_egpu_lane_read(lane, __builtin_offsetof(struct egpu_lane, field))
 
 /* One ring record for an access of all lanes of the warp that are here together, of 16 to 32 bytes where their addresses follow a
  * pattern (egpu/access.h reads it); lanes with another site, size or operation have their own. 0, or -EAGAIN: the ring was full, and a

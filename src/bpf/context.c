@@ -105,6 +105,17 @@ AT(MEM_MASK, mask, egpu_warp_mem);
 AT(MEM_LANES, lanes, egpu_warp_mem);
 AT(DISTINCT_BYTES, distinct_bytes, egpu_warp_mem);
 AT(SECTORS, sectors, egpu_warp_mem);
+AT_COMMON(egpu_lane);
+AT(ADDRESS, address, egpu_lane);
+AT(SPACE, space, egpu_lane);
+AT(VALUE0, value[0], egpu_lane);
+AT(VALUE1, value[1], egpu_lane);
+AT(VALUE2, value[2], egpu_lane);
+AT(VALUE3, value[3], egpu_lane);
+AT(CYCLES, cycles, egpu_lane);
+AT(TAKEN, taken, egpu_lane);
+AT(BARRIER_ID, id, egpu_lane);
+AT(BARRIER_THREADS, threads, egpu_lane);
 _Static_assert(offsetof(struct egpu_entry, param) == EBPF_PARAM_OFFSET, "egpu_entry.param");
 _Static_assert(offsetof(struct egpu_exit, param) == EBPF_PARAM_OFFSET, "egpu_exit.param");
 _Static_assert((int)EGPU_MAX_PARAMS == (int)EBPF_PARAM_COUNT, "EGPU_MAX_PARAMS");
@@ -162,6 +173,48 @@ int ebpf_field_at(enum ebpf_context ctx, uint32_t offset, uint32_t bytes, uint32
 		return i;
 	}
 	return -1;
+}
+
+/* Contexts in which one thread sees what a warp's program sees of all. */
+static uint32_t twins(enum ebpf_context ctx)
+{
+	uint32_t bits = 0;
+	for (int p = EBPF_POINT_NONE + 1; p < N_POINTS; p++)
+		if (points[p].warp == ctx)
+			bits |= 1u << points[p].thread;
+	return bits;
+}
+
+static bool of_lanes(int field, uint32_t thread_contexts)
+{
+	const struct ebpf_field_row *f = &ebpf_fields[field];
+	return f->uniform == EBPF_VARYING && field != EBPF_FIELD_LANE && (f->contexts & thread_contexts);
+}
+
+int ebpf_lane_field(enum ebpf_context ctx, uint64_t offset)
+{
+	uint32_t bits = ctx == EBPF_CONTEXT_NONE ? EBPF_IN(ENTRY) : twins(ctx);
+	for (int i = 0; i < EBPF_FIELD_COUNT; i++)
+		if (ebpf_fields[i].offset == offset && of_lanes(i, bits))
+			return i;
+	return -1;
+}
+
+int ebpf_lane_field_missing(uint64_t fields, enum ebpf_point point)
+{
+	for (int i = 0; i < EBPF_FIELD_COUNT; i++)
+		if ((fields >> i & 1) && !of_lanes(i, 1u << ebpf_point_context(point, false)))
+			return i;
+	return -1;
+}
+
+uint32_t ebpf_lane_bytes(uint64_t fields)
+{
+	uint32_t sum = 0;
+	for (int i = 0; i < EBPF_FIELD_COUNT; i++)
+		if (fields >> i & 1)
+			sum += 32u * ebpf_fields[i].bytes;
+	return sum;
 }
 
 uint32_t ebpf_context_bytes(enum ebpf_context ctx)

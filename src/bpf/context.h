@@ -128,6 +128,17 @@ extern const struct ebpf_field_row ebpf_fields[EBPF_FIELD_COUNT];
 
 enum { EBPF_PARAM_OFFSET = 128, EBPF_PARAM_COUNT = 64 }; /* param[i] at 128 + 8*i, in ENTRY and EXIT */
 
+/* Fields that egpu_lane_read gives of any lane of a warp: coordinates follow from the lane's number, others the lanes hand over where
+ * the program runs. */
+#define EBPF_COORDINATES                                                                        \
+	(UINT64_C(1) << EBPF_FIELD_THREAD_X | UINT64_C(1) << EBPF_FIELD_THREAD_Y | UINT64_C(1) << EBPF_FIELD_THREAD_Z)
+/* The one at an offset of struct egpu_lane, in programs of a warp context (NONE: coordinates alone); -1. */
+int ebpf_lane_field(enum ebpf_context ctx, uint64_t offset);
+/* The first of `fields` that lanes do not have at the point; -1: they have all. */
+int ebpf_lane_field_missing(uint64_t fields, enum ebpf_point point);
+/* Bytes of a thread's memory that take what 32 lanes hand over. */
+uint32_t ebpf_lane_bytes(uint64_t fields);
+
 /* The field that holds [offset, offset+bytes) of a context, or -1. *shift: byte offset within the field. */
 int ebpf_field_at(enum ebpf_context ctx, uint32_t offset, uint32_t bytes, uint32_t *shift);
 /* Size of the context struct; 0 for NONE. */

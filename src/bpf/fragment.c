@@ -10,6 +10,7 @@
  *	slot 1                where it is read
  *	fields site address   names of ebpf_fields[]
  *	maps 0 3              ids
+ *	gathered address      where there are any
  *	param 2 8             index and bytes, a line each, by rising index
  *	func __egpu_f 120     name and length of the text that follows, then a newline
  *	<120 bytes>
@@ -50,6 +51,17 @@ static void put_text(struct buf *out, const char *text)
 	buf_puts(out, "\n");
 }
 
+static void put_fields(struct buf *out, const char *word, uint64_t fields)
+{
+	buf_puts(out, word);
+	for (int i = 0; i < EBPF_FIELD_COUNT; i++)
+		if (fields >> i & 1) {
+			buf_puts(out, " ");
+			buf_puts(out, ebpf_fields[i].name);
+		}
+	buf_puts(out, "\n");
+}
+
 void ebpf_fragment_print(const struct ebpf_fragment *f, struct buf *out)
 {
 	buf_puts(out, "fragment 1\nname ");
@@ -65,19 +77,16 @@ void ebpf_fragment_print(const struct ebpf_fragment *f, struct buf *out)
 	put_line(out, "local_bytes", f->local_bytes);
 	if (f->slot)
 		put_line(out, "slot", 1);
-	buf_puts(out, "fields");
-	for (int i = 0; i < EBPF_FIELD_COUNT; i++)
-		if (f->fields >> i & 1) {
-			buf_puts(out, " ");
-			buf_puts(out, ebpf_fields[i].name);
-		}
-	buf_puts(out, "\nmaps");
+	put_fields(out, "fields", f->fields);
+	buf_puts(out, "maps");
 	for (int i = 0; i < 64; i++)
 		if (f->maps >> i & 1) {
 			buf_puts(out, " ");
 			put_number(out, (uint64_t)i);
 		}
 	buf_puts(out, "\n");
+	if (f->gathered)
+		put_fields(out, "gathered", f->gathered);
 	for (uint32_t i = 0; i < f->n_params; i++) {
 		buf_puts(out, "param ");
 		put_number(out, f->params[i].index);
@@ -301,20 +310,42 @@ static int field_by_name(const char *name, size_t len)
 	return -1;
 }
 
-static int read_sets(struct reader *r, struct ebpf_fragment *f)
+static int read_fields(struct reader *r, uint32_t context, uint64_t *out)
 {
-	enum ebpf_context ctx = ebpf_point_context(f->point, f->warp);
-	if (!take(r, "fields"))
-		return bad(r, "no fields");
 	while (take(r, " ")) {
 		const char *word;
 		size_t len;
 		int i = take_word(r, &word, &len) ? field_by_name(word, len) : -1;
-		if (i < 0 || !(ebpf_fields[i].contexts >> ctx & 1))
+		if (i < 0 || !(ebpf_fields[i].contexts >> context & 1))
 			return bad(r, "a field that its point does not have");
-		f->fields |= 1ull << i;
+		*out |= 1ull << i;
 	}
-	if (!take(r, "\nmaps"))
+	return take(r, "\n") ? 0 : bad(r, "no fields");
+}
+
+/* What lanes hand over, in the memory that was counted for it. */
+static int read_gathered(struct reader *r, struct ebpf_fragment *f)
+{
+	if (!take(r, "gathered"))
+		return 0;
+	if (!f->warp)
+		return bad(r, "a thread's program that gathers");
+	int err = read_fields(r, ebpf_point_context(f->point, false), &f->gathered);
+	if (!err && ((f->gathered & EBPF_COORDINATES) || ebpf_lane_field_missing(f->gathered, f->point) >= 0))
+		err = bad(r, "a field that lanes do not hand over");
+	if (!err && f->local_bytes < ebpf_lane_bytes(f->gathered))
+		err = bad(r, "less local memory than it gathers");
+	return err;
+}
+
+static int read_sets(struct reader *r, struct ebpf_fragment *f)
+{
+	if (!take(r, "fields"))
+		return bad(r, "no fields");
+	int err = read_fields(r, ebpf_point_context(f->point, f->warp), &f->fields);
+	if (err)
+		return err;
+	if (!take(r, "maps"))
 		return bad(r, "no maps");
 	while (take(r, " ")) {
 		uint64_t id;
@@ -324,7 +355,7 @@ static int read_sets(struct reader *r, struct ebpf_fragment *f)
 	}
 	if (!take(r, "\n"))
 		return bad(r, "text after the maps");
-	return 0;
+	return read_gathered(r, f);
 }
 
 static int read_params(struct reader *r, struct ebpf_fragment *f)

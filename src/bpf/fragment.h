@@ -4,6 +4,8 @@
  * registers (%egpu_r..) and labels ($egpu_..) inside that scope, ends by falling off its end, and reads as inputs, which the
  * instrumenter declares and sets in an enclosing scope:
  *   - for each field in `fields`: %egpu_<name> of ebpf_fields[], .b32 for 4 bytes and .b64 for 8;
+ *   - for each field in `gathered`, in fragments of a warp: .local .align 8 .b8 $egpu_lanes_<name>[32 * bytes], what lane 0, 1, ...
+ *     has, 0 of lanes that do not take part; it is only read;
  *   - for each parameter read: .b64 %egpu_param<i>, zero-extended;
  *   - .b32 %egpu_slot where `slot` says so: which replica is this multiprocessor's, min(%smid, entry SMS - 1);
  *   - the module-scope table `.const .align 8 .u64 __egpu_table[]`: entry m is the device address of map m's
@@ -66,10 +68,11 @@ struct ebpf_fragment {
 	bool warp;	      /* run by one elected lane */
 	const char *opcode;   /* INSN: what opcodes begin with; NULL for other points */
 	uint64_t fields;      /* bit per enum ebpf_field */
+	uint64_t gathered;    /* the same, of all lanes */
 	bool slot;	      /* %egpu_slot is read */
 	uint64_t maps;	      /* bit per map id */
 	uint32_t max_insns;   /* worst-case eBPF instructions a run */
-	uint32_t local_bytes; /* stack in local memory; 0 when all slots became registers */
+	uint32_t local_bytes; /* stack in local memory, 0 when all slots became registers; and what lanes hand over */
 	struct ebpf_fragment_param *params;
 	uint32_t n_params;
 	struct ebpf_fragment_func *funcs;

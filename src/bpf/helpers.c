@@ -49,15 +49,6 @@ const char *ebpf_helper_refused(uint32_t number, const char **name)
 	return NULL;
 }
 
-int ebpf_lane_field(uint64_t offset)
-{
-	static const uint8_t fields[] = { EBPF_FIELD_THREAD_X, EBPF_FIELD_THREAD_Y, EBPF_FIELD_THREAD_Z };
-	for (size_t i = 0; i < sizeof(fields); i++)
-		if (ebpf_fields[fields[i]].offset == offset)
-			return fields[i];
-	return -1;
-}
-
 uint32_t ebpf_puts_format(const char *s, uint32_t len, char *out)
 {
 	uint32_t n = 0;

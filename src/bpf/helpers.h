@@ -145,8 +145,6 @@ const struct ebpf_helper *ebpf_helper_by_number(uint32_t number);
 const struct ebpf_helper *ebpf_helper_at(uint32_t index);
 /* Why a helper of the kernel does not exist here, its name in *name; NULL when there is nothing to say. */
 const char *ebpf_helper_refused(uint32_t number, const char **name);
-/* The field that egpu_lane_read reads at an offset of the context, a thread's coordinates; -1. */
-int ebpf_lane_field(uint64_t offset);
 /* What trace_printk prints as the `len` characters of s: out has 2 * len + 1 bytes; the format's length with its zero. */
 uint32_t ebpf_puts_format(const char *s, uint32_t len, char *out);
 /* The helper calls a function of the program: the argument with it is r2, what it is given r3. */

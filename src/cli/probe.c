@@ -325,8 +325,13 @@ int probe_check_point(const struct probe *p, struct bpf_program *prog, const str
 	const char *section = bpf_program__section_name(prog), *pattern;
 	enum ebpf_point point;
 	bool warp;
-	if (!lp->program || ebpf_section_parse(section, &point, &warp, &pattern) ||
-		lp->program->context == ebpf_point_context(point, warp))
+	if (!lp->program || ebpf_section_parse(section, &point, &warp, &pattern))
+		return 0;
+	int missing = lp->fragment ? ebpf_lane_field_missing(lp->fragment->gathered, point) : -1;
+	if (missing >= 0)
+		return say_fail("%s: program %s: section \"%s\": lanes have no %s there for egpu_lane_read", p->options->name,
+			bpf_program__name(prog), section, ebpf_fields[missing].name);
+	if (lp->program->context == ebpf_point_context(point, warp))
 		return 0;
 	return say_fail("%s: program %s: section \"%s\" needs a function whose first argument is "
 			"struct %s *; this one takes struct %s *",

@@ -537,6 +537,39 @@ static void emit_cycles(const struct inputs *in, struct buf *b)
 		    "\tsub.s64 %egpu_cycles, %egpu_xu1, " KEEP_CLOCK ";\n");
 }
 
+/* -- what lanes hand over to the elected one -- */
+
+/* One word of lane `lane` into %egpu_xt<to>, 0 where it is not here (%egpu_xt5 has its bit of the mask in all places). */
+static void emit_from_lane(struct buf *b, uint32_t to, uint32_t from, uint32_t lane)
+{
+	buf_printf(b, "\tshfl.sync.idx.b32 %%egpu_xt%u, %%egpu_xt%u, %u, 31, %%egpu_xm;\n", to, from, lane);
+	buf_printf(b, "\tand.b32 %%egpu_xt%u, %%egpu_xt%u, %%egpu_xt5;\n", to, to);
+}
+
+/* Without a loop: the mask is that of this block. */
+static void emit_lanes_of(struct buf *b, const struct ebpf_field_row *f)
+{
+	bool wide = f->bytes == 8;
+
+	buf_printf(b, wide ? "\tmov.b64 {%%egpu_xt1, %%egpu_xt2}, %%egpu_%s;\n" : "\tmov.b32 %%egpu_xt1, %%egpu_%s;\n", f->name);
+	for (uint32_t lane = 0; lane < 32; lane++) {
+		buf_printf(b, "\tbfe.s32 %%egpu_xt5, %%egpu_xm, %u, 1;\n", lane);
+		emit_from_lane(b, 3, 1, lane);
+		if (wide)
+			emit_from_lane(b, 4, 2, lane);
+		buf_printf(b, "\t@!%%egpu_xe st.local.%s [" LANES_NAME "%s+%u], %s;\n", wide ? "v2.b32" : "b32", f->name, lane * f->bytes,
+			wide ? "{%egpu_xt3, %egpu_xt4}" : "%egpu_xt3");
+	}
+}
+
+static void emit_lanes(const struct inputs *in, struct buf *b)
+{
+	for (int f = 0; f < EBPF_FIELD_COUNT; f++) {
+		if (in->gathered >> f & 1)
+			emit_lanes_of(b, &ebpf_fields[f]);
+	}
+}
+
 void emit_inputs(const struct inputs *in, struct buf *b)
 {
 	emit_mask(in, b);
@@ -546,4 +579,5 @@ void emit_inputs(const struct inputs *in, struct buf *b)
 	if (in->spot->access.op != PTX_ACCESS_NONE)
 		emit_access(in, b);
 	emit_point(in, b);
+	emit_lanes(in, b);
 }

@@ -3,7 +3,7 @@
  * local memory); a pointer that may also be any number is none.
  *
  * A value is a set of bits: PLAIN any number, NULL_ the constant 0, MAP from the table's map
- * entries, LOCAL the scope's own local memory, and one for each parameter of a function, which its
+ * entries, LOCAL the scope's own local memory, LANES the arrays of what lanes hand over, which inputs alone write, and one for each parameter of a function, which its
  * callers answer for. Literal zero joins with pointers, because a null-checked pointer is one.
  */
 #include "instrument/readback_flow.h"
@@ -19,7 +19,8 @@ enum {
 	NULL_ = 2,
 	MAP = 4,
 	LOCAL = 8,
-	PARAM0 = 16,
+	LANES = 16,
+	PARAM0 = 32,
 	MAX_PARAMS = 24,
 	MAX_CELLS = 1 << 24
 };
@@ -222,6 +223,24 @@ static bool own_var(const struct region *g, const struct ptx_var *var)
 	return false;
 }
 
+/* The lanes' arrays are declared among the first in the function. */
+static bool is_lanes(const struct region *g, const struct ptx_var *var)
+{
+	for (uint32_t i = 0; var && !g->is_function && i < 32 && i < g->from; i++) {
+		const struct ptx_stmt *s = &g->f->stmts[i];
+		if (s->kind == PTX_STMT_VAR && s->var == var && readback_is_lanes(g->r, s))
+			return true;
+	}
+	return false;
+}
+
+static uint32_t value_of_var(const struct region *g, const struct ptx_var *var)
+{
+	if (own_var(g, var) && var->space == PTX_SPACE_LOCAL)
+		return LOCAL;
+	return is_lanes(g, var) ? LANES : PLAIN;
+}
+
 static uint32_t value_of(const struct region *g, const struct ptx_operand *op)
 {
 	switch (op->kind) {
@@ -232,7 +251,7 @@ static uint32_t value_of(const struct region *g, const struct ptx_operand *op)
 	case PTX_OPERAND_INT:
 		return op->value ? PLAIN : NULL_;
 	case PTX_OPERAND_SYMBOL:
-		return own_var(g, op->var) && op->var->space == PTX_SPACE_LOCAL ? LOCAL : PLAIN;
+		return value_of_var(g, op->var);
 	default:
 		return PLAIN;
 	}
@@ -268,7 +287,7 @@ static bool write_to(
 
 static uint32_t sum(uint32_t a, uint32_t b)
 {
-	uint32_t params = POINTERS & ~(uint32_t)(MAP | LOCAL), sure = MAP | LOCAL;
+	uint32_t sure = MAP | LOCAL | LANES, params = POINTERS & ~sure;
 	bool pa = a & POINTERS, pb = b & POINTERS;
 
 	if (!pa && !pb)
@@ -293,7 +312,7 @@ static uint32_t result_of(const struct region *g, const struct ptx_insn *insn)
 	if (!strcmp(base, "add") && n == 3)
 		return sum(value_of(g, &op[1]), value_of(g, &op[2]));
 	if (!strcmp(base, "sub") && n == 3)
-		return value_of(g, &op[2]) & (MAP | LOCAL) ? PLAIN
+		return value_of(g, &op[2]) & (MAP | LOCAL | LANES) ? PLAIN
 		       : value_of(g, &op[1]) & POINTERS    ? value_of(g, &op[1])
 							   : PLAIN;
 	if (!strcmp(base, "mad") && n == 4)
@@ -307,7 +326,7 @@ static uint32_t result_of(const struct region *g, const struct ptx_insn *insn)
 
 static bool need_pointer(struct region *g, uint32_t value, const char *opcode)
 {
-	if ((value & PLAIN) || !(value & POINTERS))
+	if ((value & (PLAIN | LANES)) || !(value & POINTERS))
 		return fail(g, "a spliced write through no map pointer:", opcode);
 	g->sum.needs |= value & ~(uint32_t)(NULL_ | MAP | LOCAL);
 	return true;
@@ -330,7 +349,7 @@ static uint32_t address_value(const struct region *g, const struct ptx_operand *
 		int64_t cell = cell_of(g, op);
 		return cell < 0 ? PLAIN : g->state[cell];
 	}
-	return own_var(g, op->var) && op->var->space == PTX_SPACE_LOCAL ? LOCAL : PLAIN;
+	return value_of_var(g, op->var);
 }
 
 static bool has_mod(const struct ptx_insn *insn, const char *prefix)
@@ -376,7 +395,7 @@ static bool visit_load(struct region *g, const struct ptx_insn *insn)
 			value = PLAIN;
 	} else if (!has_mod(insn, "global")) {
 		uint32_t at = address_value(g, from);
-		if (!need_pointer(g, at, insn->opcode))
+		if ((at != LANES || !has_mod(insn, "local")) && !need_pointer(g, at, insn->opcode))
 			return false;
 		value = at & LOCAL ? g->local | PLAIN * !g->local : PLAIN;
 	}
@@ -406,6 +425,8 @@ static bool visit_store(struct region *g, const struct ptx_insn *insn)
 			       : true;
 	}
 	uint32_t at = address_value(g, to);
+	if (!g->writes && at == LANES && value == PLAIN && has_mod(insn, "local"))
+		return true;
 	if (!g->writes)
 		return fail(g, "the inputs of a probe write memory:", insn->opcode);
 	if (at & LOCAL) {
@@ -736,11 +757,14 @@ static bool readback_body(struct readback *r, const struct ptx_func *f, uint32_t
 	const char *text = r->m->text + f->stmts[open].span.begin;
 	size_t size = f->stmts[f->stmts[open].match].span.end - f->stmts[open].span.begin;
 
-	if (f->stmts[open].match == open + 1 || table_get(r->bodies, text, size))
+	/* Whether what lanes hand over is declared is not the text's to say. */
+	bool gathers = memmem(text, size, "$egpu_lanes_", 12);
+
+	if (f->stmts[open].match == open + 1 || (!gathers && table_get(r->bodies, text, size)))
 		return true;
 	bool good = open_region(&g) && walk(&g, false);
 	close_region(&g);
-	if (good && table_put(r->bodies, text, size, (void *)text))
+	if (good && !gathers && table_put(r->bodies, text, size, (void *)text))
 		return readback_no_memory(r);
 	return good;
 }

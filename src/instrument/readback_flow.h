@@ -18,6 +18,8 @@ bool readback_fail(struct readback *r, uint32_t line, const char *what, const ch
 bool readback_no_memory(struct readback *r);
 bool readback_is_own_function(const struct ptx_func *f);
 bool readback_is_splice(const struct readback *r, const struct ptx_stmt *s);
+/* An array that takes what the lanes hand over, where a function begins. */
+bool readback_is_lanes(const struct readback *r, const struct ptx_stmt *s);
 /* The function of a fragment; its callees come before it. */
 bool readback_function(struct readback *r, const struct ptx_func *f);
 /* A splice, whose '{' is statement `open`. */

@@ -1,8 +1,10 @@
 /* readback_splice.c - proof (b) of readback.h: the text without its splices, and the walk over the
  * splices. What single instructions may do is readback_flow.c's. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "bpf/context.h"
 #include "instrument/readback_flow.h"
 
 static const char marker[] = "{ // egpu site ";
@@ -122,12 +124,28 @@ static bool cut_stmt(struct deletion *x, const struct ptx_stmt *s)
 	return s->insn && !strcmp(s->insn->base, "call") ? cut_argument(x, s) : true;
 }
 
-/* Registers that carry inputs over an instruction, and the one that is set where a function begins. */
+bool readback_is_lanes(const struct readback *r, const struct ptx_stmt *s)
+{
+	char text[96];
+
+	if (s->kind != PTX_STMT_VAR)
+		return false;
+	for (int f = 0; f < EBPF_FIELD_COUNT; f++) {
+		snprintf(text, sizeof(text), ".local .align 8 .b8 $egpu_lanes_%s[%u];", ebpf_fields[f].name,
+			32u * ebpf_fields[f].bytes);
+		if (span_is(r, s->span, text))
+			return true;
+	}
+	return false;
+}
+
+/* Registers that carry inputs over an instruction, what lanes hand over, and the one that is set where a function begins. */
 static bool is_kept(const struct deletion *x, const struct ptx_stmt *s)
 {
-	return s->kind == PTX_STMT_REG &&
-	       (span_is(x->r, s->span, ".reg .b64 %egpu_k<2>;") ||
-		       span_is(x->r, s->span, ".reg .b32 %egpu_slot;")) &&
+	bool reg = s->kind == PTX_STMT_REG &&
+		   (span_is(x->r, s->span, ".reg .b64 %egpu_k<2>;") || span_is(x->r, s->span, ".reg .b32 %egpu_slot;"));
+
+	return (reg || readback_is_lanes(x->r, s)) &&
 	       text_at(x->r, s->span.begin - 2, "\n\t") && text_at(x->r, s->span.end, "\n");
 }
 

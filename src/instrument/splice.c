@@ -85,8 +85,8 @@ static bool check_fragments(const struct splicer *s)
 /* -- one site -- */
 
 struct merged {
-	uint64_t fields;
-	uint32_t n, local_bytes;
+	uint64_t fields, gathered;
+	uint32_t n, local_bytes; /* without what is gathered */
 	bool warp, slot;
 };
 
@@ -99,10 +99,11 @@ static struct merged merge(const struct splicer *s, uint32_t site)
 		if (!runs_at(s, f, site))
 			continue;
 		m.n++;
-		m.fields |= f->fields;
+		m.fields |= f->fields | f->gathered;
+		m.gathered |= f->gathered;
 		m.warp |= f->warp;
 		m.slot |= f->slot;
-		m.local_bytes += f->local_bytes;
+		m.local_bytes += f->local_bytes - ebpf_lane_bytes(f->gathered);
 	}
 	return m;
 }
@@ -198,6 +199,7 @@ static struct inputs site_inputs(const struct splicer *s, uint32_t site, const s
 {
 	return (struct inputs){ .v = s->v,
 		.fields = m->fields,
+		.gathered = m->gathered,
 		.warp = m->warp,
 		.site = s->req->first_site + site,
 		.kernel_id = s->req->kernel_id,
@@ -275,6 +277,7 @@ static bool splice_site(struct splicer *s, uint32_t site)
 		return no_memory(v);
 	ptx_edit_insert(&v->edits, v->spots[site].at, text);
 	v->places[v->spots[site].place - v->places].slot |= m.slot;
+	v->places[v->spots[site].place - v->places].gathered |= m.gathered;
 	s->out->n_probed++;
 	s->out->local_bytes_added += m.local_bytes;
 	if (m.fields & launch) {
@@ -298,6 +301,22 @@ static void set_slots(struct variant *v)
 					"\tsub.u32 %" SLOT_REG ", %" SLOT_REG ", 1;\n"
 					"\tmin.u32 %" SLOT_REG ", %" SLOT_REG ", %%egpu_xt1;\n}\n\t",
 					8 * EBPF_TABLE_SMS));
+	}
+}
+
+/* One array a function and field: those of all scopes would add up. */
+static void declare_lanes(struct splicer *s)
+{
+	struct variant *v = s->v;
+
+	for (uint32_t i = 0; i < v->n_places; i++) {
+		s->out->local_bytes_added += ebpf_lane_bytes(v->places[i].gathered);
+		for (int f = 0; f < EBPF_FIELD_COUNT; f++) {
+			if (v->places[i].gathered >> f & 1)
+				ptx_edit_insert(&v->edits, v->places[i].func->body.begin + 1,
+					arena_printf(v->arena, "\n\t.local .align 8 .b8 " LANES_NAME "%s[%u];\n", ebpf_fields[f].name,
+						32u * ebpf_fields[f].bytes));
+		}
 	}
 }
 
@@ -451,6 +470,7 @@ static bool splice_sites(struct splicer *s)
 		}
 	}
 	set_slots(v);
+	declare_lanes(s);
 	/* The clock is read last before a load. */
 	for (uint32_t i = 0; i < v->n_sites; i++) {
 		struct merged m = merge(s, i);

@@ -33,6 +33,7 @@
 /* The one function of a fragment that is trusted by its text: live/object.h. */
 #define LIVE_FUNCTION "__egpu_live_run"
 #define SLOT_REG "%egpu_slot"
+#define LANES_NAME "$egpu_lanes_"
 #define KEEP_REGS "%egpu_k<2>"
 #define KEEP_ADDRESS "%egpu_k0"
 #define KEEP_CLOCK "%egpu_k1"
@@ -63,6 +64,7 @@ struct place {
 	struct ptx_cfg cfg;
 	const char **skipped; /* per statement: why no probe runs there, or NULL */
 	bool slot;	      /* SLOT_REG is set where it begins */
+	uint64_t gathered;    /* fields of all lanes, in arrays LANES_NAME<field> */
 	bool keeps;	      /* has registers that outlive a splice: KEEP_REGS */
 };
 
@@ -161,6 +163,7 @@ uint32_t barrier_kind(const struct ptx_insn *insn);
 struct inputs {
 	const struct variant *v;
 	uint64_t fields;
+	uint64_t gathered; /* of `fields`: handed to the elected lane */
 	bool warp; /* an elected lane runs some fragment */
 	uint32_t site, kernel_id;
 	const struct spot *spot;

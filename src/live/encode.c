@@ -126,6 +126,10 @@ static int check(const struct encoder *e)
 			return diag_set(e->d, EOPNOTSUPP,
 				"instruction %u reads a parameter of the kernel, which a program inside a running kernel cannot", at);
 	}
+	if (e->v->gathered & ~EBPF_COORDINATES)
+		return diag_set(e->d, EOPNOTSUPP,
+			"a program inside a running kernel reads thread.x, thread.y and thread.z of other lanes alone; write it for each thread, or "
+			"attach without --live");
 	if (e->p->n_insns > LIVE_MAX_INSNS)
 		return diag_set(e->d, E2BIG, "a live program has at most %d instructions, not %u", LIVE_MAX_INSNS, e->p->n_insns);
 	if (e->v->max_frames > LIVE_FRAMES)

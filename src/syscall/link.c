@@ -32,6 +32,10 @@ static int fragment_text(const struct loader_prog *p, enum ebpf_point point, boo
 			"program %s takes struct %s *, which is not what %s/%s gives", p->name,
 			ebpf_context_struct(p->program->context), warp ? "gpu.warp" : "gpu",
 			ebpf_point_name(point));
+	int missing = ebpf_lane_field_missing(p->fragment->gathered, point);
+	if (missing >= 0)
+		return diag_set(d, EINVAL, "program %s reads %s of other lanes, which they do not have at gpu.warp/%s", p->name,
+			ebpf_fields[missing].name, ebpf_point_name(point));
 	struct ebpf_fragment f = *p->fragment;
 	f.point = point;
 	f.warp = warp;

@@ -177,7 +177,7 @@ struct tr {
 	struct tr_lanes lanes;
 	struct tr_found found;
 	uint32_t n_t64, n_t32, n_pred, n_slots, n_labels, n_keys;
-	uint64_t fields, maps;
+	uint64_t fields, gathered, maps;
 	struct ebpf_map_use *use; /* by map id */
 	bool replicates;          /* %egpu_slot is wanted */
 	uint8_t param_bytes[EBPF_PARAM_COUNT];

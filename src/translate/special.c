@@ -40,13 +40,34 @@ static struct tr_name special32(struct tr *t, const char *reg)
 	return w;
 }
 
+/* What the lane has handed over. */
+static int lane_field(struct tr *t, struct tr_inst *inst, uint32_t i, int field)
+{
+	const struct ebpf_fact *f = tr_fact(t, inst, i);
+	uint32_t bytes = ebpf_fields[field].bytes;
+	struct tr_name at = tr_t64(t), lane = tr_t64(t);
+	t->gathered |= 1ull << field;
+	if (f->args[0].constant) {
+		tr_emit(t, "ld.local.u%u %s, [$egpu_lanes_%s+%u];", bytes * 8, tr_reg(inst, 0).s, ebpf_fields[field].name,
+			(uint32_t)(f->args[0].value & 31) * bytes);
+		return 0;
+	}
+	tr_emit(t, "and.b64 %s, %s, 31;", lane.s, tr_scalar_arg(t, inst, i, 0).s);
+	tr_emit(t, "mov.u64 %s, $egpu_lanes_%s;", at.s, ebpf_fields[field].name);
+	tr_emit(t, "mad.lo.s64 %s, %s, %u, %s;", at.s, lane.s, bytes, at.s);
+	tr_emit(t, "ld.local.u%u %s, [%s];", bytes * 8, tr_reg(inst, 0).s, at.s);
+	return 0;
+}
+
 /* The coordinates of the lane's thread follow from its place in the block. */
 static int lane_read(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	const struct ebpf_fact *f = tr_fact(t, inst, i);
-	int field = f->args[1].constant ? ebpf_lane_field(f->args[1].value) : -1;
+	int field = f->args[1].constant ? ebpf_lane_field(t->p->context, f->args[1].value) : -1;
 	if (field < 0)
 		return tr_unsupported(t, inst->at[i].pc, "the field is not known");
+	if (!(EBPF_COORDINATES >> field & 1))
+		return lane_field(t, inst, i, field);
 	struct tr_name linear = special32(t, "%tid.z"), lane = tr_t32(t), lane64 = tr_t64(t),
 		       x = special32(t, "%ntid.x"), y = special32(t, "%ntid.y");
 	tr_emit(t, "mad.lo.u32 %s, %s, %s, %s;", linear.s, linear.s, y.s, special32(t, "%tid.y").s);

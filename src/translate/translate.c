@@ -55,7 +55,7 @@ static void put_scope(struct tr *t, struct buf *out)
 
 static uint32_t local_bytes(const struct tr *t)
 {
-	uint32_t sum = t->n_keys * 8;
+	uint32_t sum = t->n_keys * 8 + ebpf_lane_bytes(t->gathered);
 	for (size_t k = 0; k < t->n_insts; k++)
 		sum += (uint32_t)((t->insts[k]->frame.high - t->insts[k]->frame.low + 7) / 8 * 8);
 	return sum;
@@ -82,6 +82,7 @@ static int fill(struct tr *t, enum ebpf_point point, bool warp, struct ebpf_frag
 		.point = point,
 		.warp = warp,
 		.fields = t->fields,
+		.gathered = t->gathered,
 		.slot = t->replicates,
 		.maps = t->maps,
 		.use = t->use,
@@ -96,8 +97,9 @@ static int fill(struct tr *t, enum ebpf_point point, bool warp, struct ebpf_frag
 	if (t->v->max_local_bytes && out->local_bytes > t->v->max_local_bytes)
 		return diag_set(t->d, E2BIG,
 			"%s needs %u bytes of local memory in each thread, and %u are allowed; address the stack at constant offsets, which "
-			"become registers, or raise the limit with --max-local",
-			t->p->name ? t->p->name : "the program", out->local_bytes, t->v->max_local_bytes);
+			"become registers%s, or raise the limit with --max-local",
+			t->p->name ? t->p->name : "the program", out->local_bytes, t->v->max_local_bytes,
+			t->gathered ? ", and read fewer fields of other lanes" : "");
 	if (!out->name || !out->body)
 		return diag_set(t->d, ENOMEM, "out of memory");
 	return fill_params(t, out);

@@ -176,17 +176,19 @@ static int arg_string(struct verifier *v, struct call *c, uint32_t reg, struct v
 	return err ? err : fact_memory(v, r, 0, arg);
 }
 
-/* A field of another lane: one that differs between lanes. */
+/* A field of another lane: one that differs between lanes. Which point it is is not known yet. */
 static int arg_field(struct verifier *v, uint32_t reg, struct vreg *r, int arg)
 {
 	int err = arg_const(v, reg, r, arg);
 	if (err)
 		return err;
-	int field = ebpf_lane_field(r->r.bits.value);
-	if (field < 0 || (v->p->context != EBPF_CONTEXT_NONE && !(ebpf_fields[field].contexts >> v->p->context & 1)))
-		return refuse(v, EACCES, "ctx",
-			"R%u=%llu is no field that can be read of another lane; thread.x, thread.y and thread.z can", reg,
-			(unsigned long long)r->r.bits.value);
+	int field = ebpf_lane_field(v->p->context, r->r.bits.value);
+	const char *more = v->p->context == EBPF_CONTEXT_WARP_MEM ? ", address, space and value[] can, and at load_done cycles"
+			   : v->p->context == EBPF_CONTEXT_WARP  ? " can, at branch taken, at barrier id and threads, at insn value[]"
+								  : " can";
+	if (field < 0)
+		return refuse(v, EACCES, "ctx", "R%u=%llu is no field that can be read of another lane; thread.x, thread.y, thread.z%s", reg,
+			(unsigned long long)r->r.bits.value, more);
 	v->out->gathered |= 1ull << field;
 	return 0;
 }

@@ -73,7 +73,7 @@ struct verifier_result {
 	struct ebpf_subprog *subprogs; /* by rising start, in the arena; set when the program is safe */
 	uint32_t n_subprogs, max_frames; /* max_frames: most calls nested in one another, the program itself included */
 	uint64_t fields;	   /* context fields read: bit per enum ebpf_field */
-	uint64_t gathered;	   /* fields of other lanes read by egpu_lane_read */
+	uint64_t gathered;	   /* fields of other lanes read by egpu_lane_read; whether a point has them is its user's to ask */
 	uint32_t max_local_bytes;  /* for the translator, from the options */
 	bool allow_races;
 	uint32_t failed_insn;	   /* on -EACCES etc. */

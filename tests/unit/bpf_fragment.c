@@ -48,6 +48,25 @@ static void test_round_trip(void)
 	buf_free(&b);
 }
 
+/* Of a warp that gathers. */
+static void test_gathered(void)
+{
+	struct buf a = { 0 };
+	struct diag d = { 0 };
+	struct arena *arena = arena_new();
+	struct ebpf_fragment f, g = sample;
+	g.point = EBPF_POINT_LOAD;
+	g.warp = true;
+	g.gathered = 1ull << EBPF_FIELD_ADDRESS | 1ull << EBPF_FIELD_SPACE;
+	g.local_bytes = 32 * 12;
+	g.n_params = 0;
+	ebpf_fragment_print(&g, &a);
+	is_int(ebpf_fragment_parse(arena, a.data, a.len, &f, &d), 0, "a fragment that gathers is read back %s", d.text);
+	ok(f.gathered == g.gathered && f.fields == g.fields && f.warp, "with what it gathers");
+	buf_free(&a);
+	arena_free(arena);
+}
+
 static void test_bad(const char *text, const char *why)
 {
 	struct arena *arena = arena_new();
@@ -60,6 +79,8 @@ static void test_bad(const char *text, const char *why)
 }
 
 #define HEAD "fragment 1\nname a\npoint load\nwarp 0\nmax_insns 1\nlocal_bytes 0\n"
+
+#define WARP "fragment 1\nname a\npoint load\nwarp 1\nmax_insns 1\nlocal_bytes 256\n"
 
 static void is_text(const char *text, uint32_t version, uint32_t sm, const char *want)
 {
@@ -91,6 +112,14 @@ int main(void)
 	test_bad("fragment 1\nname a\npoint load\nwarp 2\n", "'warp'");
 	test_bad("fragment 1\nname a\npoint load\nwarp 0\nmax_insns 99999999999999999999999\n", "'max_insns'");
 	test_bad(HEAD "fields mem_mask\n", "does not have");
+	test_gathered();
+	test_bad(HEAD "fields\nmaps\ngathered address\n", "thread's program");
+	test_bad(WARP "fields\nmaps\ngathered mem_mask\n", "does not have");
+	test_bad(WARP "fields\nmaps\ngathered cycles\n", "does not have");
+	test_bad(WARP "fields\nmaps\ngathered bytes\n", "do not hand over");
+	test_bad(WARP "fields\nmaps\ngathered thread_x\n", "do not hand over");
+	test_bad(WARP "fields\nmaps\ngathered lane\n", "do not hand over");
+	test_bad(WARP "fields\nmaps\ngathered address space\n", "less local memory");
 	test_bad(HEAD "fields\nmaps 64\n", "below 64");
 	test_bad(HEAD "fields\nmaps\nparam 0 8\n", "point has none");
 	test_bad(HEAD "fields\nmaps\nfunc main 0\n\nbody 0\n\nend\n", "function name");

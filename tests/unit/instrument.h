@@ -60,23 +60,46 @@ static uint64_t fields_of(enum ebpf_context context)
 	return set;
 }
 
-/* Adds every field it reads to a map, with a branch and a call in its body. */
+/* Of what a program of a warp may gather at the point, one field of each size. */
+static uint64_t lane_fields_of(enum ebpf_point point)
+{
+	uint64_t set = 0;
+	uint32_t sizes = 0;
+	for (int f = 0; f < EBPF_FIELD_COUNT; f++) {
+		bool coordinate = EBPF_COORDINATES >> f & 1;
+		if (coordinate || (sizes & ebpf_fields[f].bytes) || ebpf_lane_field_missing(UINT64_C(1) << f, point) >= 0)
+			continue;
+		set |= UINT64_C(1) << f;
+		sizes |= ebpf_fields[f].bytes;
+	}
+	return set;
+}
+
+/* Adds every field it reads to a map, and of a warp all that its lanes have; with a branch and a call in its body. */
 static struct ebpf_fragment make_fragment(struct arena *a, enum ebpf_point point, bool warp,
 	uint64_t fields)
 {
 	struct buf b = { 0 };
-	buf_puts(&b, "{\n\t.reg .b64 %egpu_r1;\n\t.reg .b32 %egpu_r2;\n\t.reg .pred %egpu_p;\n"
+	uint64_t gathered = warp ? lane_fields_of(point) : 0;
+	buf_puts(&b, "{\n\t.reg .b64 %egpu_r1, %egpu_r3;\n\t.reg .b32 %egpu_r2;\n\t.reg .pred %egpu_p;\n"
 		     "\tld.const.u64 %egpu_r1, [__egpu_table+8];\n");
 	for (int f = 0; f < EBPF_FIELD_COUNT; f++) {
 		if (fields >> f & 1)
 			buf_printf(&b, "\tred.global.add.u%d [%%egpu_r1+%d], %%egpu_%s;\n",
 				ebpf_fields[f].bytes * 8, f * 8, ebpf_fields[f].name);
 	}
+	for (int f = 0; f < EBPF_FIELD_COUNT; f++) {
+		if (gathered >> f & 1)
+			buf_printf(&b, "\tmov.u64 %%egpu_r3, $egpu_lanes_%s;\n\tadd.s64 %%egpu_r3, %%egpu_r3, %d;\n"
+				"\tld.local.u%d %%egpu_r3, [%%egpu_r3];\n\tred.global.add.u64 [%%egpu_r1+%d], %%egpu_r3;\n",
+				ebpf_fields[f].name, 31 * ebpf_fields[f].bytes, ebpf_fields[f].bytes * 8, f * 8);
+	}
 	buf_puts(&b, "\tmov.u32 %egpu_r2, %tid.x;\n\tsetp.gt.u32 %egpu_p, %egpu_r2, 3;\n"
 		     "\t@%egpu_p bra $egpu_1;\n\t{\n\t\t.param .b64 egpu_a;\n"
 		     "\t\tst.param.b64 [egpu_a], %egpu_r1;\n"
 		     "\t\tcall __egpu_helper, (egpu_a);\n\t}\n$egpu_1:\n}");
 	struct ebpf_fragment f = { .name = "probe", .point = point, .warp = warp, .fields = fields,
+		.gathered = gathered, .local_bytes = ebpf_lane_bytes(gathered),
 		.funcs = (struct ebpf_fragment_func *)&helper_func, .n_funcs = 1,
 		.body = arena_strdup(a, b.data) };
 	buf_free(&b);
