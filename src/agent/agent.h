@@ -157,6 +157,12 @@ void link_forget(CUlinkState state);
 
 /* -- context.c, devmap.c --------------------------------------------------- */
 
+/* What drain.c knows of a bin since it was empty; bytes. */
+struct ring_bin {
+	uint32_t taken, sure, seen; /* seen: committed at seen_ns; sure: that, once it has settled */
+	uint64_t seen_ns;
+};
+
 struct devmap {
 	CUdeviceptr address; /* 0: not made */
 	size_t bytes;
@@ -170,7 +176,7 @@ struct devmap {
 	size_t device_bytes;
 	uint32_t replicas, bin_bytes;
 	void *pinned;      /* the session's memory, where this context pinned it */
-	uint32_t *taken;   /* bytes taken of each bin since it was empty */
+	struct ring_bin *bins;
 	uint64_t consumed; /* bytes taken in all */
 	uint64_t left;     /* records still there after the last drain */
 	const void *host; /* memory-mapped globals: the host's image */
@@ -196,6 +202,7 @@ struct context {
 	struct lock copying; /* who holds it may use stream and maps[] */
 	void *scratch;       /* counters of a ring */
 	size_t scratch_bytes;
+	bool settling; /* the last look at a ring saw records that are too fresh to be taken */
 	uint64_t copy_took_ns;
 	struct devmap maps[EBPF_MAX_MAPS];
 	struct live *live; /* NULL: no kernel of it was built with guards; under copying */
@@ -246,7 +253,9 @@ void devmap_stop(void);                  /* at exit: last copies */
 /* For a ring whose instance exists and whose device memory does not. */
 int drain_make(struct context *c, uint32_t id, bool pin, struct diag *d);
 void drain_unpin(struct context *c, uint32_t id);
-/* Bytes taken; -EAGAIN: there is more, and no room for it. */
+/* Stores of a record have reached memory this long after its bytes were seen committed. */
+enum { DRAIN_SETTLE_US = 100 };
+/* Bytes taken; -EAGAIN: there is more, and no room for it. c->settling is set where there is more that is too fresh. */
 int64_t drain_ring(struct context *c, uint32_t id);
 /* Takes what can be taken, and counts what cannot. */
 void drain_final(struct context *c, uint32_t id);

@@ -287,8 +287,8 @@ void context_ended(struct context *c, bool gone)
 				drain_give_up(c, i);
 			__atomic_store_n(&c->maps[i].instance->ended, 1, __ATOMIC_RELEASE);
 			map_instance_close(c->maps[i].instance);
-			free(c->maps[i].taken);
-			c->maps[i].taken = NULL;
+			free(c->maps[i].bins);
+			c->maps[i].bins = NULL;
 			c->maps[i].instance = NULL;
 			c->maps[i].image = NULL;
 		}

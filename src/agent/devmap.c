@@ -61,7 +61,7 @@ static void forget(struct devmap *m)
 	map_instance_close(m->instance);
 	if (m->host)
 		munmap((void *)(uintptr_t)m->host, m->host_bytes);
-	free(m->taken);
+	free(m->bins);
 	memset(m, 0, sizeof(*m));
 }
 
@@ -209,6 +209,7 @@ static bool copy_maps(struct context *c, bool images)
 	uint64_t start = now_ns();
 	if (!ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
 		return false;
+	c->settling = false;
 	/* In this order: a launch counts itself first and then looks whether its maps are dirty. */
 	uint64_t dirty = images ? atomic_exchange(&c->dirty, 0) : 0;
 	uint64_t launches = atomic_load(&c->launches), finished = atomic_load(&c->finished);
@@ -221,7 +222,7 @@ static bool copy_maps(struct context *c, bool images)
 		if (m->is_ring) {
 			int64_t got = drain_ring(c, i);
 			flows |= got > 0;
-			waits |= got == -EAGAIN;
+			waits |= got == -EAGAIN || c->settling;
 		} else if (dirty >> i & 1) {
 			copy_image(c, m);
 		}
@@ -333,8 +334,13 @@ static int serve(struct context *c)
 	if (due && atomic_load(&c->finished) < launches && stream_context_idle(c->handle, true))
 		atomic_store(&c->finished, launches);
 	/* What flows is followed without a pause, up to a point: the stop word wants to be seen. */
-	for (int i = 0; i < 64 && flows && (due || ring); i++)
+	for (int i = 0; i < 64 && flows && (due || ring); i++) {
 		flows = copy_maps(c, due && !i);
+		if (!flows && c->settling) {
+			usleep(DRAIN_SETTLE_US);
+			flows = true;
+		}
+	}
 	uint64_t wait = due ? copy_interval_ns(c) : interval - since;
 	bool asked = request_pending(c);
 	lock_drop(&c->copying);

@@ -3,6 +3,11 @@
  * Bins are taken whole, by DMA, in pieces that are large where there is that much, into the
  * session's memory; the CPU looks at two words of a bin and at none of its records. `committed` is
  * copied before `head`: where they then agree, nothing in the bin was half-written.
+ *
+ * Kernels count bytes as committed without a fence behind the stores, which would cost more than
+ * all the rest of a record. So bytes that were seen committed are taken only when no store can be
+ * on its way any more: all that was launched has ended, or DRAIN_SETTLE_US have passed, which is a
+ * hundred times what a store takes to reach the second-level cache.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -48,8 +53,8 @@ int drain_make(struct context *c, uint32_t id, bool pin, struct diag *d)
 	m->device_bytes = map_device_bytes(row->type, 0, 0, entries, m->replicas);
 	if (!m->device_bytes || map_image_bytes(row->type, 0, 0, entries, m->replicas) != m->bytes)
 		return diag_set(d, EINVAL, "map %u: a ring buffer of a strange size", id);
-	m->taken = calloc((size_t)m->replicas * MAP_RING_BINS, sizeof(*m->taken));
-	if (!m->taken)
+	m->bins = calloc((size_t)m->replicas * MAP_RING_BINS, sizeof(*m->bins));
+	if (!m->bins)
 		return diag_set(d, ENOMEM, "out of memory");
 	int err = map_ring_memory(agent.session, id, &at, &bytes);
 	if (err)
@@ -77,6 +82,7 @@ struct view {
 	struct devmap *m;
 	uint32_t id, bins;
 	const uint8_t *copy; /* of the whole control part */
+	bool fresh;          /* there are committed bytes that have not settled */
 };
 
 static uint64_t word_at(const struct view *v, uint64_t offset)
@@ -104,16 +110,37 @@ static uint32_t reserved_of(const struct view *v, uint32_t bin)
 	return head > v->m->bin_bytes ? v->m->bin_bytes : (uint32_t)head & ~15u;
 }
 
-/* A bin's bytes that can be taken now; all that were reserved, or none. */
-static uint32_t ready_of(const struct view *v, uint32_t bin)
+/* A bin's committed bytes that were not taken; all that were reserved, or none. */
+static uint32_t committed_bytes(const struct view *v, uint32_t bin)
 {
-	uint32_t end = reserved_of(v, bin);
-	return committed_of(v, bin) == end && end > v->m->taken[bin] ? end - v->m->taken[bin] : 0;
+	uint32_t end = reserved_of(v, bin), taken = v->m->bins[bin].taken;
+	return committed_of(v, bin) == end && end > taken ? end - taken : 0;
 }
 
-static bool is_full(const struct view *v, uint32_t bin)
+/* A bin's bytes that can be taken now. */
+static uint32_t ready_of(const struct view *v, uint32_t bin)
 {
-	return reserved_of(v, bin) == v->m->bin_bytes;
+	return v->m->bins[bin].sure - v->m->bins[bin].taken;
+}
+
+/* Updates what is known of each bin. quiet: nothing has run since before the look. */
+static void settle(struct view *v, bool quiet)
+{
+	uint64_t now = now_ns();
+	v->fresh = false;
+	for (uint32_t b = 0; b < v->bins; b++) {
+		struct ring_bin *bin = &v->m->bins[b];
+		uint32_t end = bin->taken + committed_bytes(v, b);
+		if (bin->seen > bin->sure && now - bin->seen_ns >= DRAIN_SETTLE_US * UINT64_C(1000))
+			bin->sure = bin->seen;
+		if (quiet && end > bin->sure)
+			bin->sure = bin->seen = end;
+		if (end > bin->seen && bin->seen <= bin->sure) {
+			bin->seen = end;
+			bin->seen_ns = now;
+		}
+		v->fresh |= bin->seen > bin->sure;
+	}
 }
 
 static bool look(struct view *v)
@@ -139,7 +166,13 @@ static bool begin_view(struct view *v, struct context *c, uint32_t id)
 	*v = (struct view){
 		.c = c, .m = &c->maps[id], .id = id, .bins = c->maps[id].replicas * MAP_RING_BINS
 	};
-	return look(v);
+	uint64_t launches = atomic_load(&c->launches);
+	bool ended = atomic_load(&c->finished) >= launches;
+	if (!look(v))
+		return false;
+	/* A launch counts itself before it can run. */
+	settle(v, ended && atomic_load(&c->launches) == launches);
+	return true;
 }
 
 /* What readers are told. */
@@ -149,8 +182,7 @@ static void publish(const struct view *v)
 	for (uint32_t r = 0; r < v->m->replicas; r++)
 		lost += word_at(v, MAP_IMAGE_HEADER + (uint64_t)r * MAP_RING_LINE + 8);
 	for (uint32_t b = 0; b < v->bins; b++)
-		there += reserved_of(v, b) -
-			 (v->m->taken[b] < reserved_of(v, b) ? v->m->taken[b] : reserved_of(v, b));
+		there += reserved_of(v, b) > v->m->bins[b].taken ? reserved_of(v, b) - v->m->bins[b].taken : 0;
 	map_instance_begin(v->m->instance);
 	v->m->image->lost = lost;
 	v->m->image->consumed = v->m->consumed;
@@ -163,7 +195,7 @@ static void publish(const struct view *v)
 static CUdeviceptr data_at(const struct view *v, uint32_t bin)
 {
 	return v->m->address + map_ring_data_at(v->m->replicas) + (uint64_t)bin * v->m->bin_bytes +
-	       v->m->taken[bin];
+	       v->m->bins[bin].taken;
 }
 
 /* Copies n bytes to a position of the session's ring. */
@@ -228,11 +260,12 @@ static bool mark_taken(const struct view *v, uint32_t first, uint32_t last)
 	uint32_t full = first; /* [full, b) are to be given back */
 	for (uint32_t b = first; b <= last; b++) {
 		uint32_t n = b < last ? ready_of(v, b) : 0;
-		bool back = n && is_full(v, b);
 		if (n)
-			v->m->taken[b] = back ? 0 : v->m->taken[b] + n;
-		if (back)
+			v->m->bins[b].taken += n;
+		if (n && v->m->bins[b].taken == v->m->bin_bytes) {
+			v->m->bins[b] = (struct ring_bin){ 0 };
 			continue;
+		}
 		if (full < b && (!reset_lines(v, map_ring_committed_at(v->m->replicas), full, b) ||
 					!reset_lines(v, map_ring_head_at(v->m->replicas), full, b)))
 			return false;
@@ -293,6 +326,7 @@ int64_t drain_ring(struct context *c, uint32_t id)
 		}
 	}
 	publish(&v);
+	c->settling |= v.fresh;
 	if (total)
 		clear_full(&v);
 	if (!total && !err)
@@ -309,12 +343,12 @@ static uint64_t count_left(struct view *v)
 	uint64_t left = 0;
 	uint8_t *groups = malloc(v->m->bin_bytes);
 	for (uint32_t b = 0; b < v->bins; b++) {
-		uint32_t n = ready_of(v, b);
+		uint32_t n = committed_bytes(v, b);
 		bool damaged = false;
 		if (n && groups && to_host(v->c, groups, data_at(v, b), n) && finish(v->c))
 			left += map_ring_count(groups, n, &damaged) + damaged;
 		else
-			left += reserved_of(v, b) > v->m->taken[b];
+			left += reserved_of(v, b) > v->m->bins[b].taken;
 	}
 	free(groups);
 	return left;
@@ -324,8 +358,9 @@ void drain_final(struct context *c, uint32_t id)
 {
 	struct view v;
 	for (int waited = 0; waited < PATIENCE_MS; waited += STEP_MS) {
+		c->settling = false;
 		int64_t got = drain_ring(c, id);
-		if (got != -EAGAIN && got <= 0)
+		if (got != -EAGAIN && got <= 0 && !c->settling)
 			break;
 		if (got > 0)
 			waited = -STEP_MS;

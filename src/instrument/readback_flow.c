@@ -45,6 +45,7 @@ enum form {
 	FORM_ACTIVE,
 	FORM_WARP,   /* the mask is the last operand */
 	FORM_BALLOT, /* vote without .sync */
+	FORM_TOGETHER, /* bar, of which only bar.warp.sync is allowed */
 };
 
 static const struct {
@@ -120,6 +121,7 @@ static const struct {
 	{ "redux", FORM_WARP },
 	{ "elect", FORM_WARP },
 	{ "vote", FORM_BALLOT },
+	{ "bar", FORM_TOGETHER },
 };
 
 static bool form_of(const char *base, enum form *out)
@@ -565,12 +567,12 @@ static bool visit_active(struct region *g, const struct ptx_insn *insn)
 }
 
 /* Before sm_70 the lanes of a warp stay together, and a loop over them may keep its mask. */
-static bool visit_warp(struct region *g, const struct ptx_insn *insn)
+static bool check_mask(struct region *g, const struct ptx_insn *insn)
 {
 	const struct ptx_operand *mask = &insn->operands[insn->n_operands - 1];
 	int64_t cell = mask->kind == PTX_OPERAND_REG ? cell_of(g, mask) : -1;
 
-	if (insn->n_operands < 2 || !ptx_insn_has_mod(insn, "sync") || insn->pred)
+	if (!ptx_insn_has_mod(insn, "sync") || insn->pred)
 		return fail(g, "a spliced warp operation of a form this check does not know:",
 			insn->opcode);
 	if (cell < 0 || !g->mask_block[cell] ||
@@ -578,7 +580,23 @@ static bool visit_warp(struct region *g, const struct ptx_insn *insn)
 		return fail(g,
 			"a spliced warp operation whose mask is not the activemask of its block:",
 			insn->opcode);
-	return write_to(g, insn, &insn->operands[0], PLAIN);
+	return true;
+}
+
+static bool visit_warp(struct region *g, const struct ptx_insn *insn)
+{
+	if (insn->n_operands < 2)
+		return fail(g, "a spliced warp operation of a form this check does not know:",
+			insn->opcode);
+	return check_mask(g, insn) && write_to(g, insn, &insn->operands[0], PLAIN);
+}
+
+/* The lanes of a warp that are here wait for each other; a barrier of the block is the kernel's own. */
+static bool visit_together(struct region *g, const struct ptx_insn *insn)
+{
+	if (insn->n_operands != 1 || !ptx_insn_has_mod(insn, "warp"))
+		return fail(g, "a spliced instruction that this check does not know:", insn->opcode);
+	return check_mask(g, insn);
 }
 
 /* vote.ballot over the lanes that are here says what activemask says. */
@@ -647,6 +665,8 @@ static bool visit_insn(struct region *g, const struct ptx_insn *insn)
 		return visit_warp(g, insn);
 	case FORM_BALLOT:
 		return visit_vote(g, insn);
+	case FORM_TOGETHER:
+		return visit_together(g, insn);
 	}
 	return false;
 }

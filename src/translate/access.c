@@ -1,10 +1,13 @@
 /* access.c - egpu_access_output: one record for an access of all lanes that are here
  * (egpu/access.h).
  *
- * Everything that lanes tell each other, up to the record's place, happens in one basic block,
+ * Everything that lanes tell each other, up to the record's commit, happens in one basic block,
  * whose activemask is the mask of all: what they find in common is true of exactly the lanes that
- * the record names. So the bin and, where that is closed, the next one are tried without a loop.
- * Lanes whose site, bytes or operation is not the first one's come again.
+ * the record names. Lanes whose site, bytes or operation is not the first one's come again.
+ *
+ * There are two such blocks. The first knows one shape, lanes side by side, which is nearly every
+ * access and is the lowest lane's to write; where that is not what they are, the second finds out
+ * what they are. Both go the same way when the bin has no room.
  */
 #include "translate/ring.h"
 
@@ -16,6 +19,8 @@ enum { EAGAIN_ = -11, LOG_OTHER = 7, MAX_LOG = 6 };
 
 struct access {
 	struct tr_group l;
+	struct tr_name site, op, log; /* .b32 */
+	bool same;                    /* of all lanes: site, bytes and operation */
 	struct tr_name members, is_member, stranger; /* lanes of the record; predicates */
 	struct tr_name address, base, lane;          /* .b64, .b64, .b32 */
 	struct tr_name bytes;                        /* .b32, of a lane */
@@ -97,7 +102,8 @@ static struct tr_name beyond_base(
 
 static void in_all(struct tr *t, const struct access *x, struct tr_name p)
 {
-	tr_emit(t, "or.pred %s, %s, %s;", p.s, p.s, x->stranger.s);
+	if (!x->same)
+		tr_emit(t, "or.pred %s, %s, %s;", p.s, p.s, x->stranger.s);
 	tr_emit(t, "vote.sync.all.pred %s, %s, %s;", p.s, p.s, x->l.mask.s);
 }
 
@@ -109,7 +115,7 @@ static void choose(struct tr *t, const struct access *x, struct tr_name p,
 }
 
 /* From the most general shape to the smallest. */
-static void find_shape(struct tr *t, struct access *x, struct tr_name log)
+static void find_shape(struct tr *t, struct access *x)
 {
 	struct tr_name p = tr_pred(t), mine = tr_t32(t), eight = tr_t32(t);
 	x->shape = tr_t32(t);
@@ -134,7 +140,7 @@ static void find_shape(struct tr *t, struct access *x, struct tr_name log)
 	in_all(t, x, p);
 	choose(t, x, p, EGPU_ACCESS_LINEAR, 24);
 	tr_emit(t, "setp.eq.and.u32 %s, %s, %s, %s;", p.s, x->stride.s, x->bytes.s, p.s);
-	tr_emit(t, "setp.ne.and.u32 %s, %s, %d, %s;", p.s, log.s, LOG_OTHER, p.s);
+	tr_emit(t, "setp.ne.and.u32 %s, %s, %d, %s;", p.s, x->log.s, LOG_OTHER, p.s);
 	choose(t, x, p, EGPU_ACCESS_DENSE, 16);
 }
 
@@ -155,115 +161,68 @@ static struct tr_name log_of(struct tr *t, struct tr_name bytes)
 struct target {
 	struct tr_ring g;
 	struct tr_hint h;
-	struct tr_name total, pos, fits; /* .b32, .b32, predicate */
+	struct tr_name total; /* .b32 */
+	struct tr_place at;
 };
-
-/* The lowest lane asks the bin for room, if `want` (NULL: always), and closes it where there is too
- * little. */
-static void ask(struct tr *t, const struct access *x, struct target *w, struct tr_name heads,
-	struct tr_name data, const char *want)
-{
-	struct tr_name word = tr_wide(t, w->h.bin, MAP_RING_COUNT_LINE, heads), add = tr_t64(t),
-		       old = tr_t64(t), end = tr_t32(t), leads = x->l.leads, p = tr_pred(t), at,
-		       rest = tr_t32(t), rest64 = tr_t64(t), head = tr_t32(t), off = tr_t64(t);
-	char pred[48];
-	if (want) {
-		leads = tr_pred(t);
-		tr_emit(t, "and.pred %s, %s, %s;", leads.s, x->l.leads.s, want);
-	}
-	tr_emit(t, "cvt.u64.u32 %s, %s;", add.s, w->total.s);
-	tr_emit(t, "mov.u64 %s, 0;", old.s);
-	tr_emit(t, "@%s atom.global.add.u64 %s, [%s+%d], %s;", leads.s, old.s, word.s,
-		MAP_IMAGE_HEADER, add.s);
-	tr_emit(t, "min.u64 %s, %s, 0x7fffffff;", old.s, old.s);
-	tr_emit(t, "%s%s%scvt.u32.u64 %s, %s;", want ? "@" : "", want ? want : "", want ? " " : "",
-		w->pos.s, old.s);
-	tr_from_lane(t, &x->l, w->pos, w->pos, x->l.first);
-	tr_emit(t, "add.u32 %s, %s, %s;", end.s, w->pos.s, w->total.s);
-	tr_emit(t, "setp.le.u32 %s, %s, %u;", w->fits.s, end.s, w->g.bin_bytes);
-	tr_emit(t, "setp.lt.and.u32 %s, %s, %u, %s;", p.s, w->pos.s, w->g.bin_bytes, leads.s);
-	tr_emit(t, "setp.gt.and.u32 %s, %s, %u, %s;", p.s, end.s, w->g.bin_bytes, p.s);
-	at = tr_wide(t, w->h.bin, w->g.bin_bytes, data);
-	tr_emit(t, "cvt.u64.u32 %s, %s;", off.s, w->pos.s);
-	tr_emit(t, "add.s64 %s, %s, %s;", at.s, at.s, off.s);
-	tr_emit(t, "sub.u32 %s, %u, %s;", rest.s, w->g.bin_bytes, w->pos.s);
-	tr_emit(t, "cvt.u64.u32 %s, %s;", rest64.s, rest.s);
-	tr_emit(t, "or.b32 %s, %s, 0x%x;", head.s, rest.s, MAP_RING_FILL);
-	tr_emit(t, "@%s st.global.u32 [%s+%d], %s;", p.s, at.s, MAP_IMAGE_HEADER, head.s);
-	snprintf(pred, sizeof(pred), "@%s ", p.s);
-	buf_printf(&t->body,
-		"#if ptx 6.0 sm 70\n\t%sfence.acq_rel.gpu;\n#else\n\t%smembar.gl;\n#endif\n", pred,
-		pred);
-	tr_ring_add(t, pred, tr_wide(t, w->h.bin, MAP_RING_COUNT_LINE, w->g.counts), rest64);
-}
-
-/* x = x + 1 or 0 at the end, unless `unless`. */
-static void step_unless(struct tr *t, struct tr_name x, struct tr_name end, struct tr_name unless)
-{
-	struct tr_name p = tr_pred(t), next = tr_t32(t);
-	tr_emit(t, "add.u32 %s, %s, 1;", next.s, x.s);
-	tr_emit(t, "setp.eq.u32 %s, %s, %s;", p.s, next.s, end.s);
-	tr_emit(t, "selp.b32 %s, 0, %s, %s;", next.s, next.s, p.s);
-	tr_emit(t, "selp.b32 %s, %s, %s, %s;", x.s, x.s, next.s, unless.s);
-}
 
 static void find_room(struct tr *t, const struct access *x, struct target *w)
 {
-	struct tr_name heads = tr_ring_heads(t, &w->g), data = tr_ring_data(t, &w->g),
-		       full = tr_pred(t);
+	char pred[48];
 	w->total = tr_t32(t);
-	w->pos = tr_t32(t);
-	w->fits = tr_pred(t);
 	tr_emit(t, "add.u32 %s, %s, %d;", w->total.s, x->size.s, MAP_RING_GROUP + 15);
 	tr_emit(t, "and.b32 %s, %s, 0xfffffff0;", w->total.s, w->total.s);
-	ask(t, x, w, heads, data, NULL);
-	step_unless(t, w->h.bin, w->h.bins, w->fits);
-	step_unless(t, w->h.next, w->h.bins, w->fits);
-	tr_emit(t, "not.pred %s, %s;", full.s, w->fits.s);
-	ask(t, x, w, heads, data, full.s);
+	snprintf(pred, sizeof(pred), "@%s ", x->l.leads.s);
+	w->at = tr_ring_ask(t, &w->g, w->h.bin, w->total, &x->l, pred);
 }
 
-/* The record's words; each shape's own by the lanes that hold them. */
-static void write_record(struct tr *t, const struct access *x, struct tr_name at,
-	struct tr_name site, struct tr_name log, struct tr_name op)
+enum { RECORD = MAP_IMAGE_HEADER + MAP_RING_GROUP };
+
+/* The group's head and the record's first 16 bytes, which `who` writes. shape, size: .b32 or numbers. */
+static void write_head(struct tr *t, const struct access *x, struct tr_name at, const char *who,
+	const char *shape, const char *size)
 {
-	enum { RECORD = MAP_IMAGE_HEADER + MAP_RING_GROUP };
-	struct tr_name head = tr_t64(t), time = tr_t64(t), who = tr_t64(t), word = tr_t64(t),
-		       info = tr_t32(t), info64 = tr_t64(t), p = tr_pred(t), own = tr_t64(t),
-		       k = tr_t32(t);
-	tr_emit(t, "mov.b64 %s, {%s, 1};", head.s, x->size.s);
+	struct tr_name head = tr_t64(t), time = tr_t64(t), ids = tr_t64(t), word = tr_t64(t),
+		       info = tr_t32(t), lo = tr_t32(t), hi = tr_t32(t), k = tr_t32(t);
+	tr_emit(t, "mov.b32 %s, %s;", k.s, size);
+	tr_emit(t, "mov.b64 %s, {%s, 1};", head.s, k.s);
 	tr_emit(t, "mov.u64 %s, %%globaltimer;", time.s);
-	tr_emit(t, "@%s st.global.v2.u64 [%s+%d], {%s, %s};", x->l.leads.s, at.s, MAP_IMAGE_HEADER,
-		head.s, time.s);
-	tr_emit(t, "mov.b64 %s, {%s, %s};", who.s, site.s, x->members.s);
-	tr_emit(t, "mad.lo.u32 %s, %s, 8, %s;", info.s, log.s, x->shape.s);
-	tr_emit(t, "shl.b32 %s, %s, 6;", k.s, op.s);
+	tr_emit(t, "%sst.global.v2.u64 [%s+%d], {%s, %s};", who, at.s, MAP_IMAGE_HEADER, head.s,
+		time.s);
+	tr_emit(t, "mov.b64 %s, {%s, %s};", ids.s, x->site.s, x->members.s);
+	tr_emit(t, "mad.lo.u32 %s, %s, 8, %s;", info.s, x->log.s, shape);
+	tr_emit(t, "shl.b32 %s, %s, 6;", k.s, x->op.s);
 	tr_emit(t, "or.b32 %s, %s, %s;", info.s, info.s, k.s);
-	tr_emit(t, "cvt.u64.u32 %s, %s;", info64.s, info.s);
-	tr_emit(t, "shl.b64 %s, %s, 56;", info64.s, info64.s);
-	tr_emit(t, "and.b64 %s, %s, 0x00ffffffffffffff;", word.s, x->base.s);
-	tr_emit(t, "or.b64 %s, %s, %s;", word.s, word.s, info64.s);
-	tr_emit(t, "@%s st.global.v2.u64 [%s+%d], {%s, %s};", x->l.leads.s, at.s, RECORD, who.s,
-		word.s);
+	tr_emit(t, "shl.b32 %s, %s, 24;", info.s, info.s);
+	tr_emit(t, "mov.b64 {%s, %s}, %s;", lo.s, hi.s, x->base.s);
+	tr_emit(t, "and.b32 %s, %s, 0x00ffffff;", hi.s, hi.s);
+	tr_emit(t, "or.b32 %s, %s, %s;", hi.s, hi.s, info.s);
+	tr_emit(t, "mov.b64 %s, {%s, %s};", word.s, lo.s, hi.s);
+	tr_emit(t, "%sst.global.v2.u64 [%s+%d], {%s, %s};", who, at.s, RECORD, ids.s, word.s);
+}
+
+/* What a shape has beyond that, by the lanes that hold it. got: there is a place. */
+static void write_rest(struct tr *t, const struct access *x, struct tr_name at, struct tr_name lead,
+	struct tr_name got)
+{
+	struct tr_name p = tr_pred(t), own, k = tr_t32(t);
 	/* LINEAR and QUARTERS: the distance; the latter's second word is then quarter 1's. */
-	tr_emit(t, "setp.eq.and.u32 %s, %s, %d, %s;", p.s, x->shape.s, EGPU_ACCESS_LINEAR,
-		x->l.leads.s);
+	tr_emit(t, "setp.eq.and.u32 %s, %s, %d, %s;", p.s, x->shape.s, EGPU_ACCESS_LINEAR, lead.s);
 	tr_emit(t, "@%s st.global.u32 [%s+%d], 0;", p.s, at.s, RECORD + 20);
 	tr_emit(t, "@%s st.global.u32 [%s+%d], %s;", p.s, at.s, RECORD + 16, x->stride.s);
 	tr_emit(t, "setp.eq.and.u32 %s, %s, %d, %s;", p.s, x->shape.s, EGPU_ACCESS_QUARTERS,
-		x->l.leads.s);
+		lead.s);
 	tr_emit(t, "@%s st.global.u32 [%s+%d], %s;", p.s, at.s, RECORD + 16, x->stride.s);
 	tr_emit(t, "shr.u32 %s, %s, 3;", k.s, x->lane.s);
 	own = tr_wide(t, k, 4, at);
-	tr_emit(t, "setp.eq.u32 %s, %s, %d;", p.s, x->shape.s, EGPU_ACCESS_QUARTERS);
+	tr_emit(t, "setp.eq.and.u32 %s, %s, %d, %s;", p.s, x->shape.s, EGPU_ACCESS_QUARTERS, got.s);
 	tr_emit(t, "setp.eq.and.u32 %s, %s, %s, %s;", p.s, x->lane.s, x->quarter.s, p.s);
 	tr_emit(t, "setp.ne.and.u32 %s, %s, 0, %s;", p.s, k.s, p.s);
 	tr_emit(t, "@%s st.global.u32 [%s+%d], %s;", p.s, own.s, RECORD + 16, x->offset.s);
 	own = tr_wide(t, x->l.rank, 4, at);
-	tr_emit(t, "setp.eq.u32 %s, %s, %d;", p.s, x->shape.s, EGPU_ACCESS_NEAR);
+	tr_emit(t, "setp.eq.and.u32 %s, %s, %d, %s;", p.s, x->shape.s, EGPU_ACCESS_NEAR, got.s);
 	tr_emit(t, "@%s st.global.u32 [%s+%d], %s;", p.s, own.s, RECORD + 16, x->delta.s);
 	own = tr_wide(t, x->l.rank, 8, at);
-	tr_emit(t, "setp.eq.u32 %s, %s, %d;", p.s, x->shape.s, EGPU_ACCESS_FAR);
+	tr_emit(t, "setp.eq.and.u32 %s, %s, %d, %s;", p.s, x->shape.s, EGPU_ACCESS_FAR, got.s);
 	tr_emit(t, "@%s st.global.u64 [%s+%d], %s;", p.s, own.s, RECORD + 16, x->address.s);
 }
 
@@ -279,21 +238,124 @@ static void compare(struct tr *t, struct access *x, struct tr_name word, bool fi
 			x->is_member.s);
 }
 
-static void find_members(struct tr *t, struct access *x, struct tr_name site, struct tr_name op)
+/* The lanes that are here, those that are the record's, and the first one's address. Begins a basic
+ * block's conversation. */
+static void meet(struct tr *t, struct access *x)
 {
-	struct tr_name below = tr_t32(t);
-	x->is_member = tr_pred(t);
-	x->stranger = tr_pred(t);
-	x->members = tr_t32(t);
-	compare(t, x, site, true);
-	compare(t, x, op, false);
-	compare(t, x, x->bytes, false);
-	tr_emit(t, "not.pred %s, %s;", x->stranger.s, x->is_member.s);
-	tr_emit(t, "vote.sync.ballot.b32 %s, %s, %s;", x->members.s, x->is_member.s, x->l.mask.s);
-	tr_emit(t, "mov.u32 %s, %%lanemask_lt;", below.s);
-	tr_emit(t, "and.b32 %s, %s, %s;", below.s, below.s, x->members.s);
-	tr_emit(t, "popc.b32 %s, %s;", x->l.rank.s, below.s);
-	tr_emit(t, "popc.b32 %s, %s;", x->l.n.s, x->members.s);
+	x->l = tr_lanes_here(t);
+	x->members = x->l.mask;
+	if (!x->same) {
+		struct tr_name below = tr_t32(t);
+		x->is_member = tr_pred(t);
+		x->stranger = tr_pred(t);
+		x->members = tr_t32(t);
+		compare(t, x, x->site, true);
+		compare(t, x, x->op, false);
+		compare(t, x, x->bytes, false);
+		tr_emit(t, "not.pred %s, %s;", x->stranger.s, x->is_member.s);
+		tr_emit(t, "vote.sync.ballot.b32 %s, %s, %s;", x->members.s, x->is_member.s,
+			x->l.mask.s);
+		tr_emit(t, "mov.u32 %s, %%lanemask_lt;", below.s);
+		tr_emit(t, "and.b32 %s, %s, %s;", below.s, below.s, x->members.s);
+		tr_emit(t, "popc.b32 %s, %s;", x->l.rank.s, below.s);
+		tr_emit(t, "popc.b32 %s, %s;", x->l.n.s, x->members.s);
+	}
+	x->base = of_lane(t, &x->l, x->address, x->l.first);
+}
+
+/* What both blocks leave behind for a bin without room. */
+struct outcome {
+	struct tr_name old, leads, got; /* .b64, predicates */
+};
+
+static void leave(struct tr *t, const struct access *x, const struct target *w,
+	const struct outcome *o)
+{
+	tr_emit(t, "mov.u64 %s, %s;", o->old.s, w->at.old.s);
+	tr_emit(t, "mov.pred %s, %s;", o->leads.s, x->l.leads.s);
+	tr_emit(t, "mov.pred %s, %s;", o->got.s, w->at.got.s);
+}
+
+static void commit(struct tr *t, const struct target *w, struct tr_name lead)
+{
+	struct tr_name bytes = tr_t64(t), count = tr_ring_count(t, &w->g, &w->at);
+	char who[48];
+	snprintf(who, sizeof(who), "@%s ", lead.s);
+	tr_emit(t, "cvt.u64.u32 %s, %s;", bytes.s, w->total.s);
+	tr_ring_add(t, who, count, bytes);
+	tr_ring_keep_hint(t, &w->h, &lead, false);
+}
+
+/* Lanes side by side, or `dense` is false and nothing has happened. */
+static struct tr_name try_dense(
+	struct tr *t, struct access *x, struct target *w, const struct outcome *o)
+{
+	struct tr_name dense = tr_pred(t), asks = tr_pred(t), lead = tr_pred(t), n = tr_t32(t),
+		       want = tr_t64(t);
+	char pred[48], who[48], shape[8];
+	meet(t, x);
+	tr_emit(t, "sub.u32 %s, %s, %s;", n.s, x->lane.s, x->l.first.s);
+	tr_emit(t, "mad.wide.u32 %s, %s, %s, %s;", want.s, n.s, x->bytes.s, x->base.s);
+	tr_emit(t, "setp.eq.s64 %s, %s, %s;", dense.s, want.s, x->address.s);
+	tr_emit(t, "setp.ne.and.u32 %s, %s, %d, %s;", dense.s, x->log.s, LOG_OTHER, dense.s);
+	in_all(t, x, dense);
+	tr_emit(t, "and.pred %s, %s, %s;", asks.s, dense.s, x->l.leads.s);
+	snprintf(pred, sizeof(pred), "@%s ", asks.s);
+	w->total = tr_t32(t);
+	tr_emit(t, "mov.u32 %s, %d;", w->total.s, MAP_RING_GROUP + 16);
+	w->at = tr_ring_ask(t, &w->g, w->h.bin, w->total, &x->l, pred);
+	tr_emit(t, "and.pred %s, %s, %s;", lead.s, w->at.got.s, x->l.leads.s);
+	snprintf(who, sizeof(who), "@%s ", lead.s);
+	snprintf(shape, sizeof(shape), "%d", (int)EGPU_ACCESS_DENSE);
+	write_head(t, x, tr_ring_at(t, &w->g, &w->at), who, shape, "16");
+	commit(t, w, lead);
+	leave(t, x, w, o);
+	return dense;
+}
+
+/* Lanes anywhere. */
+static void record_any(struct tr *t, struct access *x, struct target *w, const struct outcome *o)
+{
+	struct tr_name lead = tr_pred(t), at;
+	char who[48];
+	meet(t, x);
+	find_stride(t, x);
+	find_shape(t, x);
+	find_room(t, x, w);
+	at = tr_ring_at(t, &w->g, &w->at);
+	tr_emit(t, "and.pred %s, %s, %s;", lead.s, w->at.got.s, x->l.leads.s);
+	snprintf(who, sizeof(who), "@%s ", lead.s);
+	struct tr_name got = w->at.got;
+	if (!x->same) {
+		got = tr_pred(t);
+		tr_emit(t, "and.pred %s, %s, %s;", got.s, w->at.got.s, x->is_member.s);
+	}
+	write_head(t, x, at, who, x->shape.s, x->size.s);
+	write_rest(t, x, at, lead, got);
+	tr_ring_together(t, &x->l);
+	commit(t, w, lead);
+	leave(t, x, w, o);
+}
+
+static bool same_in_all(const struct ebpf_fact *f, uint32_t a)
+{
+	return f->args[a].constant || f->uniform >> (a + 1) & 1;
+}
+
+static struct access begin_access(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct ebpf_fact *f = tr_fact(t, inst, i);
+	struct access x = { .address = tr_t64(t),
+		.lane = tr_t32(t),
+		.site = word_arg(t, inst, i, 1),
+		.bytes = word_arg(t, inst, i, 3),
+		.op = word_arg(t, inst, i, 4),
+		.same = same_in_all(f, 1) && same_in_all(f, 3) && same_in_all(f, 4) };
+	tr_emit(t, "mov.u64 %s, %s;", x.address.s, tr_scalar_arg(t, inst, i, 2).s);
+	tr_emit(t, "and.b32 %s, %s, 3;", x.op.s, x.op.s);
+	tr_emit(t, "mov.u32 %s, %%laneid;", x.lane.s);
+	x.log = log_of(t, x.bytes);
+	return x;
 }
 
 int tr_access_lower(struct tr *t, struct tr_inst *inst, uint32_t i)
@@ -301,53 +363,30 @@ int tr_access_lower(struct tr *t, struct tr_inst *inst, uint32_t i)
 	const struct ebpf_map *m = tr_ring_arg(t, inst, i);
 	if (!m)
 		return tr_no_ring(t, inst, i);
-	struct tr_name site = word_arg(t, inst, i, 1), op = word_arg(t, inst, i, 4), rc = tr_t64(t),
-		       done = tr_label(t), room = tr_label(t), again = tr_label(t),
-		       dropped = tr_label(t), rest = tr_t64(t), off = tr_t64(t);
-	struct access x = {
-		.address = tr_t64(t), .lane = tr_t32(t), .bytes = word_arg(t, inst, i, 3)
-	};
+	struct access x = begin_access(t, inst, i);
 	struct target w = { .g = tr_ring_of(t, m) };
-	char pred[48];
-	tr_emit(t, "mov.u64 %s, %s;", x.address.s, tr_scalar_arg(t, inst, i, 2).s);
-	tr_emit(t, "and.b32 %s, %s, 3;", op.s, op.s);
-	tr_emit(t, "mov.u32 %s, %%laneid;", x.lane.s);
-	struct tr_name log = log_of(t, x.bytes);
-	buf_printf(&t->body, "%s:\n", again.s);
+	struct outcome o = { tr_t64(t), tr_pred(t), tr_pred(t) };
+	struct tr_name rc = tr_t64(t), any = tr_label(t), full = tr_label(t);
 	w.h = tr_ring_hint(t, &w.g);
 	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
-	tr_ring_skip(t, &w.h, dropped);
-	x.l = tr_lanes_here(t);
-	find_members(t, &x, site, op);
-	x.base = of_lane(t, &x.l, x.address, x.l.first);
-	find_stride(t, &x);
-	find_shape(t, &x, log);
-	find_room(t, &x, &w);
-	snprintf(pred, sizeof(pred), "@%s ", x.l.leads.s);
-	tr_emit(t, "@%s bra %s;", x.stranger.s, again.s);
-	tr_emit(t, "@%s bra %s;", w.fits.s, room.s);
-	step_unless(t, w.h.next, w.h.bins, w.fits);
-	tr_ring_keep_hint(t, &w.h, &x.l.leads, true);
-	buf_printf(&t->body, "%s:\n", dropped.s);
-	tr_ring_drop(t, &w.h, true);
-	tr_emit(t, "bra %s;", done.s);
-	buf_printf(&t->body, "%s:\n", room.s);
-	tr_ring_keep_hint(t, &w.h, &x.l.leads, false);
-	struct tr_name at = tr_wide(t, w.h.bin, w.g.bin_bytes, tr_ring_data(t, &w.g));
-	tr_emit(t, "cvt.u64.u32 %s, %s;", off.s, w.pos.s);
-	tr_emit(t, "add.s64 %s, %s, %s;", at.s, at.s, off.s);
-	write_record(t, &x, at, site, log, op);
-	/* Each lane answers for what it has written with one byte, the first with all others. */
-	struct tr_ring_record r = { .at = at,
-		.count = tr_wide(t, w.h.bin, MAP_RING_COUNT_LINE, w.g.counts),
-		.bytes = tr_imm(1),
-		.grouped = true };
-	tr_ring_commit(t, &r);
-	tr_emit(t, "sub.u32 %s, %s, %s;", w.total.s, w.total.s, x.l.n.s);
-	tr_emit(t, "cvt.u64.u32 %s, %s;", rest.s, w.total.s);
-	tr_ring_add(t, pred, r.count, rest);
+	struct tr_ways ways = tr_ring_begin(t, &w.h);
+	struct tr_name dense = try_dense(t, &x, &w, &o);
+	tr_emit(t, "@!%s bra %s;", dense.s, any.s);
+	buf_printf(&t->body, "%s:\n", full.s);
+	if (!x.same)
+		tr_emit(t, "@%s bra %s;", x.stranger.s, ways.again.s);
 	tr_emit(t, "mov.u64 %s, 0;", rc.s);
-	buf_printf(&t->body, "%s:\n", done.s);
+	tr_emit(t, "@%s bra %s;", o.got.s, ways.done.s);
+	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
+	struct tr_place none = { .old = o.old };
+	tr_ring_next(t, &w.g, &w.h, &none, &o.leads, &ways, true);
+	buf_printf(&t->body, "%s:\n", any.s);
+	struct access y = x;
+	record_any(t, &y, &w, &o);
+	if (!x.same)
+		tr_emit(t, "mov.pred %s, %s;", x.stranger.s, y.stranger.s);
+	tr_emit(t, "bra %s;", full.s);
+	buf_printf(&t->body, "%s:\n", ways.done.s);
 	tr_emit(t, "mov.u64 %s, %s;", tr_reg(inst, 0).s, rc.s);
 	return 0;
 }

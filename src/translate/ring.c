@@ -2,8 +2,12 @@
  *
  * Lanes that come here together and reserve records of the same size do so with one atomic of the
  * lowest of them, which adds to the head of a bin of this multiprocessor; the others get their
- * place by a shuffle in the same basic block as the activemask. Where the bin is closed they try
- * the next, a few times, and then count what they drop. Nobody waits.
+ * place, which says the bin too, by a shuffle in the same basic block as the activemask. Where the
+ * bin is closed they try the next, a few times, and then count what they drop. Nobody waits.
+ *
+ * Nor does anybody wait for what was stored: a fence at each record costs more than the rest. Bytes
+ * are counted as committed right behind their stores, and the agent leaves them alone until no
+ * store can be on its way any more (map/layout.h).
  *
  * The next bin to try is a hint in a line that only this multiprocessor writes: it may come from
  * the L1 cache, and a wrong one costs one atomic. Where all that were tried were closed it says so,
@@ -72,7 +76,7 @@ struct tr_hint tr_ring_hint(struct tr *t, const struct tr_ring *g)
 		.bins = tr_t32(t),
 		.bin = tr_t32(t),
 		.full = tr_pred(t) };
-	struct tr_name last = tr_t32(t), sm = tr_t32(t), p = tr_pred(t);
+	struct tr_name last = tr_t32(t), sm = tr_t32(t), around = tr_t32(t);
 	tr_emit(t, "sub.u32 %s, %s, 1;", last.s, g->sms.s);
 	tr_emit(t, "mov.u32 %s, %%smid;", sm.s);
 	tr_emit(t, "min.u32 %s, %s, %s;", sm.s, sm.s, last.s);
@@ -81,21 +85,13 @@ struct tr_hint tr_ring_hint(struct tr *t, const struct tr_ring *g)
 	tr_emit(t, "setp.ge.u32 %s, %s, 0x%x;", h.full.s, h.word.s, MAP_RING_FULL);
 	tr_emit(t, "and.b32 %s, %s, 0x%x;", h.next.s, h.word.s, MAP_RING_FULL - 1);
 	tr_emit(t, "shl.b32 %s, %s, 1;", h.bins.s, g->sms.s);
-	tr_emit(t, "sub.u32 %s, %s, 1;", last.s, h.bins.s);
-	tr_emit(t, "min.u32 %s, %s, %s;", h.next.s, h.next.s, last.s);
 	tr_emit(t, "mad.lo.u32 %s, %s, %d, %s;", h.bin.s, sm.s, MAP_RING_BINS, h.next.s);
-	tr_emit(t, "setp.ge.u32 %s, %s, %s;", p.s, h.bin.s, h.bins.s);
-	tr_emit(t, "@%s sub.u32 %s, %s, %s;", p.s, h.bin.s, h.bin.s, h.bins.s);
+	/* Below bins the difference is larger than either; the last line is for a damaged word. */
+	tr_emit(t, "sub.u32 %s, %s, %s;", around.s, h.bin.s, h.bins.s);
+	tr_emit(t, "min.u32 %s, %s, %s;", h.bin.s, h.bin.s, around.s);
+	tr_emit(t, "sub.u32 %s, %s, 1;", last.s, h.bins.s);
+	tr_emit(t, "min.u32 %s, %s, %s;", h.bin.s, h.bin.s, last.s);
 	return h;
-}
-
-void tr_ring_skip(struct tr *t, const struct tr_hint *h, struct tr_name dropped)
-{
-	struct tr_name clock = tr_t32(t), p = tr_pred(t);
-	tr_emit(t, "mov.u32 %s, %%clock;", clock.s);
-	tr_emit(t, "and.b32 %s, %s, %d;", clock.s, clock.s, LOOK_EVERY - 1);
-	tr_emit(t, "setp.ne.and.u32 %s, %s, 0, %s;", p.s, clock.s, h->full.s);
-	tr_emit(t, "@%s bra %s;", p.s, dropped.s);
 }
 
 void tr_ring_keep_hint(
@@ -122,10 +118,11 @@ static void step(struct tr *t, struct tr_name x, struct tr_name end)
 	tr_emit(t, "@%s mov.u32 %s, 0;", p.s, x.s);
 }
 
-void tr_fence(struct tr *t)
+/* Lanes of the group wait for each other: what each has stored comes before what its leader does
+ * next. */
+void tr_ring_together(struct tr *t, const struct tr_group *l)
 {
-	buf_puts(
-		&t->body, "#if ptx 6.0 sm 70\n\tfence.acq_rel.gpu;\n#else\n\tmembar.gl;\n#endif\n");
+	tr_emit(t, "bar.warp.sync %s;", l->mask.s);
 }
 
 /* -- warps ------------------------------------------------------------------- */
@@ -192,7 +189,7 @@ struct reserve {
 	uint64_t bytes;        /* SHARED, OWN: of a record */
 	struct tr_name total;  /* .b32: bytes that are asked for at once */
 	struct tr_name length; /* ALONE: bytes of the record, .b64 or a constant */
-	struct tr_name pos, count;
+	struct tr_place at;
 	struct tr_group l;
 };
 
@@ -204,11 +201,67 @@ static const char *guard(const struct reserve *v, char text[48])
 	return text;
 }
 
-/* pos = the old head as every lane has it, at most INT32_MAX. */
-static void ask(struct tr *t, struct reserve *v, struct tr_name heads)
+struct tr_place tr_ring_ask(struct tr *t, const struct tr_ring *g, struct tr_name bin,
+	struct tr_name total, const struct tr_group *l, const char *asks)
 {
-	struct tr_name word = tr_wide(t, v->h.bin, MAP_RING_COUNT_LINE, heads), add = tr_t64(t),
-		       old = tr_t64(t);
+	struct tr_place a = { .old = tr_t64(t), .slot = tr_t32(t), .got = tr_pred(t) };
+	struct tr_name word = tr_wide(t, bin, MAP_RING_COUNT_LINE, tr_ring_heads(t, g)),
+		       add = tr_t64(t), end = tr_t64(t), p = tr_pred(t), pos = tr_t32(t);
+	uint32_t lines = g->bin_bytes / MAP_RING_GROUP;
+	tr_emit(t, "cvt.u64.u32 %s, %s;", add.s, total.s);
+	tr_emit(t, "mov.u64 %s, %u;", a.old.s, g->bin_bytes);
+	tr_emit(t, "%satom.global.add.u64 %s, [%s+%d], %s;", asks, a.old.s, word.s,
+		MAP_IMAGE_HEADER, add.s);
+	tr_emit(t, "add.s64 %s, %s, %s;", end.s, a.old.s, add.s);
+	tr_emit(t, "setp.le.u64 %s, %s, %u;", p.s, end.s, g->bin_bytes);
+	tr_emit(t, "cvt.u32.u64 %s, %s;", pos.s, a.old.s);
+	tr_emit(t, "shr.u32 %s, %s, 4;", pos.s, pos.s);
+	tr_emit(t, "mad.lo.u32 %s, %s, %u, %s;", a.slot.s, bin.s, lines, pos.s);
+	tr_emit(t, "selp.b32 %s, %s, 0x%x, %s;", a.slot.s, a.slot.s, TR_NO_SLOT, p.s);
+	if (l)
+		tr_from_lane(t, l, a.slot, a.slot, l->first);
+	tr_emit(t, "setp.ne.u32 %s, %s, 0x%x;", a.got.s, a.slot.s, TR_NO_SLOT);
+	return a;
+}
+
+struct tr_name tr_ring_at(struct tr *t, const struct tr_ring *g, const struct tr_place *a)
+{
+	return tr_wide(t, a->slot, MAP_RING_GROUP, tr_ring_data(t, g));
+}
+
+struct tr_name tr_ring_count(struct tr *t, const struct tr_ring *g, const struct tr_place *a)
+{
+	struct tr_name bin = tr_t32(t);
+	tr_emit(t, "shr.u32 %s, %s, %d;", bin.s, a->slot.s,
+		__builtin_ctz(g->bin_bytes / MAP_RING_GROUP));
+	return tr_wide(t, bin, MAP_RING_COUNT_LINE, g->counts);
+}
+
+void tr_ring_add(struct tr *t, const char *pred, struct tr_name count, struct tr_name bytes)
+{
+	tr_emit(t, "%sred.global.add.u64 [%s+%d], %s;", pred, count.s, MAP_IMAGE_HEADER, bytes.s);
+}
+
+void tr_ring_close(struct tr *t, const struct tr_ring *g, struct tr_name bin,
+	const struct tr_place *a, const char *and)
+{
+	struct tr_name p = tr_pred(t), rest = tr_t64(t), at = tr_t64(t), head = tr_t32(t);
+	char pred[48];
+	tr_emit(t, "setp.lt.u64 %s, %s, %u;", p.s, a->old.s, g->bin_bytes);
+	if (and)
+		tr_emit(t, "and.pred %s, %s, %s;", p.s, p.s, and);
+	snprintf(pred, sizeof(pred), "@%s ", p.s);
+	struct tr_name data = tr_wide(t, bin, g->bin_bytes, tr_ring_data(t, g));
+	tr_emit(t, "add.s64 %s, %s, %s;", at.s, data.s, a->old.s);
+	tr_emit(t, "sub.s64 %s, %u, %s;", rest.s, g->bin_bytes, a->old.s);
+	tr_emit(t, "cvt.u32.u64 %s, %s;", head.s, rest.s);
+	tr_emit(t, "or.b32 %s, %s, 0x%x;", head.s, head.s, MAP_RING_FILL);
+	tr_emit(t, "%sst.global.u32 [%s+%d], %s;", pred, at.s, MAP_IMAGE_HEADER, head.s);
+	tr_ring_add(t, pred, tr_wide(t, bin, MAP_RING_COUNT_LINE, g->counts), rest);
+}
+
+static void ask(struct tr *t, struct reserve *v)
+{
 	char pred[48];
 	if (v->shape != SHAPE_ALONE) {
 		v->l = tr_lanes_here(t);
@@ -218,93 +271,59 @@ static void ask(struct tr *t, struct reserve *v, struct tr_name heads)
 		if (v->shape == SHAPE_SHARED)
 			tr_emit(t, "and.b32 %s, %s, 0xfffffff0;", v->total.s, v->total.s);
 	}
-	tr_emit(t, "cvt.u64.u32 %s, %s;", add.s, v->total.s);
-	tr_emit(t, "mov.u64 %s, 0;", old.s);
-	tr_emit(t, "%satom.global.add.u64 %s, [%s+%d], %s;", guard(v, pred), old.s, word.s,
-		MAP_IMAGE_HEADER, add.s);
-	tr_emit(t, "min.u64 %s, %s, 0x7fffffff;", old.s, old.s);
-	tr_emit(t, "cvt.u32.u64 %s, %s;", v->pos.s, old.s);
-	if (v->shape != SHAPE_ALONE)
-		tr_from_lane(t, &v->l, v->pos, v->pos, v->l.first);
-	v->count = tr_wide(t, v->h.bin, MAP_RING_COUNT_LINE, v->g.counts);
+	v->at = tr_ring_ask(t, &v->g, v->h.bin, v->total,
+		v->shape == SHAPE_ALONE ? NULL : &v->l, guard(v, pred));
 }
 
-/* The address of position pos in the bin, less MAP_IMAGE_HEADER. */
-static struct tr_name place(struct tr *t, const struct reserve *v)
+/* What a group of records of all lanes begins with; `who` writes it. */
+static void shared_head(struct tr *t, const struct reserve *v, struct tr_name at, const char *who)
 {
-	struct tr_name at = tr_wide(t, v->h.bin, v->g.bin_bytes, tr_ring_data(t, &v->g)),
-		       pos = tr_t64(t);
-	tr_emit(t, "cvt.u64.u32 %s, %s;", pos.s, v->pos.s);
-	tr_emit(t, "add.s64 %s, %s, %s;", at.s, at.s, pos.s);
-	return at;
-}
-
-void tr_ring_add(struct tr *t, const char *pred, struct tr_name count, struct tr_name bytes)
-{
-	tr_emit(t, "%sred.global.add.u64 [%s+%d], %s;", pred, count.s, MAP_IMAGE_HEADER, bytes.s);
-}
-
-/* Whoever found less room than was asked for, but some, fills it. */
-static void close_bin(struct tr *t, const struct reserve *v)
-{
-	struct tr_name p = tr_pred(t), skip = tr_label(t), rest = tr_t32(t), rest64 = tr_t64(t),
-		       head = tr_t32(t);
-	if (v->shape == SHAPE_ALONE)
-		tr_emit(t, "setp.ge.u32 %s, %s, %u;", p.s, v->pos.s, v->g.bin_bytes);
-	else
-		tr_emit(t, "setp.ge.or.u32 %s, %s, %u, !%s;", p.s, v->pos.s, v->g.bin_bytes,
-			v->l.leads.s);
-	tr_emit(t, "@%s bra %s;", p.s, skip.s);
-	struct tr_name at = place(t, v);
-	tr_emit(t, "sub.u32 %s, %u, %s;", rest.s, v->g.bin_bytes, v->pos.s);
-	tr_emit(t, "or.b32 %s, %s, 0x%x;", head.s, rest.s, MAP_RING_FILL);
-	tr_emit(t, "st.global.u32 [%s+%d], %s;", at.s, MAP_IMAGE_HEADER, head.s);
-	tr_emit(t, "cvt.u64.u32 %s, %s;", rest64.s, rest.s);
-	tr_fence(t);
-	tr_ring_add(t, "", v->count, rest64);
-	buf_printf(&t->body, "%s:\n", skip.s);
-}
-
-/* The group's head, and the record's address in `at`. */
-static void open_group(struct tr *t, const struct reserve *v, struct tr_name record)
-{
-	struct tr_name at = place(t, v), head = tr_t32(t), present = tr_t32(t), both = tr_t64(t),
-		       time = tr_t64(t);
-	char pred[48];
-	const char *who = v->shape == SHAPE_SHARED ? guard(v, pred) : "";
-	if (v->shape == SHAPE_OWN) {
-		struct tr_name mine = tr_wide(t, v->l.rank, (uint32_t)v->each, at);
-		at = mine;
-	}
-	if (v->shape == SHAPE_SHARED) {
-		tr_emit(t, "mad.lo.u32 %s, %s, 0x%x, 0x%x;", head.s, v->l.n.s,
-			1u << MAP_RING_LANES_SHIFT,
-			(uint32_t)v->bytes - (1u << MAP_RING_LANES_SHIFT));
-		tr_emit(t, "shl.b32 %s, 1, %s;", present.s, v->l.n.s); /* 32 gives 0 */
-		tr_emit(t, "sub.u32 %s, %s, 1;", present.s, present.s);
-	} else {
-		if (v->shape == SHAPE_OWN)
-			tr_emit(t, "mov.u32 %s, %llu;", head.s, (unsigned long long)v->bytes);
-		else if (v->length.s[0] == '%')
-			tr_emit(t, "cvt.u32.u64 %s, %s;", head.s, v->length.s);
-		else
-			tr_emit(t, "mov.u32 %s, %s;", head.s, v->length.s);
-		tr_emit(t, "mov.u32 %s, 1;", present.s);
-	}
+	struct tr_name head = tr_t32(t), present = tr_t32(t), both = tr_t64(t), time = tr_t64(t);
+	tr_emit(t, "mad.lo.u32 %s, %s, 0x%x, 0x%x;", head.s, v->l.n.s, 1u << MAP_RING_LANES_SHIFT,
+		(uint32_t)v->bytes - (1u << MAP_RING_LANES_SHIFT));
+	tr_emit(t, "shl.b32 %s, 1, %s;", present.s, v->l.n.s); /* 32 gives 0 */
+	tr_emit(t, "sub.u32 %s, %s, 1;", present.s, present.s);
 	tr_emit(t, "mov.b64 %s, {%s, %s};", both.s, head.s, present.s);
 	tr_emit(t, "mov.u64 %s, %%globaltimer;", time.s);
 	tr_emit(t, "%sst.global.v2.u64 [%s+%d], {%s, %s};", who, at.s, MAP_IMAGE_HEADER, both.s,
 		time.s);
+}
+
+/* What a group of one record begins with. */
+static void own_head(struct tr *t, const struct reserve *v, struct tr_name at)
+{
+	struct tr_name head = tr_t32(t), both = tr_t64(t), time = tr_t64(t);
+	if (v->shape == SHAPE_OWN)
+		tr_emit(t, "mov.u32 %s, %llu;", head.s, (unsigned long long)v->bytes);
+	else if (v->length.s[0] == '%')
+		tr_emit(t, "cvt.u32.u64 %s, %s;", head.s, v->length.s);
+	else
+		tr_emit(t, "mov.u32 %s, %s;", head.s, v->length.s);
+	tr_emit(t, "mov.b64 %s, {%s, 1};", both.s, head.s);
+	tr_emit(t, "mov.u64 %s, %%globaltimer;", time.s);
+	tr_emit(t, "st.global.v2.u64 [%s+%d], {%s, %s};", at.s, MAP_IMAGE_HEADER, both.s, time.s);
+}
+
+/* The group's head; gives the record's address. */
+static void open_group(struct tr *t, const struct reserve *v, struct tr_name count,
+	struct tr_name record)
+{
+	struct tr_name at = tr_ring_at(t, &v->g, &v->at);
+	char pred[48];
 	if (v->shape == SHAPE_SHARED) {
-		/* Of the group itself; its leader's fence is still to come. */
+		/* The bytes of the group itself are its leader's to commit. */
 		struct tr_name rest = tr_t32(t), rest64 = tr_t64(t);
+		shared_head(t, v, at, guard(v, pred));
 		tr_emit(t, "mul.lo.u32 %s, %s, %llu;", rest.s, v->l.n.s,
 			(unsigned long long)v->each);
 		tr_emit(t, "sub.u32 %s, %s, %s;", rest.s, v->total.s, rest.s);
 		tr_emit(t, "cvt.u64.u32 %s, %s;", rest64.s, rest.s);
-		tr_ring_add(t, who, v->count, rest64);
-		at = tr_wide(t, v->l.rank, (uint32_t)v->each, at);
+		tr_ring_add(t, guard(v, pred), count, rest64);
 	}
+	if (v->shape != SHAPE_ALONE)
+		at = tr_wide(t, v->l.rank, (uint32_t)v->each, at);
+	if (v->shape != SHAPE_SHARED)
+		own_head(t, v, at);
 	tr_emit(t, "add.s64 %s, %s, %d;", record.s, at.s, MAP_IMAGE_HEADER + MAP_RING_GROUP);
 }
 
@@ -320,33 +339,64 @@ void tr_ring_drop(struct tr *t, const struct tr_hint *h, bool one)
 		MAP_IMAGE_HEADER + 8, n.s);
 }
 
-static void reserve_loop(struct tr *t, struct reserve *v, struct tr_name record)
+struct tr_ways tr_ring_begin(struct tr *t, const struct tr_hint *h)
 {
-	struct tr_name again = tr_label(t), got = tr_label(t), done = tr_label(t),
-		       dropped = tr_label(t), tries = tr_t32(t), p = tr_pred(t), end = tr_t32(t),
-		       heads = tr_ring_heads(t, &v->g);
-	const struct tr_name *leads = v->shape == SHAPE_ALONE ? NULL : &v->l.leads;
-	tr_ring_skip(t, &v->h, dropped);
-	tr_emit(t, "selp.b32 %s, 1, %d, %s;", tries.s, TRIES, v->h.full.s);
-	buf_printf(&t->body, "%s:\n", again.s);
-	ask(t, v, heads);
-	tr_emit(t, "add.u32 %s, %s, %s;", end.s, v->pos.s, v->total.s);
-	tr_emit(t, "setp.le.u32 %s, %s, %u;", p.s, end.s, v->g.bin_bytes);
-	tr_emit(t, "@%s bra %s;", p.s, got.s);
-	close_bin(t, v);
-	step(t, v->h.next, v->h.bins);
-	step(t, v->h.bin, v->h.bins);
-	tr_emit(t, "sub.u32 %s, %s, 1;", tries.s, tries.s);
-	tr_emit(t, "setp.ne.u32 %s, %s, 0;", p.s, tries.s);
-	tr_emit(t, "@%s bra %s;", p.s, again.s);
-	tr_ring_keep_hint(t, &v->h, leads, true);
-	buf_printf(&t->body, "%s:\n", dropped.s);
-	tr_ring_drop(t, &v->h, false);
-	tr_emit(t, "bra %s;", done.s);
+	struct tr_ways w = { tr_label(t), tr_label(t), tr_label(t), tr_label(t), tr_t32(t) };
+	tr_emit(t, "mov.u32 %s, %d;", w.tries.s, TRIES);
+	tr_emit(t, "@%s bra %s;", h->full.s, w.look.s);
+	buf_printf(&t->body, "%s:\n", w.again.s);
+	return w;
+}
+
+void tr_ring_next(struct tr *t, const struct tr_ring *g, const struct tr_hint *h,
+	const struct tr_place *at, const struct tr_name *leads, const struct tr_ways *w, bool one)
+{
+	struct tr_name p = tr_pred(t);
+	tr_ring_close(t, g, h->bin, at, leads ? leads->s : NULL);
+	step(t, h->next, h->bins);
+	step(t, h->bin, h->bins);
+	tr_emit(t, "sub.u32 %s, %s, 1;", w->tries.s, w->tries.s);
+	tr_emit(t, "setp.ne.u32 %s, %s, 0;", p.s, w->tries.s);
+	tr_emit(t, "@%s bra %s;", p.s, w->again.s);
+	tr_ring_keep_hint(t, h, leads, true);
+	if (one && leads) { /* who asked for it, whoever is here now */
+		tr_emit(t, "@%s red.global.add.u64 [%s+%d], 1;", leads->s, h->line.s,
+			MAP_IMAGE_HEADER + 8);
+		tr_emit(t, "bra %s;", w->done.s);
+	}
+	buf_printf(&t->body, "%s:\n", w->dropped.s);
+	tr_ring_drop(t, h, one);
+	tr_emit(t, "bra %s;", w->done.s);
+	buf_printf(&t->body, "%s:\n", w->look.s);
+	struct tr_name clock = tr_t32(t);
+	tr_emit(t, "mov.u32 %s, %%clock;", clock.s);
+	tr_emit(t, "and.b32 %s, %s, %d;", clock.s, clock.s, LOOK_EVERY - 1);
+	tr_emit(t, "setp.ne.u32 %s, %s, 0;", p.s, clock.s);
+	tr_emit(t, "@%s bra %s;", p.s, w->dropped.s);
+	tr_emit(t, "mov.u32 %s, 1;", w->tries.s);
+	tr_emit(t, "bra %s;", w->again.s);
+}
+
+static void reserve_loop(struct tr *t, struct reserve *v, struct tr_ring_record *r)
+{
+	struct tr_name got = tr_label(t);
+	struct tr_ways w = tr_ring_begin(t, &v->h);
+	ask(t, v);
+	tr_emit(t, "@%s bra %s;", v->at.got.s, got.s);
+	tr_ring_next(t, &v->g, &v->h, &v->at, v->shape == SHAPE_ALONE ? NULL : &v->l.leads, &w, false);
 	buf_printf(&t->body, "%s:\n", got.s);
-	tr_ring_keep_hint(t, &v->h, leads, false);
-	open_group(t, v, record);
-	buf_printf(&t->body, "%s:\n", done.s);
+	tr_ring_keep_hint(t, &v->h, v->shape == SHAPE_ALONE ? NULL : &v->l.leads, false);
+	r->count = tr_ring_count(t, &v->g, &v->at);
+	open_group(t, v, r->count, r->at);
+	buf_printf(&t->body, "%s:\n", w.done.s);
+}
+
+/* Always NULL, but the proof of what is written sees a pointer that the program checks. */
+static void no_record(struct tr *t, struct tr_name base, struct tr_name to)
+{
+	struct tr_name p = tr_pred(t);
+	tr_emit(t, "setp.ne.u64 %s, %s, %s;", p.s, base.s, base.s);
+	tr_emit(t, "selp.b64 %s, %s, 0, %s;", to.s, base.s, p.s);
 }
 
 struct tr_ring_record tr_ring_reserve(
@@ -359,8 +409,7 @@ struct tr_ring_record tr_ring_reserve(
 		.shape = shape_of(m, constant, bytes, own),
 		.bytes = bytes,
 		.total = tr_t32(t),
-		.length = len,
-		.pos = tr_t32(t) };
+		.length = len };
 	v.h = tr_ring_hint(t, &v.g);
 	v.each = v.shape == SHAPE_OWN ? own_bytes(bytes) : map_round_up(bytes, 8);
 	r.grouped = v.shape != SHAPE_ALONE;
@@ -368,9 +417,7 @@ struct tr_ring_record tr_ring_reserve(
 	tr_emit(t, "mov.u64 %s, 0;", r.at.s);
 	struct tr_name fits = tr_label(t), done = tr_label(t), p = tr_pred(t);
 	if (constant && own_bytes(bytes) > v.g.bin_bytes) {
-		/* Never true, but the proof of what is written sees a pointer that is checked. */
-		tr_emit(t, "setp.ne.u32 %s, %s, %s;", p.s, v.g.sms.s, v.g.sms.s);
-		tr_emit(t, "selp.b64 %s, %s, 0, %s;", r.at.s, v.g.base.s, p.s);
+		no_record(t, v.g.base, r.at);
 		tr_ring_drop(t, &v.h, false);
 		r.count = v.g.counts;
 		return r;
@@ -388,10 +435,9 @@ struct tr_ring_record tr_ring_reserve(
 	} else if (v.shape == SHAPE_ALONE) {
 		tr_emit(t, "mov.u32 %s, %s;", v.total.s, r.bytes.s);
 	}
-	reserve_loop(t, &v, r.at);
+	reserve_loop(t, &v, &r);
 	if (!constant)
 		buf_printf(&t->body, "%s:\n", done.s);
-	r.count = v.count;
 	return r;
 }
 
@@ -400,7 +446,6 @@ struct tr_ring_record tr_ring_reserve(
 /* Lanes whose records lie in the same bin as the lowest one's add them up. */
 void tr_ring_commit(struct tr *t, const struct tr_ring_record *r)
 {
-	tr_fence(t);
 	if (!r->grouped) {
 		tr_ring_add(t, "", r->count, r->bytes);
 		return;
@@ -464,7 +509,7 @@ static int lower_reserve(struct tr *t, struct tr_inst *inst, uint32_t i)
 		return tr_unsupported(
 			t, inst->at[i].pc, "a ring buffer record needs at least one byte");
 	if (f->args[2].constant && f->args[2].value) { /* the kernel knows no flags here */
-		tr_emit(t, "mov.u64 %s, 0;", r0.s);
+		no_record(t, tr_map_base(t, m), r0);
 		return 0;
 	}
 	struct tr_name p = tr_pred(t), done = tr_label(t), record = tr_t64(t);
@@ -517,14 +562,27 @@ static int lower_release(struct tr *t, struct tr_inst *inst, uint32_t i)
 	return 0;
 }
 
-/* 16 bytes at a time where every record begins at such an address. */
-static void copy_wide(struct tr *t, const struct tr_mem *m, struct tr_name to, uint32_t bytes)
+/* 16 bytes at a time where every record begins at such an address. pred: "" or "@predicate ". */
+static void copy_wide(struct tr *t, const struct tr_mem *m, const char *pred, struct tr_name to,
+	int32_t displacement, uint32_t bytes)
 {
 	for (uint32_t at = 0; at < bytes; at += 16) {
 		struct tr_name w[2] = { tr_t64(t), tr_t64(t) };
 		for (uint32_t k = 0; k < 2; k++)
 			tr_emit(t, "mov.u64 %s, %s;", w[k].s, tr_mem_word(t, m, at + 8 * k, 8).s);
-		tr_emit(t, "st.global.v2.u64 [%s+%u], {%s, %s};", to.s, at, w[0].s, w[1].s);
+		tr_emit(t, "%sst.global.v2.u64 [%s+%d], {%s, %s};", pred, to.s,
+			displacement + (int32_t)at, w[0].s, w[1].s);
+	}
+}
+
+static void copy_pieces(struct tr *t, const struct tr_mem *m, const char *pred, struct tr_name to,
+	int32_t displacement, uint32_t bytes)
+{
+	for (uint32_t at = 0, n; at < bytes; at += n) {
+		uint32_t left = bytes - at;
+		n = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+		tr_emit(t, "%sst.global.u%u [%s+%d], %s;", pred, n * 8, to.s,
+			displacement + (int32_t)at, tr_mem_word(t, m, at, n).s);
 	}
 }
 
@@ -539,9 +597,67 @@ int tr_ring_fill(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, str
 	if (!tr_helper_arg_bytes(t, inst, i, a, &bytes))
 		tr_mem_copy_call(t, &m, record.s, at, tr_reg(inst, a + 2).s);
 	else if (!at && !(bytes & 15) && bytes <= TR_BY_STORE)
-		copy_wide(t, &m, record, bytes);
+		copy_wide(t, &m, "", record, 0, bytes);
 	else
 		tr_mem_copy(t, &m, record.s, at, bytes);
+	return 0;
+}
+
+/* Records of a known, small size that all lanes here write together: from the activemask to the
+ * commit it is one basic block, so the group stays one and its leader commits for all. */
+static int output_together(struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m,
+	uint32_t bytes, struct tr_name rc)
+{
+	struct reserve v = { .g = tr_ring_of(t, m),
+		.shape = SHAPE_SHARED,
+		.each = map_round_up(bytes, 8),
+		.bytes = bytes,
+		.total = tr_t32(t) };
+	struct tr_name lead = tr_pred(t), all = tr_t64(t), mine, at, count;
+	struct tr_mem from;
+	char got[48], first[48];
+	int err = tr_mem_arg(t, inst, i, 1, &from);
+	if (err)
+		return err;
+	v.h = tr_ring_hint(t, &v.g);
+	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
+	struct tr_ways w = tr_ring_begin(t, &v.h);
+	ask(t, &v);
+	at = tr_ring_at(t, &v.g, &v.at);
+	count = tr_ring_count(t, &v.g, &v.at);
+	tr_emit(t, "and.pred %s, %s, %s;", lead.s, v.at.got.s, v.l.leads.s);
+	snprintf(got, sizeof(got), "@%s ", v.at.got.s);
+	snprintf(first, sizeof(first), "@%s ", lead.s);
+	shared_head(t, &v, at, first);
+	mine = tr_wide(t, v.l.rank, (uint32_t)v.each, at);
+	(bytes & 15 ? copy_pieces : copy_wide)(
+		t, &from, got, mine, MAP_IMAGE_HEADER + MAP_RING_GROUP, bytes);
+	tr_ring_together(t, &v.l);
+	tr_emit(t, "cvt.u64.u32 %s, %s;", all.s, v.total.s);
+	tr_ring_add(t, first, count, all);
+	tr_ring_keep_hint(t, &v.h, &lead, false);
+	tr_emit(t, "mov.u64 %s, 0;", rc.s);
+	tr_emit(t, "@%s bra %s;", v.at.got.s, w.done.s);
+	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
+	tr_ring_next(t, &v.g, &v.h, &v.at, &v.l.leads, &w, false);
+	buf_printf(&t->body, "%s:\n", w.done.s);
+	return 0;
+}
+
+static int output_apart(struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m,
+	struct tr_name rc)
+{
+	struct tr_name p = tr_pred(t), done = tr_label(t);
+	struct tr_ring_record r = tr_ring_reserve(t, m, tr_scalar_arg(t, inst, i, 2), false);
+	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
+	tr_emit(t, "setp.eq.u64 %s, %s, 0;", p.s, r.at.s);
+	tr_emit(t, "@%s bra %s;", p.s, done.s);
+	int err = tr_ring_fill(t, inst, i, 1, r.at, 0);
+	if (err)
+		return err;
+	tr_ring_commit(t, &r);
+	tr_emit(t, "mov.u64 %s, 0;", rc.s);
+	buf_printf(&t->body, "%s:\n", done.s);
 	return 0;
 }
 
@@ -562,18 +678,16 @@ static int lower_output(struct tr *t, struct tr_inst *inst, uint32_t i)
 			WAKEUP_FLAGS);
 		tr_emit(t, "@%s bra %s;", p.s, done.s);
 	}
-	struct tr_ring_record r = tr_ring_reserve(t, m, tr_scalar_arg(t, inst, i, 2), false);
-	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
-	tr_emit(t, "setp.eq.u64 %s, %s, 0;", p.s, r.at.s);
-	tr_emit(t, "@%s bra %s;", p.s, done.s);
-	int err = tr_ring_fill(t, inst, i, 1, r.at, 0);
-	if (err)
-		return err;
-	tr_ring_commit(t, &r);
-	tr_emit(t, "mov.u64 %s, 0;", rc.s);
-	buf_printf(&t->body, "%s:\n", done.s);
+	uint32_t bytes;
+	bool together = tr_helper_arg_bytes(t, inst, i, 1, &bytes) && bytes &&
+			bytes <= TR_BY_STORE &&
+			shape_of(m, true, bytes, false) == SHAPE_SHARED;
+	int err = together ? output_together(t, inst, i, m, bytes, rc)
+			   : output_apart(t, inst, i, m, rc);
+	if (!f->args[3].constant)
+		buf_printf(&t->body, "%s:\n", done.s);
 	tr_emit(t, "mov.u64 %s, %s;", r0.s, rc.s);
-	return 0;
+	return err;
 }
 
 /* BPF_RB_AVAIL_DATA 0, RING_SIZE 1, CONS_POS 2, PROD_POS 3; else 0. Of the bin that this

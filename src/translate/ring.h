@@ -17,6 +17,15 @@ struct tr_hint {
 	struct tr_name full; /* predicate */
 };
 
+enum { TR_NO_SLOT = 0xffffffffu };
+
+/* What one who asked a bin for room was told. */
+struct tr_place {
+	struct tr_name old;  /* .b64: the head before; the bin's size for lanes that did not ask */
+	struct tr_name slot; /* .b32: position in all bins' data, in units of MAP_RING_GROUP, or TR_NO_SLOT; the same for all lanes of a group */
+	struct tr_name got;  /* predicate: there is room */
+};
+
 /* Lanes that are here together; good to the end of the basic block. */
 struct tr_group {
 	struct tr_name mask, first; /* first: number of the lowest */
@@ -24,8 +33,6 @@ struct tr_group {
 	struct tr_name leads; /* predicate: this is the lowest */
 };
 
-/* Jumps to `dropped` most of the times that the ring was full the last time: a look at the cached word then is all it costs. */
-void tr_ring_skip(struct tr *t, const struct tr_hint *h, struct tr_name dropped);
 /* Stores the hint where it is not what it was. leads: who may, NULL: everyone. full: nothing was found. */
 void tr_ring_keep_hint(struct tr *t, const struct tr_hint *h, const struct tr_name *leads, bool full);
 /* Counts a record for each lane that is here, or one for all of them. */
@@ -37,10 +44,34 @@ struct tr_name tr_ring_data(struct tr *t, const struct tr_ring *g);
 struct tr_hint tr_ring_hint(struct tr *t, const struct tr_ring *g);
 /* base + index * stride. */
 struct tr_name tr_wide(struct tr *t, struct tr_name index, uint32_t stride, struct tr_name base);
-/* What was written before is there for whoever sees what is written after. */
-void tr_fence(struct tr *t);
 /* Adds to a bin's committed bytes; pred: "" or "@predicate ". */
 void tr_ring_add(struct tr *t, const char *pred, struct tr_name count, struct tr_name bytes);
+
+/* Asks a bin for total (.b32) bytes; asks: "" or "@predicate " of whom. With l, within the basic block of tr_lanes_here, all of the
+ * group learn what its lowest lane was told: lanes may have come with different hints, so of the bin they know only what the slot says. */
+struct tr_place tr_ring_ask(struct tr *t, const struct tr_ring *g, struct tr_name bin, struct tr_name total, const struct tr_group *l, const char *asks);
+/* Address of the place, and the bin's line of committed bytes. */
+struct tr_name tr_ring_at(struct tr *t, const struct tr_ring *g, const struct tr_place *a);
+struct tr_name tr_ring_count(struct tr *t, const struct tr_ring *g, const struct tr_place *a);
+/* Whoever asked for more than was left, but something was, fills it. and: predicate beside that, or NULL. */
+void tr_ring_close(struct tr *t, const struct tr_ring *g, struct tr_name bin, const struct tr_place *a, const char *and);
+/* What the group's lanes stored before comes before what its leader does next. In the basic block of tr_lanes_here. */
+void tr_ring_together(struct tr *t, const struct tr_group *l);
+
+/* The ways through a reservation; rc of a drop is the caller's to set before `dropped`. */
+struct tr_ways {
+	struct tr_name again; /* lanes meet and ask */
+	struct tr_name dropped, done, look;
+	struct tr_name tries; /* .b32 */
+};
+
+/* Leaves `again` as the place where the code is. */
+struct tr_ways tr_ring_begin(struct tr *t, const struct tr_hint *h);
+/* Behind an attempt that found no room: closes the bin where that is ours to do, and goes to `again` with the next one, or counts what is
+ * dropped (a record of each lane here, or one of all) and goes to `done`. Where the ring was full the last time, one in some looks again.
+ * leads: who asked, NULL: each lane. */
+void tr_ring_next(struct tr *t, const struct tr_ring *g, const struct tr_hint *h, const struct tr_place *at, const struct tr_name *leads,
+	const struct tr_ways *w, bool one);
 
 struct tr_group tr_lanes_here(struct tr *t);
 /* lane = the number of the lowest in mask, 32 for none. */

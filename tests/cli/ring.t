@@ -41,6 +41,11 @@ is "$(json "$tmp/json" '$j->{maps}{ring}{records}')" $((3 * 94)) "warp records: 
 is "$(json "$tmp/json" '$j->{maps}{ring}{record_bytes}')" $((3 * 94 * 16)) "warp records: of 16 bytes where lanes lie side by side"
 is "$(json "$tmp/json" '$j->{maps}{".bss"}{variables}{lanes}')" 9000 "warp records: every lane took part"
 
+# Records that no ring can hold, and flags that no kernel knows: never a record, whatever the program would do with it.
+run "$egpu" run --softgpu --json="$tmp/json" -o "$tmp/report" "$probes/helpers.bpf.c" -- "$samples/vecadd" 1
+is $status 0 "impossible records: the program is unharmed"
+is "$(json "$tmp/json" 'join ",", @{$j->{maps}{".bss"}{variables}{results}}[45..47]')" 1,1,77 "impossible records: the probe is told"
+
 ls -A "$EGPU_DIR" >"$tmp/left"
 is "$(cat "$tmp/left")" "" "nothing is left in the session directory"
 finish
