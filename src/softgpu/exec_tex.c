@@ -3,8 +3,8 @@
  * What the guides leave open is as an H200 does it (tests/differential/textures.c). Normalised
  * coordinates are cut to 21 bits of fraction before they are scaled, so 2/19 in a row of 19 texels
  * may be texel 1. Linear filtering rounds the position to 1/256 of a texel; with xB = x - 0.5, the
- * texels at floor(xB) and next to it are weighed by the fraction of xB, and the sum is rounded
- * once. Faces of a cube do not blend with their neighbours.
+ * texels at floor(xB) and next to it are weighed by the fraction of xB (tex_filter.c). Faces of a
+ * cube do not blend with their neighbours.
  */
 #include "softgpu/tex.h"
 
@@ -26,6 +26,7 @@ struct sampler {
 	const struct sg_texture *t;
 	uint32_t lane;
 	bool is_float, failed;
+	bool fixed; /* integers of 8 or 16 bits stay so until they are added up */
 };
 
 /* -- texels ------------------------------------------------------------------- */
@@ -60,7 +61,7 @@ static uint32_t channel(const struct sampler *s, const uint8_t *p, uint32_t k)
 {
 	uint16_t h;
 	uint32_t u;
-	bool fraction = s->is_float;
+	bool fraction = s->is_float && !s->fixed;
 	switch ((int)s->t->image.format) {
 	case CU_AD_FORMAT_UNSIGNED_INT8:
 		if (!fraction)
@@ -121,11 +122,25 @@ static struct texel read_texel(
 	return r;
 }
 
+static bool has_sign(const struct sampler *s)
+{
+	return s->t->image.format == CU_AD_FORMAT_SIGNED_INT8 ||
+	       s->t->image.format == CU_AD_FORMAT_SIGNED_INT16;
+}
+
+/* The largest integer of a channel of 8 or 16 bits. */
+static float most(const struct sampler *s)
+{
+	return (float)((1u << (8 * sg_format_bytes(s->t->image.format) - has_sign(s))) - 1);
+}
+
 static struct texel border(const struct sampler *s)
 {
 	struct texel r = { .u = { 0 } };
 	for (int k = 0; k < s->t->image.channels; k++)
 		r.f[k] = s->t->border[k];
+	for (int k = 0; s->fixed && k < s->t->image.channels; k++)
+		r.u[k] = (uint32_t)(int32_t)roundf(fmaxf(fminf(s->t->border[k], 1), -1) * most(s));
 	return r;
 }
 
@@ -228,38 +243,63 @@ static struct texel texel_at(struct sampler *s, uint32_t level, const double *x,
 	return read_texel(s, level, at[0], at[1], at[2]);
 }
 
-static struct texel sample_level(struct sampler *s, uint32_t level, const double *x, uint32_t dims,
+/* Without filtering, the nearest. */
+static struct texel one_texel(struct sampler *s, uint32_t level, const double *x, uint32_t dims,
 	uint32_t slice, const int32_t *offset)
 {
-	bool linear = s->t->linear && s->is_float;
-	uint32_t size[3], zero[3] = { 0, 0, 0 };
+	uint32_t size[3], zero[3] = { 0 };
 	struct axis a[3];
 	if (s->tex->whole || s->t->image.kind == SG_IMAGE_LINEAR)
 		return texel_at(s, level, x, dims, slice, offset);
 	sizes(&s->t->image, level, size);
-	/* A row is an image of height 1, read at its upper edge: half of what linear filtering gives
-	 * lies outside. */
-	dims += s->tex->geom == SG_G_1D;
 	for (uint32_t k = 0; k < dims; k++)
-		a[k] = axis_of(s, k, x[k], size[k], offset[k], linear);
-	if (!linear)
-		return fetch(s, level, a, zero, dims, slice);
-	double sum[4] = { 0 };
-	for (uint32_t corner = 0; corner < 1u << dims; corner++) {
-		uint32_t step[3], weight = 1;
-		for (uint32_t k = 0; k < dims; k++) {
-			step[k] = corner >> k & 1;
-			weight *= step[k] ? a[k].weight : 256 - a[k].weight;
-		}
-		if (!weight)
-			continue;
-		struct texel t = fetch(s, level, a, step, dims, slice);
-		for (int k = 0; k < 4; k++)
-			sum[k] += (double)weight * t.f[k];
-	}
-	struct texel r;
+		a[k] = axis_of(s, k, x[k], size[k], offset[k], false);
+	return fetch(s, level, a, zero, dims, slice);
+}
+
+static void add_term(const struct sampler *s, struct sg_filter *f, uint32_t weight, struct texel t)
+{
+	f->term[f->n].weight = weight;
 	for (int k = 0; k < 4; k++)
-		r.f[k] = (float)(sum[k] / (1u << 8 * dims));
+		f->term[f->n].v[k] = s->fixed ? (float)(int32_t)t.u[k] : t.f[k];
+	f->n++;
+}
+
+/* What a level gives to a sum in which it has `share` of 256. */
+static void add_level(struct sampler *s, struct sg_filter *f, uint32_t share, uint32_t level,
+	const double *x, uint32_t dims, uint32_t slice, const int32_t *offset)
+{
+	uint32_t size[3], fraction[3], weight[8];
+	struct axis a[3];
+	if (!s->t->linear) {
+		add_term(s, f, share, one_texel(s, level, x, dims, slice, offset));
+		return;
+	}
+	sizes(&s->t->image, level, size);
+	/* A row is an image of height 1, read at its upper edge: half of what linear filtering
+	 * gives lies outside. */
+	dims += s->tex->geom == SG_G_1D;
+	for (uint32_t k = 0; k < dims; k++) {
+		a[k] = axis_of(s, k, x[k], size[k], offset[k], true);
+		bool clamped =
+			a[k].mode == SG_TEX_CLAMP && (a[k].first < 0 || a[k].first >= a[k].n - 1ll);
+		fraction[k] = clamped ? 0 : a[k].weight;
+	}
+	sg_filter_weights(share, f->n, fraction, dims, weight);
+	for (uint32_t corner = 0; corner < 1u << dims; corner++) {
+		uint32_t step[3] = { corner & 1, corner >> 1 & 1, corner >> 2 };
+		if (weight[corner])
+			add_term(s, f, weight[corner], fetch(s, level, a, step, dims, slice));
+	}
+}
+
+static struct texel filtered(const struct sampler *s, const struct sg_filter *f)
+{
+	struct texel r = { .u = { 0 } };
+	uint32_t bytes = sg_format_bytes(s->t->image.format);
+	for (uint32_t k = 0; k < s->t->image.channels; k++)
+		r.f[k] = s->fixed ? sg_filter_fixed(f, k, bytes, has_sign(s))
+				  : sg_filter_float(f, k);
 	return r;
 }
 
@@ -316,15 +356,19 @@ static struct texel blend(struct sampler *s, double lod, const double *x, uint32
 	if (lod > s->t->level_max && s->t->level_max >= s->t->level_min)
 		lod = s->t->level_max;
 	lod = lod < 0 ? 0 : lod > last ? last : lod;
-	uint32_t first = (uint32_t)(s->t->mip_linear ? floor(lod) : floor(lod + 0.5));
-	struct texel a = sample_level(s, first, x, dims, slice, offset);
-	float weight = (float)(floor((lod - first) * 256) / 256);
-	if (!s->t->mip_linear || !s->is_float || weight == 0 || first >= last)
-		return a;
-	struct texel b = sample_level(s, first + 1, x, dims, slice, offset);
-	for (int k = 0; k < 4; k++)
-		a.f[k] = (1 - weight) * a.f[k] + weight * b.f[k];
-	return a;
+	uint32_t first = (uint32_t)(s->t->mip_linear ? floor(lod) : floor(lod + 0.5)), second = 0;
+	if (s->t->mip_linear && first < last)
+		second = (uint32_t)((lod - first) * 256);
+	if (s->tex->whole || !s->is_float || s->t->image.kind == SG_IMAGE_LINEAR ||
+		(!s->t->linear && !second))
+		return one_texel(s, first, x, dims, slice, offset);
+	struct sg_filter f = { 0 };
+	s->fixed = sg_format_bytes(s->t->image.format) < 4 && !s->t->srgb &&
+		   s->t->image.format != CU_AD_FORMAT_HALF;
+	add_level(s, &f, 256 - second, first, x, dims, slice, offset);
+	if (second)
+		add_level(s, &f, second, first + 1, x, dims, slice, offset);
+	return filtered(s, &f);
 }
 
 static double number(struct sg_warp *w, const struct sg_tex *t, uint32_t op, uint32_t lane)

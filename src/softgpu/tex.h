@@ -46,6 +46,23 @@ struct sg_tex {
 const struct sg_texture *sg_texture_find(struct sg_device *dev, uint64_t handle);
 const struct sg_image *sg_surface_find(struct sg_device *dev, uint64_t handle);
 
+/* Texels to be added up, each with its weight in 1/256; all weights are 256 together. */
+struct sg_filter {
+	uint32_t n;
+	struct {
+		uint32_t weight;
+		float v[4]; /* for sg_filter_fixed the integers of the image */
+	} term[16];
+};
+
+/* Weights of the 2^dims texels around a position, bit k of the index for dimension k, when all have
+ * `share` of 256 together; fraction: where between its texels the position is, in 1/256. */
+void sg_filter_weights(
+	uint32_t share, bool second_level, const uint32_t *fraction, uint32_t dims, uint32_t *out);
+float sg_filter_float(const struct sg_filter *f, uint32_t channel);
+/* For 8- and 16-bit integers (bytes 1, 2) that are read as fractions. */
+float sg_filter_fixed(const struct sg_filter *f, uint32_t channel, uint32_t bytes, bool is_signed);
+
 SG_HANDLER(sg_tex);
 SG_HANDLER(sg_txq);
 SG_HANDLER(sg_suq);

@@ -5,10 +5,8 @@
  *
  * A case is an image of random texels, a texture object and one instruction, run by N threads with
  * coordinates of their own: on texels' edges and centres, at the ends, outside, anywhere.
- * Everything follows from the case's name. Without filtering results must be equal; with it they
- * may differ by the steps of the weights, which PTX leaves to the hardware (nine bits with eight of
- * fraction). A record is a zstd frame of "egpu-tex 1\n", then for each case its name,
- * NUL-terminated, and the results.
+ * Everything follows from the case's name. Results must be equal, filtered ones as well. A record
+ * is a zstd frame of "egpu-tex 1\n", then for each case its name, NUL-terminated, and the results.
  */
 #include "diff.h"
 
@@ -535,17 +533,13 @@ static const uint8_t *find(const struct check *k, const char *name)
 	return NULL;
 }
 
-/* Filtered: one step of a weight in each direction between texels that differ by up to 2. */
-static bool near(const struct tcase *c, uint32_t got, uint32_t want)
+/* Equal bits, or zeros of different signs. */
+static bool same(const struct tcase *c, uint32_t got, uint32_t want)
 {
 	float a, b;
 	memcpy(&a, &got, 4);
 	memcpy(&b, &want, 4);
-	if (got == want || (a == b && !c->integer))
-		return true;
-	bool filtered = c->linear || c->mip_linear;
-	return filtered &&
-	       fabsf(a - b) <= 2.0f / 256 * (float)(geoms[c->geom].dims + c->mip_linear);
+	return got == want || (a == b && !c->integer);
 }
 
 static uint32_t compare(const struct tcase *c, uint32_t got[N][WORDS], const uint8_t *recorded)
@@ -556,7 +550,7 @@ static uint32_t compare(const struct tcase *c, uint32_t got[N][WORDS], const uin
 	make_input(c, in);
 	for (uint32_t t = 0; t < N; t++)
 		for (uint32_t k = 0; k < WORDS; k++) {
-			if (near(c, got[t][k], want[t][k]))
+			if (same(c, got[t][k], want[t][k]))
 				continue;
 			if (bad++ < 3)
 				printf("#   %s: thread %u, %u: 0x%08x, recorded 0x%08x; at %08x "
