@@ -1,10 +1,15 @@
 /* ring.c - reading ring buffers: how fast records, and how fast bytes, reach a reader.
  *
- *   bench_ring [SECONDS]                  a producer in another process copies groups of 32 records
- * of 16 bytes as the agent does; a consumer with a call a record, then a bulk reader bench_ring
- * read MAP SECONDS [count]   bulk reader of the map of that name in the newest session of this
- * user, until nothing has come for a second or the time is over; count: walks all groups bench_ring
- * consume MAP SECONDS        the same with a call a record
+ *   bench_ring [SECONDS]
+ *       a producer in another process copies groups of 32 records of 16 bytes as the agent does; a
+ *       consumer with a call a record, then a bulk reader
+ *   bench_ring read MAP SECONDS [count | check]
+ *       bulk reader of the map of that name in the newest session of this user, until nothing has
+ *       come for a second or the time is over. count: walks all groups. check: that records are
+ *       those of gpu/probes/record.bpf.c in a vector add: in a group the addresses of one access,
+ *       4 bytes apart; what was torn or left from before is not
+ *   bench_ring consume MAP SECONDS
+ *       the same with a call a record
  *
  * A line of JSON each.
  */
@@ -29,7 +34,7 @@ static double now(void)
 }
 
 struct got {
-	uint64_t records, sum, bytes;
+	uint64_t records, sum, bytes, torn;
 	bool damaged;
 };
 
@@ -75,6 +80,45 @@ static bool take_groups(struct map *m, struct got *g)
 	return true;
 }
 
+/* Records of a group that are not what one instruction of a warp makes. */
+static uint64_t torn_records(const uint8_t *at, const struct map_ring_group *g, uint32_t bytes, uint32_t n)
+{
+	struct {
+		uint64_t address;
+		uint32_t site, bytes;
+	} first, r;
+	uint64_t bad = bytes != sizeof(r) || g->present != (n < 32 ? (1u << n) - 1 : ~0u);
+	memcpy(&first, at, sizeof(first));
+	for (uint32_t k = 0; k < n && !bad; k++) {
+		memcpy(&r, at + k * sizeof(r), sizeof(r));
+		bad += r.address != first.address + 4 * k || r.site != first.site || r.bytes != 4;
+	}
+	return bad;
+}
+
+static bool take_checked(struct map *m, struct got *g)
+{
+	const void *at;
+	uint64_t left, total;
+	if (map_ring_peek(m, &at, &left) || !left)
+		return false;
+	g->bytes += left;
+	for (uint64_t done = 0; done < left; done += total) {
+		struct map_ring_group head;
+		uint32_t bytes, n;
+		const uint8_t *group = (const uint8_t *)at + done;
+		total = map_ring_group_read(group, left - done, &head, &bytes, &n);
+		if (!total) {
+			g->damaged = true;
+			break;
+		}
+		g->records += (uint32_t)__builtin_popcount(n ? head.present : 0);
+		g->torn += n ? torn_records(group + sizeof(head), &head, bytes, n) : 0;
+	}
+	map_ring_advance(m, left);
+	return true;
+}
+
 /* Until the time is over, or nothing came for `quiet` seconds after the first. The time ends with
  * the last that came. */
 static void measure(const char *what, struct map *m, bool (*take)(struct map *, struct got *),
@@ -93,10 +137,10 @@ static void measure(const char *what, struct map *m, bool (*take)(struct map *, 
 	double took = last > first ? last - first : 1e-9;
 	printf("{\"reader\": \"%s\", \"seconds\": %.3f, \"bytes\": %llu, \"records\": %llu, "
 	       "\"GB_s\": %.2f, \"Mrecords_s\": %.1f, "
-	       "\"lost\": %llu, \"damaged\": %s}\n",
+	       "\"lost\": %llu, \"torn\": %llu, \"damaged\": %s}\n",
 		what, took, (unsigned long long)g.bytes, (unsigned long long)g.records,
 		(double)g.bytes / took / 1e9, (double)g.records / took / 1e6,
-		(unsigned long long)map_lost(m), g.damaged ? "true" : "false");
+		(unsigned long long)map_lost(m), (unsigned long long)g.torn, g.damaged ? "true" : "false");
 	fflush(stdout);
 }
 
@@ -197,14 +241,16 @@ static int attach(const char *name, double seconds, bool (*take)(struct map *, s
 int main(int argc, char **argv)
 {
 	if (argc >= 4 && !strcmp(argv[1], "read")) {
-		bool count = argc > 4;
-		return attach(argv[2], atof(argv[3]), count ? take_groups : take_bytes,
-			count ? "bulk, groups counted" : "bulk");
+		const char *what = argc > 4 ? argv[4] : "";
+		if (!strcmp(what, "check"))
+			return attach(argv[2], atof(argv[3]), take_checked, "bulk, records checked");
+		return attach(argv[2], atof(argv[3]), *what ? take_groups : take_bytes,
+			*what ? "bulk, groups counted" : "bulk");
 	}
 	if (argc == 4 && !strcmp(argv[1], "consume"))
 		return attach(argv[2], atof(argv[3]), take_records, "call a record");
 	if (argc > 2) {
-		fprintf(stderr, "usage: bench_ring [SECONDS] | read MAP SECONDS [count] | consume "
+		fprintf(stderr, "usage: bench_ring [SECONDS] | read MAP SECONDS [count | check] | consume "
 				"MAP SECONDS\n");
 		return 2;
 	}

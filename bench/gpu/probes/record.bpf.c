@@ -17,15 +17,8 @@ struct {
 SEC("gpu/mem")
 int record(struct egpu_mem *ctx)
 {
-	struct access *a;
-	if (ctx->space != EGPU_SPACE_GLOBAL)
-		return 0;
-	a = bpf_ringbuf_reserve(&accesses, sizeof(*a), 0);
-	if (!a)
-		return 0;
-	a->address = ctx->address;
-	a->site = ctx->site;
-	a->bytes = ctx->bytes;
-	bpf_ringbuf_submit(a, 0);
+	struct access a = { ctx->address, ctx->site, ctx->bytes };
+	if (ctx->space == EGPU_SPACE_GLOBAL)
+		bpf_ringbuf_output(&accesses, &a, sizeof(a), 0);
 	return 0;
 }

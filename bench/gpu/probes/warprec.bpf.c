@@ -1,31 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* warprec.bpf.c - 16 bytes for each access to global memory by a warp. */
+/* warprec.bpf.c - a warp record for each access to global memory by a warp: 16 bytes where its lanes lie side by side. */
 #include <egpu/probe.bpf.h>
 
 char LICENSE[] SEC("license") = "Apache-2.0";
-
-struct access {
-	__u64 address; /* of the elected lane */
-	__u32 site, mask;
-};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 256 << 20);
 } accesses SEC(".maps");
 
-SEC("gpu.warp/mem")
-int warprec(struct egpu_warp_mem *ctx)
+SEC("gpu/mem")
+int warprec(struct egpu_mem *ctx)
 {
-	struct access *a;
-	if (ctx->space != EGPU_SPACE_GLOBAL)
-		return 0;
-	a = bpf_ringbuf_reserve(&accesses, sizeof(*a), 0);
-	if (!a)
-		return 0;
-	a->address = ctx->address;
-	a->site = ctx->site;
-	a->mask = ctx->mask;
-	bpf_ringbuf_submit(a, 0);
+	if (ctx->space == EGPU_SPACE_GLOBAL)
+		egpu_access_output(&accesses, ctx);
 	return 0;
 }
