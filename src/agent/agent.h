@@ -136,6 +136,8 @@ struct image {
 	uint32_t n_kernels;
 	struct table *by_name;
 	const char *no_ptx;    /* reason for kernels without PTX */
+	bool searched;         /* late: whether there is PTX is not known yet */
+	bool answered;         /* late: it has been searched for; no_ptx is what came of it */
 	uint32_t opt_max_regs; /* CU_JIT_MAX_REGISTERS of the program's own load; 0: none */
 	bool matched;          /* against the links of agent.generation; under agent.build */
 };
@@ -366,6 +368,8 @@ void kernel_refuse(struct kernel *k, const char *reason);
 void kernel_state(struct kernel *k, enum session_kernel_state state, const char *reason);
 /* Gives a kernel its row in the session. */
 void kernel_row(struct kernel *k);
+/* k goes on in the row that stood for its name alone. Under agent.build. */
+void kernel_take_row(struct kernel *k, struct kernel *nameless);
 
 /* Compiles PTX with the driver for the current context, or takes it from the cache on disk: then
  * *cached (may be NULL) is true. */
@@ -427,6 +431,8 @@ struct function *function_find(void *handle);
 
 /* A handle that a launch met and nobody knows: late.c finds out, off the launch path. */
 void late_ask(void *handle);
+/* Handles that were asked about may end now. */
+void late_forget(void);
 /* Binds a handle to a kernel of an image; the module is made where it is not known. Any thread, the
  * context current. */
 struct function *function_bind(void *handle, const char *name, struct image *im);
@@ -438,25 +444,36 @@ void stream_purge(void);
 void graph_purge(void);
 /* The kernel's name by its handle, or NULL. */
 const char *function_name(void *handle);
-/* An image that holds only the name of a kernel, and why there is no PTX. */
-struct image *image_nameless(const char *name, const char *why);
+/* An image that holds only the name of a kernel, and why there is no PTX; searched: it is being looked for. */
+struct image *image_nameless(const char *name, const char *why, bool searched);
 /* One that has been read already and has this kernel's PTX, or NULL. */
 struct image *image_known(const char *name);
 
 /* -- slots.c ---------------------------------------------------------------- */
 
-/* Puts our functions where the process keeps the driver's (on), or the driver's back; how many slots
- * were changed. all: everywhere, not only in the data of loaded files. */
+/* Puts our functions where the process keeps the driver's (on), or the driver's back: in the data of loaded files,
+ * and, all, everywhere, which takes slots_more(). False: there is no driver. */
+bool slots_begin(bool on, bool all);
+/* Goes on until that time (now_ns); whether everything is done. *changed: slots so far. */
+bool slots_more(uint64_t until_ns, size_t *changed);
+/* Both at once: how many slots were changed. */
 size_t slots_swap(bool on, bool all);
+/* One thread looks through memory at a time, between these two. */
+void memory_search_begin(void);
+void memory_search_end(void);
 /* The next run of pages in [at, to) that are in memory: its length, with *from; 0: there is none. Runs are
- * cut at 1 MiB. Memory that nobody has touched is not worth reading. */
-size_t memory_run(uintptr_t at, uintptr_t to, uintptr_t *from);
+ * cut at 1 MiB. Memory that nobody has touched is not worth reading; written: nor are pages of a file that
+ * are as the file has them. */
+size_t memory_run(uintptr_t at, uintptr_t to, bool written, uintptr_t *from);
 
 /* -- sources.c --------------------------------------------------------------- */
 
-/* The PTX of a kernel in the process's own files and memory. NULL with *why. */
-void source_begin(void); /* an attach: there is time for searches again */
-struct image *source_find(const char *name, uint32_t cc, const char **why);
+/* The PTX of a kernel in the process's own files and memory: 0 with *out, or with NULL and *why there is none.
+ * -EAGAIN: it is not known yet; files and memory, as they are at asked_ns or later, are looked through until
+ * the time given (now_ns). By one thread. */
+void source_end(void); /* the next attach looks anew */
+int source_find(const char *name, uint32_t cc, uint64_t asked_ns, uint64_t until_ns, struct image **out,
+	const char **why);
 
 /* -- launch.c -------------------------------------------------------------- */
 

@@ -169,6 +169,19 @@ void kernel_row(struct kernel *k)
 	atomic_store(&k->shared, row);
 }
 
+void kernel_take_row(struct kernel *k, struct kernel *nameless)
+{
+	struct session_kernel *row = atomic_load(&nameless->shared);
+	if (k->row != UINT32_MAX || !row)
+		return;
+	k->row = nameless->row;
+	row->image_hash = k->image->hash;
+	row->source = session_add_text(agent.session, source_of(k));
+	atomic_store(&k->shared, row);
+	/* It is matched no more: the row is another's to write. */
+	nameless->image->matched = false;
+}
+
 void kernel_state(struct kernel *k, enum session_kernel_state state, const char *reason)
 {
 	struct session_kernel *row = atomic_load(&k->shared);

@@ -317,7 +317,7 @@ struct image *image_known(const char *name)
 	return NULL;
 }
 
-struct image *image_nameless(const char *name, const char *why)
+struct image *image_nameless(const char *name, const char *why, bool searched)
 {
 	struct image *im = image_new();
 	size_t cap = 0;
@@ -329,7 +329,15 @@ struct image *image_nameless(const char *name, const char *why)
 		image_free(im);
 		return NULL;
 	}
-	return image_share(im);
+	im = image_share(im);
+	/* What has been searched for before keeps its answer until there is another. */
+	if (searched && im->answered)
+		return im;
+	im->answered |= im->searched && !searched;
+	im->searched = searched;
+	if (strcmp(im->no_ptx, why))
+		im->no_ptx = arena_strdup(im->arena, why);
+	return im;
 }
 
 /* A file, mapped; empty on failure. */

@@ -31,19 +31,43 @@
 
 #define LIBRARY "libegpu-attach.so"
 
-enum { ASKED = 1024, BUSY_MS = 1, CALM_MS = 20, GRACE_MS = 100, REAP_NS = 1000000000 };
+enum {
+	ASKED = 4096,
+	BUSY_MS = 1,
+	CALM_MS = 20,
+	GRACE_MS = 100,
+	REAP_NS = 1000000000,
+	SLICE_NS = 20000000,   /* of searching in memory and files */
+	LINGER_NS = 300000000, /* probes that come and go find the pointers in place */
+};
+
+struct question {
+	void *handle;
+	CUcontext context;
+	uint64_t asked_ns;
+};
+
+/* A library that comes takes its pointers to the driver when it is used for the first time, not when it is
+ * loaded: its data is searched again for a while, in the end with the heap. */
+static const uint32_t again_ms[] = { 0, 20, 100, 300, 1000, 3000 };
+enum { AGAIN = sizeof(again_ms) / sizeof(again_ms[0]) };
 
 static struct {
 	struct lock lock;
-	struct {
-		void *handle;
-		CUcontext context;
-	} asked[ASKED];
+	struct question asked[ASKED]; /* under lock */
 	uint32_t n_asked;
 	atomic_int news; /* something was asked */
-	bool hooked;
+	struct question searched[ASKED]; /* the thread's: whose PTX is looked for */
+	uint32_t n_searched;
+	atomic_int forgotten; /* handles that were asked about may be gone; launches ask again */
+	bool hooked, swapping; /* swapping: not all of memory has been searched for slots */
+	uint64_t hooked_ns;
+	uint64_t generation; /* links as of the last round */
+	uint64_t idle_ns; /* since then there is nothing attached; 0: there is */
 	uint64_t reaped_ns;      /* when dead loaders were last looked for */
 	unsigned long long adds; /* loaded files ever, at the last search of theirs */
+	uint64_t added_ns;       /* when they became more */
+	uint32_t again;          /* searches since then */
 	char dir[PATH_MAX];
 } late;
 
@@ -54,22 +78,23 @@ void late_ask(void *handle)
 	CUcontext c = NULL;
 	REAL(cuCtxGetCurrent)(&c);
 	lock_take(&late.lock);
-	if (late.n_asked < ASKED) {
-		late.asked[late.n_asked].handle = handle;
-		late.asked[late.n_asked++].context = c;
-	}
+	if (late.n_asked < ASKED)
+		late.asked[late.n_asked++] = (struct question){ handle, c, now_ns() };
 	lock_drop(&late.lock);
 	atomic_store(&late.news, 1);
 }
 
-static bool take(void **handle, CUcontext *context)
+void late_forget(void)
+{
+	atomic_store(&late.forgotten, 1);
+}
+
+static bool take(struct question *q)
 {
 	lock_take(&late.lock);
 	bool any = late.n_asked;
-	if (any) {
-		*handle = late.asked[--late.n_asked].handle;
-		*context = late.asked[late.n_asked].context;
-	}
+	if (any)
+		*q = late.asked[--late.n_asked];
 	lock_drop(&late.lock);
 	return any;
 }
@@ -92,28 +117,59 @@ static bool wanted(const char *name)
 	return yes;
 }
 
-/* Only kernels that a pattern names are searched for; the others get a row, so that they are seen.
- */
-static void answer(void *handle, CUcontext context)
+/* Every kernel gets its row at once, so that its launches are seen; those that a pattern names are searched
+ * for afterwards. */
+static void answer(const struct question *q)
 {
 	CUcontext was;
-	if (REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS)
+	if (REAL(cuCtxPushCurrent_v2)(q->context) != CUDA_SUCCESS)
 		return;
-	const char *name = function_name(handle), *why = "no pattern names it";
+	const char *name = function_name(q->handle);
+	bool search = name && wanted(name) && late.n_searched < ASKED;
+	struct image *im = name && !search ? image_known(name) : NULL;
+	if (name && !im)
+		im = image_nameless(name,
+			search ? "its PTX is being looked for" : "no pattern names it", search);
+	if (im)
+		function_bind(q->handle, name, im);
+	if (im && search)
+		late.searched[late.n_searched++] = *q;
+	REAL(cuCtxPopCurrent_v2)(&was);
+}
+
+/* False: there is no time left. */
+static bool search(const struct question *q, uint64_t until)
+{
+	CUcontext was;
 	struct image *im = NULL;
+	const char *why, *name;
 	uint64_t start = now_ns();
-	if (name && wanted(name))
-		im = source_find(name, context_cc_hint(), &why);
-	else if (name)
-		im = image_known(name);
-	if (name)
+	if (REAL(cuCtxPushCurrent_v2)(q->context) != CUDA_SUCCESS)
+		return true;
+	int err = 0;
+	if ((name = function_name(q->handle)))
+		err = source_find(name, context_cc_hint(), q->asked_ns, until, &im, &why);
+	if (name && !err) {
 		agent_log("%s: %s, %.1f ms", name, im ? "PTX found" : why,
 			(double)(now_ns() - start) / 1e6);
-	if (name && !im)
-		im = image_nameless(name, why);
-	if (im)
-		function_bind(handle, name, im);
+		im = im ? im : image_nameless(name, why, false);
+		if (im)
+			function_bind(q->handle, name, im);
+	}
 	REAL(cuCtxPopCurrent_v2)(&was);
+	return !err;
+}
+
+static void search_some(void)
+{
+	uint64_t until = now_ns() + SLICE_NS;
+	if (atomic_exchange(&late.forgotten, 0))
+		late.n_searched = 0;
+	while (late.n_searched && !atomic_load(&late.forgotten) && search(&late.searched[late.n_searched - 1], until)) {
+		late.n_searched--;
+		if (now_ns() > until)
+			return;
+	}
 }
 
 /* -- work that was given before ------------------------------------------------------------- */
@@ -170,16 +226,26 @@ static unsigned long long adds(void)
 	return n;
 }
 
+/* From the first pointer on, launches are seen; nothing is loaded before the last. */
 static void hook(void)
 {
-	uint64_t start = now_ns();
+	late.hooked_ns = now_ns();
 	late.adds = adds();
-	source_begin();
-	size_t n = slots_swap(true, true);
+	late.again = AGAIN;
 	late.hooked = true;
+	late.swapping = slots_begin(true, true);
 	find_contexts();
+}
+
+static void hook_more(void)
+{
+	size_t n = 0;
+	if (!slots_more(now_ns() + SLICE_NS, &n))
+		return;
+	late.swapping = false;
 	__atomic_store_n(&agent.row->hooked, 1, __ATOMIC_RELEASE);
-	agent_log("%zu slots in %.1f ms", n, (double)(now_ns() - start) / 1e6);
+	if (n)
+		agent_log("%zu slots in %.1f ms", n, (double)(now_ns() - late.hooked_ns) / 1e6);
 }
 
 static void forget_contexts(void)
@@ -211,7 +277,9 @@ static void unhook(void)
 	module_purge();
 	forget_contexts();
 	stream_purge();
-	late.hooked = false;
+	late.hooked = late.swapping = false;
+	late.n_searched = 0;
+	source_end();
 	__atomic_store_n(&agent.row->hooked, 0, __ATOMIC_RELEASE);
 	agent_log("%zu slots put back", n);
 }
@@ -245,16 +313,33 @@ static void prepare_all(void)
 		}
 }
 
+static void new_libraries(void)
+{
+	uint64_t now = now_ns();
+	if (adds() != late.adds) {
+		late.adds = adds();
+		late.added_ns = now;
+		late.again = 0;
+	}
+	if (late.again == AGAIN || now - late.added_ns < again_ms[late.again] * 1000000ull)
+		return;
+	late.again++;
+	late.hooked_ns = now;
+	late.swapping = slots_begin(true, late.again > 3);
+}
+
 /* Milliseconds until the next look; negative: until links change. */
 static int round_of_work(void)
 {
-	void *handle;
-	CUcontext context;
+	struct question q;
 	bool attached = links_attached();
-	if (links_changed()) {
+	uint64_t generation = __atomic_load_n(&agent.shared->generation, __ATOMIC_ACQUIRE);
+	if (links_changed())
 		variant_relink();
+	/* A launch may have taken note of the links before us. */
+	if (generation != late.generation)
 		function_forget_strangers();
-	}
+	late.generation = generation;
 	if (attached && !late.hooked)
 		hook();
 	if (!late.hooked)
@@ -263,22 +348,31 @@ static int round_of_work(void)
 		late.reaped_ns = now_ns();
 		session_reap(agent.session);
 	}
-	if (adds() != late.adds) {
-		late.adds = adds();
-		slots_swap(true, false);
-	}
-	know_contexts();
+	if (!late.swapping)
+		new_libraries();
+	if (late.swapping)
+		hook_more();
+	if (!late.swapping)
+		know_contexts();
 	atomic_store(&late.news, 0);
-	while (take(&handle, &context))
-		answer(handle, context);
+	while (take(&q))
+		answer(&q);
+	if (attached && agent.row->hooked)
+		search_some();
 	prepare_all();
 	if (!settled())
 		variant_load_queued(LOAD_SYNC);
-	if (!attached && settled() && !links_changed()) {
+	if (attached || late.swapping)
+		late.idle_ns = 0;
+	else if (!late.idle_ns)
+		late.idle_ns = now_ns();
+	if (late.idle_ns && now_ns() - late.idle_ns > LINGER_NS && settled() && !links_changed()) {
+		late.idle_ns = 0;
 		unhook();
 		return links_attached() ? 0 : -1;
 	}
-	return settled() && !atomic_load(&late.news) ? CALM_MS : BUSY_MS;
+	bool calm = settled() && !late.n_searched && !late.swapping && !atomic_load(&late.news);
+	return calm ? CALM_MS : BUSY_MS;
 }
 
 static void *late_thread(void *arg)

@@ -73,7 +73,8 @@ static struct module *module_of_function(void *handle, const char *name)
 			return m;
 	}
 	for (struct module *m = atomic_load(&agent.modules); m; m = m->next) {
-		if (atomic_load(&m->gone) || !m->image || !image_kernel(m->image, name))
+		if (atomic_load(&m->gone) || m->nameless || !m->image ||
+			!image_kernel(m->image, name))
 			continue;
 		if (only)
 			return NULL;
@@ -141,12 +142,21 @@ struct function *function_bind(void *handle, const char *name, struct image *im)
 	void *home = nameless ? (void *)im : home_of(handle, &is_library);
 	struct context *c = context_current();
 	struct module *m = home ? module_find(home) : NULL;
-	if (!home || !c)
+	struct kernel *k = image_kernel(im, name);
+	struct function *was = handles_get(&agent.functions, handle);
+	if (!home || !c || !k)
 		return NULL;
 	lock_take(&agent.build);
-	if (!im->matched) {
+	if (!nameless && was && was != &stranger && was->module->nameless)
+		kernel_take_row(k, was->kernel);
+	if (im->searched) {
+		kernel_row(k);
+		kernel_state(k, SESSION_KERNEL_PENDING, im->no_ptx);
+	} else if (!im->matched) {
 		build_match(im);
 		im->matched = true;
+		if (nameless && m)
+			atomic_store(&m->n_prepared, 0);
 	}
 	lock_drop(&agent.build);
 	if (!m) {
@@ -308,8 +318,10 @@ HOOK(cuModuleLoadFatBinary, CUmodule *mod, const void *fatbin)
 static void forget(const void *handle)
 {
 	struct module *m = module_find(handle);
-	if (!m && atomic_load(&agent.late))
+	if (!m && atomic_load(&agent.late)) {
+		late_forget();
 		purge_found();
+	}
 	if (!m)
 		return;
 	variant_retire_module(m);

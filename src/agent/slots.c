@@ -30,6 +30,11 @@ struct range {
 	uintptr_t from, to;
 };
 
+struct span {
+	uintptr_t from, to;
+	bool read_only;
+};
+
 /* In our own data, which is not searched. One thread at a time uses it. */
 static struct {
 	struct hook_pair pairs[MAX_PAIRS];
@@ -39,6 +44,8 @@ static struct {
 	struct range skip[MAX_SKIPPED];
 	uint32_t n_skip;
 	size_t changed;
+	struct span *spans; /* of all memory, the smallest first; those from at_span on are to be searched */
+	size_t n_spans, cap_spans, at_span;
 	uintptr_t words[CHUNK / sizeof(uintptr_t)];
 } s;
 
@@ -118,42 +125,89 @@ static void put(uintptr_t at, uintptr_t old, void *new, bool read_only)
 		mprotect((void *)page, size, PROT_READ);
 }
 
-/* Bits 63 and 62 of a page's word in pagemap: in memory, swapped out. */
-size_t memory_run(uintptr_t at, uintptr_t to, uintptr_t *from)
+/* Words of pagemap, and what is asked about a page. */
+enum { PAGE_WORDS = 4096 };
+#define PAGE_THERE (3ull << 62) /* in memory, or swapped out */
+#define PAGE_OF_FILE (1ull << 61) /* nobody has written to it here */
+
+static struct {
+	uintptr_t from, end, to; /* pages that words[] tells about, for a search up to `to` */
+	uint64_t words[PAGE_WORDS];
+	int fd;
+} pages = { .fd = -1 }; /* one thread searches */
+
+void memory_search_begin(void)
 {
-	enum { WORDS = 4096 };
-	static uint64_t words[WORDS]; /* one thread searches */
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	size_t length = 0;
-	*from = at;
-	while (at < to && !length) {
-		size_t n = (to - (at & ~(page - 1)) + page - 1) / page;
-		n = n < WORDS ? n : WORDS;
-		ssize_t got = fd < 0 ? -1 : pread(fd, words, n * 8, (off_t)(at / page * 8));
-		if (got <= 0) { /* it does not tell */
-			*from = at;
-			length = to - at < CHUNK ? to - at : CHUNK;
+	pages.from = pages.end = 0;
+	pages.fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+}
+
+void memory_search_end(void)
+{
+	if (pages.fd >= 0)
+		close(pages.fd);
+	pages.fd = -1;
+}
+
+static bool know_pages(uintptr_t at, uintptr_t to, size_t page)
+{
+	if (at >= pages.from && at < pages.end && to == pages.to)
+		return true;
+	size_t n = (to - at + page - 1) / page;
+	n = n < PAGE_WORDS ? n : PAGE_WORDS;
+	ssize_t got = pages.fd < 0 ? -1 : pread(pages.fd, pages.words, n * 8, (off_t)(at / page * 8));
+	if (got < 8)
+		return false;
+	pages.from = at;
+	pages.end = at + (size_t)got / 8 * page;
+	pages.to = to;
+	return true;
+}
+
+size_t memory_run(uintptr_t at, uintptr_t to, bool written, uintptr_t *from)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), length = 0;
+	uintptr_t next = at & ~(page - 1);
+	for (; next < to && length < CHUNK; next += page) {
+		if (!know_pages(next, to, page)) { /* it does not tell */
+			*from = length ? *from : at;
+			return to - *from < CHUNK ? to - *from : CHUNK;
+		}
+		uint64_t word = pages.words[(next - pages.from) / page];
+		bool there = word & PAGE_THERE && !(written && word & PAGE_OF_FILE);
+		if (!there && length)
 			break;
-		}
-		n = (size_t)got / 8;
-		size_t i = 0;
-		while (i < n && !(words[i] >> 62))
-			i++;
-		uintptr_t base = at & ~(page - 1), end = base + i * page;
-		if (i == n) {
-			at = base + n * page;
+		if (!there)
 			continue;
-		}
-		*from = i ? end : at;
-		while (i < n && words[i] >> 62 && base + i * page - *from < CHUNK)
-			i++;
-		end = base + i * page;
-		length = (end < to ? end : to) - *from;
+		if (!length)
+			*from = next > at ? next : at;
+		length = (next + page < to ? next + page : to) - *from;
 	}
-	if (fd >= 0)
-		close(fd);
-	return length > CHUNK ? CHUNK : length;
+	return length < CHUNK ? length : CHUNK;
+}
+
+/* Nearly all words are none of the driver's addresses: a few at a time are told so without a branch. */
+enum { GROUP = 16 };
+
+static bool any_near(const uintptr_t *words, size_t n)
+{
+	uintptr_t span = s.high - s.low;
+	unsigned int near = 0;
+	if (n < GROUP)
+		return true;
+	for (int i = 0; i < GROUP; i++)
+		near |= words[i] - s.low <= span;
+	return near;
+}
+
+static void look_at(uintptr_t at, const uintptr_t *words, size_t n, bool read_only)
+{
+	uintptr_t end;
+	for (size_t i = 0; i < n && i < GROUP; i++) {
+		void *new = replacement(words[i]);
+		if (new && !skipped(at + i * 8, &end))
+			put(at + i * 8, words[i], new, read_only);
+	}
 }
 
 static void search(uintptr_t from, uintptr_t to, bool read_only)
@@ -164,16 +218,13 @@ static void search(uintptr_t from, uintptr_t to, bool read_only)
 			at = end;
 			continue;
 		}
-		size_t want = memory_run(at, to, &at) & ~(size_t)7;
+		size_t want = memory_run(at, to, true, &at) & ~(size_t)7;
 		if (!want)
 			break;
 		size_t n = read_words(at, want);
-		for (size_t i = 0; i < n / 8; i++) {
-			void *new = replacement(s.words[i]);
-			uintptr_t place = at + i * 8;
-			if (new && !skipped(place, &end))
-				put(place, s.words[i], new, read_only);
-		}
+		for (size_t i = 0; i < n / 8; i += GROUP)
+			if (any_near(&s.words[i], n / 8 - i))
+				look_at(at + i * 8, &s.words[i], n / 8 - i, read_only);
 		at += n ? n & ~(size_t)7 : want;
 	}
 }
@@ -289,14 +340,16 @@ static int leave_out(struct dl_phdr_info *info, size_t size, void *arg)
 
 /* -- all memory ------------------------------------------------------------------------ */
 
-/* Private, writable, and of no file or of one: the heap, bss, thread-local storage, stacks. The
- * stack that we run on is ours. */
-static void everywhere(void)
+/* Private, and of no file or of one: the heap, bss, thread-local storage, stacks; what the program has made
+ * read-only too. The stack that we run on is ours. Memory that is shared with other processes is left
+ * alone: our functions are not in those. */
+static void list_spans(void)
 {
 	char *line = NULL;
 	size_t room = 0;
 	FILE *f = fopen("/proc/self/maps", "re");
 	uintptr_t here = (uintptr_t)&f;
+	s.n_spans = 0;
 	while (f && getline(&line, &room, f) > 0) {
 		unsigned long from, to;
 		char perms[8];
@@ -304,30 +357,76 @@ static void everywhere(void)
 		if (sscanf(line, "%lx-%lx %7s %*x %*s %*s %n", &from, &to, perms, &at) < 3)
 			continue;
 		const char *path = at ? line + at : "";
-		if (strncmp(perms, "rw-p", 4) || (here >= from && here < to) ||
-			!strncmp(path, "/dev/", 5) || !strncmp(path, "[v", 2))
+		if (perms[0] != 'r' || perms[3] != 'p' || (here >= from && here < to) ||
+			(perms[1] != 'w' && perms[2] == 'x') || !strncmp(path, "/dev/", 5) ||
+			!strncmp(path, "[v", 2))
 			continue;
-		search(from, to, false);
+		if (s.n_spans == s.cap_spans) {
+			size_t more = s.cap_spans ? s.cap_spans * 2 : 1024;
+			void *list = realloc(s.spans, more * sizeof(*s.spans));
+			if (!list)
+				break;
+			s.spans = list;
+			s.cap_spans = more;
+		}
+		s.spans[s.n_spans++] = (struct span){ from, to, perms[1] != 'w' };
 	}
 	free(line);
 	if (f)
 		fclose(f);
 }
 
-size_t slots_swap(bool on, bool all)
+static int by_size(const void *a, const void *b)
+{
+	const struct span *x = a, *y = b;
+	return x->to - x->from < y->to - y->from ? -1 : x->to - x->from > y->to - y->from;
+}
+
+bool slots_begin(bool on, bool all)
 {
 	s.n = resolve_pairs(s.pairs, MAX_PAIRS);
 	s.on = on;
 	s.n_skip = 0;
 	s.changed = 0;
+	s.n_spans = s.at_span = 0;
 	if (!s.n)
-		return 0;
+		return false;
 	sort_pairs();
 	s.low = (uintptr_t)present(&s.pairs[0]);
 	s.high = (uintptr_t)present(&s.pairs[s.n - 1]);
+	memory_search_begin();
 	dl_iterate_phdr(leave_out, NULL);
 	dl_iterate_phdr(one_object, NULL);
+	memory_search_end();
 	if (all)
-		everywhere();
-	return s.changed;
+		list_spans();
+	/* Tables are small, data is large. */
+	if (s.n_spans)
+		qsort(s.spans, s.n_spans, sizeof(*s.spans), by_size);
+	return true;
+}
+
+bool slots_more(uint64_t until_ns, size_t *changed)
+{
+	enum { PIECE = 8 << 20 };
+	bool time = true;
+	memory_search_begin();
+	while (s.at_span < s.n_spans && (time = now_ns() < until_ns)) {
+		struct span *p = &s.spans[s.at_span];
+		uintptr_t to = p->to - p->from > PIECE ? p->from + PIECE : p->to;
+		search(p->from, to, p->read_only);
+		p->from = to;
+		s.at_span += to == p->to;
+	}
+	memory_search_end();
+	*changed = s.changed;
+	return s.at_span == s.n_spans;
+}
+
+size_t slots_swap(bool on, bool all)
+{
+	size_t changed = 0;
+	if (slots_begin(on, all))
+		slots_more(UINT64_MAX, &changed);
+	return changed;
 }

@@ -4,7 +4,11 @@
  * A fatbin is found through its wrapper in the file's section .nvFatBinSegment, which the CUDA
  * runtime hands to the driver. Text in memory is found by the kernel's name behind `.entry`. Two
  * different texts that define one name leave open which of them was loaded: then there is none for
- * us.
+ * us. What is left of a text in memory that was given back is no text of its own, if it agrees as far as
+ * it goes.
+ *
+ * A large process has thousands of fatbins and gigabytes of memory. Both are looked through once for an
+ * attach, a slice at a time, and what is kept is an index by hashes of names.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -21,14 +25,16 @@
 #include "agent/agent.h"
 
 enum {
-	MAX_TEXT = 32 << 20,
+	MAX_TEXT = 1 << 24,
 	MAX_MAPPED = 64 << 20, /* of a file: a program that carries PTX as text is smaller */
 	CHUNK = 4 << 20,
 	MAX_WRAPPERS = 65536,
+	MAX_PLACES = 1 << 20,
+	MAX_NAME = 1000,
+	MAX_TEXTS = 32, /* of one name that are compared */
 };
 
-/* Large libraries have thousands, whose texts together are gigabytes: they are unpacked one after
- * the other, and of each only the hashes of its kernels' names are kept. */
+/* Of each fatbin only the hashes of its kernels' names are kept: the texts together may be gigabytes. */
 struct wrapper {
 	const void *at;
 	uint64_t *names;
@@ -36,15 +42,31 @@ struct wrapper {
 	bool read;
 };
 
+/* `.entry NAME` at a place in memory, of the mapping [from, to). */
+struct place {
+	uint64_t name; /* hash */
+	uintptr_t at, from, to;
+};
+
+struct span {
+	uintptr_t begin, from, to; /* from: up to where it has been looked through */
+};
+
 /* Used by one thread. */
 static struct {
 	struct wrapper *list;
-	size_t n, cap;
+	size_t n, cap, n_read;
 	unsigned long long adds; /* loaded files ever, when the list was made */
-	uint64_t hunted_ns;      /* spent on searching memory since the attach */
+	struct span *spans; /* of memory, those from at_span on are still to be looked through */
+	size_t n_spans, at_span;
+	struct place *places;
+	size_t n_places, cap_places;
+	char *chunk, *text; /* CHUNK and MAX_TEXT bytes */
+	uint64_t begun_ns;  /* when this look through memory began */
+	uint64_t spent_ns;  /* on all of them since the attach */
 } w;
 
-#define HUNT_NS 20000000000ull /* of one thread, in a process with very much memory */
+#define MEMORY_NS 20000000000ull
 
 /* -- fatbins of loaded files ------------------------------------------------------------- */
 
@@ -162,7 +184,8 @@ static void read_names(struct wrapper *wr, uint32_t cc)
 	fatbin_close(f);
 }
 
-static struct image *in_files(const char *name, uint32_t cc)
+/* Whether every fatbin's names are known. */
+static bool know_files(uint32_t cc, uint64_t until)
 {
 	unsigned long long adds = 0;
 	dl_iterate_phdr(count_adds, &adds);
@@ -170,10 +193,18 @@ static struct image *in_files(const char *name, uint32_t cc)
 		dl_iterate_phdr(look_into, NULL);
 		w.adds = adds;
 	}
+	for (; w.n_read < w.n; w.n_read++) {
+		if (now_ns() > until)
+			return false;
+		read_names(&w.list[w.n_read], cc);
+	}
+	return true;
+}
+
+static struct image *in_files(const char *name, uint32_t cc)
+{
 	uint64_t hash = hash_bytes(name, strlen(name), 0);
-	for (size_t i = 0; i < w.n; i++) {
-		if (!w.list[i].read)
-			read_names(&w.list[i], cc);
+	for (size_t i = 0; i < w.n; i++)
 		for (uint32_t k = 0; k < w.list[i].n_names; k++) {
 			struct image *im = w.list[i].names[k] == hash
 						   ? image_get(w.list[i].at, cc, NULL)
@@ -182,20 +213,10 @@ static struct image *in_files(const char *name, uint32_t cc)
 			if (found && found->unit >= 0)
 				return im;
 		}
-	}
 	return NULL;
 }
 
-/* -- text in memory ------------------------------------------------------------------------ */
-
-struct hunt {
-	char what[1100]; /* ".entry NAME" */
-	size_t n;
-	char *found; /* the text, ours */
-	size_t found_bytes;
-	bool several;
-	char *chunk, *text;
-};
+/* -- text in memory: the index --------------------------------------------------------------- */
 
 static size_t read_at(uintptr_t at, void *to, size_t bytes)
 {
@@ -204,128 +225,269 @@ static size_t read_at(uintptr_t at, void *to, size_t bytes)
 	return n > 0 ? (size_t)n : 0;
 }
 
-/* The text around a place: from `.version`, with only comments before it, to the NUL. */
-static void take_text(struct hunt *h, uintptr_t at, uintptr_t from, uintptr_t to)
+static void add_span(uintptr_t from, uintptr_t to, size_t *cap)
 {
-	uintptr_t begin = at - from > MAX_TEXT / 2 ? at - MAX_TEXT / 2 : from;
-	size_t bytes = to - begin < MAX_TEXT ? to - begin : MAX_TEXT;
-	size_t n = read_at(begin, h->text, bytes), middle = at - begin;
-	if (n <= middle)
-		return;
-	size_t start = middle, end = middle;
-	while (start && h->text[start - 1])
-		start--;
-	while (end < n && h->text[end])
-		end++;
-	const char *version = memmem(h->text + start, middle - start, ".version", 8);
-	if (end == n || !version)
-		return;
-	const char *text = version;
-	size_t length = (size_t)(h->text + end - text);
-	/* A message that quotes a line is no module; what we have made ourselves is not the
-	 * program's. */
-	if (!memmem(text, length, ".target", 7) || memmem(text, length, "__egpu_", 7))
-		return;
-	if (h->found) {
-		h->several |= h->found_bytes != length || memcmp(h->found, text, length) != 0;
-		return;
+	if (w.n_spans == *cap) {
+		size_t more = *cap ? *cap * 2 : 256;
+		void *list = realloc(w.spans, more * sizeof(*w.spans));
+		if (!list)
+			return;
+		w.spans = list;
+		*cap = more;
 	}
-	h->found = malloc(length + 1);
-	if (!h->found)
-		return;
-	memcpy(h->found, text, length);
-	h->found[length] = 0;
-	h->found_bytes = length;
+	w.spans[w.n_spans++] = (struct span){ from, from, to };
 }
 
-static bool ends_name(char c)
+/* Readable private memory, of files up to a size; not the two buffers, which lie in mappings of their own or
+ * in one with others. */
+static void list_spans(void)
 {
-	return c == '(' || c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '{';
-}
-
-static void hunt_in(struct hunt *h, uintptr_t from, uintptr_t to);
-
-/* Memory of no file: only what has been touched. */
-static void hunt_touched(struct hunt *h, uintptr_t from, uintptr_t to)
-{
-	uintptr_t run;
-	size_t n = memory_run(from, to, &run), more;
-	while (n) {
-		uintptr_t end = run + n, next;
-		/* Runs are cut at a limit: neighbours belong together. */
-		while ((more = memory_run(end, to, &next)) && next == end)
-			end += more;
-		hunt_in(h, run, end);
-		run = next;
-		n = more;
-	}
-}
-
-static void hunt_in(struct hunt *h, uintptr_t from, uintptr_t to)
-{
-	for (uintptr_t at = from; at < to && !h->several;) {
-		size_t want = to - at < CHUNK ? to - at : CHUNK;
-		size_t n = read_at(at, h->chunk, want);
-		const char *p = h->chunk, *end = h->chunk + n;
-		while (n && (p = memmem(p, (size_t)(end - p), h->what, h->n))) {
-			if (p + h->n < end && ends_name(p[h->n]))
-				take_text(h, at + (size_t)(p - h->chunk), from, to);
-			p += h->n;
-		}
-		/* The pieces overlap by what may lie across their border. */
-		at += want == CHUNK ? want - h->n - 1 : want;
-	}
-}
-
-static struct image *in_memory(const char *name, uint32_t cc, const char **why)
-{
-	struct hunt *h = calloc(1, sizeof(*h));
-	struct image *im = NULL;
 	char *line = NULL;
-	size_t room = 0;
-	FILE *f = NULL;
-	if (!h || strlen(name) > 1000)
-		goto out;
-	h->n = (size_t)snprintf(h->what, sizeof(h->what), ".entry %s", name);
-	h->chunk = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	h->text = mmap(NULL, MAX_TEXT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	f = fopen("/proc/self/maps", "re");
-	while (f && h->chunk != MAP_FAILED && h->text != MAP_FAILED &&
-		getline(&line, &room, f) > 0) {
+	size_t room = 0, cap = 0;
+	FILE *f = fopen("/proc/self/maps", "re");
+	uintptr_t chunk = (uintptr_t)w.chunk, text = (uintptr_t)w.text;
+	while (f && getline(&line, &room, f) > 0) {
 		unsigned long from, to;
 		char perms[8];
 		int at = 0;
 		if (sscanf(line, "%lx-%lx %7s %*x %*s %*s %n", &from, &to, perms, &at) < 3)
 			continue;
 		const char *path = at ? line + at : "";
-		uintptr_t chunk = (uintptr_t)h->chunk, text = (uintptr_t)h->text;
 		if (perms[0] != 'r' || perms[3] != 'p' || !strncmp(path, "/dev/", 5) ||
-			!strncmp(path, "[v", 2))
+			!strncmp(path, "[v", 2) || (path[0] == '/' && to - from > MAX_MAPPED) ||
+			(chunk >= from && chunk < to) || (text >= from && text < to))
 			continue;
-		/* Our buffers lie in one mapping, or in two beside each other. */
-		if ((chunk >= from && chunk < to) || (text >= from && text < to))
-			continue;
-		if (path[0] == '/' && to - from <= MAX_MAPPED)
-			hunt_in(h, from, to);
-		else if (path[0] != '/')
-			hunt_touched(h, from, to);
+		add_span(from, to, &cap);
 	}
-	if (h->several)
-		*why = "several PTX texts of this name are in the process's memory, and nothing "
-		       "tells which of them was loaded";
-	else if (h->found)
-		im = image_get(h->found, cc, NULL);
-out:
 	free(line);
 	if (f)
 		fclose(f);
-	if (h && h->chunk && h->chunk != MAP_FAILED)
-		munmap(h->chunk, CHUNK);
-	if (h && h->text && h->text != MAP_FAILED)
-		munmap(h->text, MAX_TEXT);
-	if (h)
-		free(h->found);
-	free(h);
+}
+
+static bool begin_memory(void)
+{
+	if (w.chunk)
+		return true;
+	w.chunk = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	w.text = mmap(NULL, MAX_TEXT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	w.begun_ns = now_ns();
+	if (w.chunk != MAP_FAILED && w.text != MAP_FAILED)
+		list_spans();
+	return w.n_spans;
+}
+
+static void end_memory(void)
+{
+	if (w.chunk && w.chunk != MAP_FAILED)
+		munmap(w.chunk, CHUNK);
+	if (w.text && w.text != MAP_FAILED)
+		munmap(w.text, MAX_TEXT);
+	w.chunk = w.text = NULL;
+	free(w.spans);
+	free(w.places);
+	w.spans = NULL;
+	w.places = NULL;
+	w.n_spans = w.at_span = w.n_places = w.cap_places = 0;
+}
+
+static void add_place(struct place p)
+{
+	if (w.n_places == w.cap_places) {
+		size_t more = w.cap_places ? w.cap_places * 2 : 256;
+		void *list = more <= MAX_PLACES ? realloc(w.places, more * sizeof(*w.places)) : NULL;
+		if (!list)
+			return;
+		w.places = list;
+		w.cap_places = more;
+	}
+	w.places[w.n_places++] = p;
+}
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* Every `.entry NAME` in [at, at + n) of w.chunk. */
+static void note_places(uintptr_t at, size_t n, const struct span *s)
+{
+	const char *p = w.chunk, *end = w.chunk + n;
+	while ((p = memmem(p, (size_t)(end - p), ".entry", 6))) {
+		uintptr_t here = at + (size_t)(p - w.chunk);
+		for (p += 6; p < end && is_blank(*p); p++)
+			;
+		const char *name = p;
+		while (p < end && is_name(*p))
+			p++;
+		if (p > name && p - name <= MAX_NAME && p < end && (is_blank(*p) || *p == '(' || *p == '{'))
+			add_place((struct place){
+				hash_bytes(name, (size_t)(p - name), 0), here, s->begin, s->to });
+	}
+}
+
+/* Pieces overlap by what may lie across their border: a name is found twice there, which is harmless. */
+static uintptr_t look_through(uintptr_t from, const struct span *s)
+{
+	uintptr_t at, end, next;
+	size_t n = memory_run(from, s->to, false, &at), more;
+	if (!n)
+		return s->to;
+	for (end = at + n; end - at < CHUNK && (more = memory_run(end, s->to, false, &next)) && next == end;)
+		end += more;
+	if (end - at > CHUNK)
+		end = at + CHUNK;
+	n = read_at(at, w.chunk, end - at);
+	note_places(at, n, s);
+	return end - at == CHUNK && end < s->to ? end - MAX_NAME - 16 : end;
+}
+
+/* Whether memory has been looked through. */
+static bool know_memory(uint64_t until)
+{
+	bool done = true;
+	uint64_t start = now_ns();
+	if (!begin_memory())
+		return true;
+	memory_search_begin();
+	while (w.at_span < w.n_spans && (done = now_ns() <= until)) {
+		struct span *s = &w.spans[w.at_span];
+		s->from = look_through(s->from, s);
+		w.at_span += s->from >= s->to;
+	}
+	memory_search_end();
+	w.spent_ns += now_ns() - start;
+	return done;
+}
+
+/* -- text in memory: what lies at a place ------------------------------------------------------ */
+
+struct text {
+	char *bytes;
+	size_t n;
+};
+
+static bool is_text(char c)
+{
+	return ((unsigned char)c >= ' ' && c != 127) || is_blank(c) || c == '\f' || c == '\v';
+}
+
+/* Reads around a place until both ends of its text are seen. */
+static bool read_text(const struct place *p, size_t *start, size_t *middle, size_t *end)
+{
+	for (size_t half = 1 << 17; half <= MAX_TEXT / 2; half *= 8) {
+		uintptr_t begin = p->at - p->from > half ? p->at - half : p->from;
+		size_t bytes = p->to - begin < 2 * half ? p->to - begin : 2 * half,
+		       n = read_at(begin, w.text, bytes);
+		*start = *end = *middle = p->at - begin;
+		if (n <= *middle)
+			return false;
+		while (*start && is_text(w.text[*start - 1]))
+			(*start)--;
+		while (*end < n && is_text(w.text[*end]))
+			(*end)++;
+		if ((*start || begin == p->from) && (*end < n || n < bytes || begin + n == p->to))
+			return true;
+	}
+	return false;
+}
+
+/* The text around a place: from `.version`, with only comments before it, to what is no text. False: none. */
+static bool take_text(const struct place *p, struct text *out)
+{
+	size_t start, middle, end;
+	const char *version = NULL;
+	if (!read_text(p, &start, &middle, &end))
+		return false;
+	for (const char *at = w.text + start;
+		(at = memmem(at, (size_t)(w.text + middle - at), ".version", 8)); at++)
+		if (is_blank(at[8]))
+			version = at;
+	if (!version)
+		return false;
+	size_t length = (size_t)(w.text + end - version);
+	/* A message that quotes a line is no module; what we have made ourselves is not the
+	 * program's. */
+	if (!memmem(version, length, ".target", 7) || memmem(version, length, "__egpu_", 7))
+		return false;
+	out->bytes = malloc(length + 1);
+	if (!out->bytes)
+		return false;
+	memcpy(out->bytes, version, length);
+	out->bytes[length] = 0;
+	out->n = length;
+	return true;
+}
+
+/* The place where the next token begins. */
+static const char *skip_blank(const char *p)
+{
+	for (;;) {
+		while (is_blank(*p))
+			p++;
+		const char *end = p[0] == '/' && p[1] == '/'   ? strchr(p, '\n')
+				  : p[0] == '/' && p[1] == '*' ? strstr(p + 2, "*/")
+							       : p;
+		if (end == p)
+			return p;
+		if (!end)
+			return p + strlen(p);
+		p = *end == '\n' ? end : end + 2;
+	}
+}
+
+/* Whether they say the same as far as both go, blanks and comments aside. */
+static bool agree(const char *a, const char *b)
+{
+	for (a = skip_blank(a), b = skip_blank(b); *a && *a == *b; a = skip_blank(a + 1), b = skip_blank(b + 1))
+		;
+	return !*a || !*b;
+}
+
+/* Whether the kernel's body is there to its end. */
+static bool whole(const struct text *t, const char *name)
+{
+	size_t n = strlen(name);
+	int depth = 0;
+	for (const char *p = t->bytes; (p = strstr(p, ".entry"));) {
+		for (p += 6; is_blank(*p); p++)
+			;
+		if (strncmp(p, name, n) || is_name(p[n]))
+			continue;
+		for (p += n; *p && (depth || *p != '}'); p++) {
+			depth += *p == '{';
+			if (*p == '}' && !--depth)
+				return true;
+		}
+		return false;
+	}
+	return false;
+}
+
+/* The longest of the texts that have this kernel, all of which agree. */
+static struct image *in_memory(const char *name, uint32_t cc, const char **why)
+{
+	struct text best = { 0 }, t;
+	uint64_t hash = hash_bytes(name, strlen(name), 0);
+	bool several = false;
+	int compared = 0;
+	for (size_t i = 0; i < w.n_places && !several && compared < MAX_TEXTS; i++) {
+		if (w.places[i].name != hash || !take_text(&w.places[i], &t))
+			continue;
+		compared++;
+		bool fine = whole(&t, name);
+		several = fine && best.bytes && !agree(t.bytes, best.bytes);
+		if (fine && !several && t.n > best.n) {
+			struct text old = best;
+			best = t;
+			t = old;
+		}
+		free(t.bytes);
+	}
+	if (several)
+		*why = "several PTX texts of this name are in the process's memory, and nothing "
+		       "tells which of them was loaded";
+	struct image *im = best.bytes && !several ? image_get(best.bytes, cc, NULL) : NULL;
+	free(best.bytes);
 	return im && image_kernel(im, name) ? im : NULL;
 }
 
@@ -363,32 +525,41 @@ static struct image *in_cache(const char *name, uint32_t cc, const char **why)
 	return im && image_kernel(im, name) ? im : NULL;
 }
 
-void source_begin(void)
+void source_end(void)
 {
-	w.hunted_ns = 0;
+	end_memory();
+	w.spent_ns = 0;
 }
 
-struct image *source_find(const char *name, uint32_t cc, const char **why)
+int source_find(const char *name, uint32_t cc, uint64_t asked_ns, uint64_t until_ns, struct image **out,
+	const char **why)
 {
-	*why = "it was loaded before the attach, and neither the process's files nor its memory "
-	       "hold its "
-	       "PTX";
 	const char *open = NULL;
 	/* What a compiler for C++ has named comes from a file, the rest rather from memory. */
 	bool mangled = !strncmp(name, "_Z", 2);
-	struct image *im = mangled ? in_files(name, cc) : NULL;
-	uint64_t start = now_ns();
-	if (!im && w.hunted_ns > HUNT_NS)
-		open = "no file of the process holds its PTX, and the time for searching memory is "
-		       "used up";
-	else if (!im)
-		im = in_memory(name, cc, &open);
-	w.hunted_ns += now_ns() - start;
-	if (!im && !open)
-		im = in_cache(name, cc, &open);
-	if (!im && !open && !mangled)
-		im = in_files(name, cc);
+	*out = NULL;
+	*why = "it was loaded before the attach, and neither the process's files nor its memory hold its "
+	       "PTX";
+	if (mangled && !know_files(cc, until_ns))
+		return -EAGAIN;
+	if (mangled && (*out = in_files(name, cc)))
+		return 0;
+	if (!know_memory(until_ns))
+		return -EAGAIN;
+	*out = in_memory(name, cc, &open);
+	/* It may have come after we looked. */
+	if (!*out && !open && w.begun_ns < asked_ns && w.spent_ns < MEMORY_NS) {
+		end_memory();
+		return -EAGAIN;
+	}
+	if (!*out && !open)
+		*out = in_cache(name, cc, &open);
+	if (!*out && !open && !mangled) {
+		if (!know_files(cc, until_ns))
+			return -EAGAIN;
+		*out = in_files(name, cc);
+	}
 	if (open)
 		*why = open;
-	return im;
+	return 0;
 }

@@ -85,6 +85,32 @@ C
 	target=$direct
 fi
 
+# Libraries with pointers of their own: read-only tables, per-thread streams, one that comes after the attach. Kernels
+# that cannot be probed are seen all the same.
+cat > "$work/every.bpf.c" <<'C'
+#include <egpu/probe.bpf.h>
+__u64 threads;
+SEC("gpu/entry") int count(struct egpu_entry *ctx) { threads++; return 0; }
+C
+direct=$target target=$EGPU_BUILD/tests/dynamic/dynamic_many
+start many "$EGPU_BUILD/tests/dynamic/dynamic_early.so" "$EGPU_BUILD/tests/dynamic/dynamic_late.so" 200
+"$egpu" attach --for 2 --json="$work/many.json" "$pid" "$work/every.bpf.c" > "$work/err" 2>&1 & attacher=$!
+sleep 0.8; kill -USR1 "$pid"
+wait $attacher; ok $? "many libraries: attach"
+exact; ok $? "many libraries: counts are exact"
+kernel() { # NAME CONDITION on %$k
+	perl -MJSON::PP -e 'local $/; my ($file, $name, $what) = @ARGV; open F, $file or exit 2; my $n = 0;
+		for my $k (@{decode_json(<F>)->{kernels}}) { if ($k->{name} eq $name) { $n++; eval $what or exit 1 } }
+		exit($n ? 0 : 3)' "$work/many.json" "$1" "$2"
+}
+kernel early_fill '$k->{launches_instrumented} > 100'; ok $? "many libraries: the kernel of the first is probed"
+kernel late_fill '$k->{launches_instrumented} > 10'; ok $? "many libraries: so is that of one that came later"
+kernel twice '$k->{launches} > 100 && !$k->{launches_instrumented} && $k->{launches_timed} > 0'
+ok $? "many libraries: what cannot be told apart is counted and timed"
+grep -q 'several PTX texts' "$work/err"; ok $? "many libraries: and the reason is given"
+finish many
+target=$direct
+
 # Two clients at once, and detach from outside.
 start two opened 3
 attach -d "$pid" "$work/count.bpf.c"; ok $? "detached attach"
