@@ -3,8 +3,11 @@
  * change. So a probe between the two is moved behind the sum where that changes nothing it sees.
  *
  * "The same block" is ptxas's, after it has put blocks in a row, turned short branches into guards
- * and unrolled loops. So pairs are found in the order of the text, over the ends of blocks, and
- * also where control comes back: a product at the end of a loop's body with the sum at its start.
+ * and unrolled loops. So a product is followed over the ends of blocks, along every way on which
+ * its register keeps it.
+ *
+ * Before it fuses, ptxas also moves a sum alone behind control flow, to where its value is used. A
+ * probe behind the sum would open that way, so it holds the sums before it: see products_held.
  */
 #include <string.h>
 
@@ -12,8 +15,9 @@
 
 enum {
 	NONE = UINT32_MAX,
-	MAX_WAYS = 512, /* pairs of blocks looked at; beyond, every probe of the function parts
-			   something */
+	MAX_WAYS = 4096, /* pairs over blocks looked at; beyond, every probe of the function parts
+			    something */
+	MAX_STEPS = 1 << 24, /* in the search for counters; beyond, all before a loop parts */
 };
 
 /* Statements at one end of a pair that another block may hold the other end of. */
@@ -25,10 +29,15 @@ struct ends {
 /* What is known of a register at a place of the text. */
 struct holds {
 	struct holds *next;   /* of all */
-	uint32_t product;     /* the mul whose result it holds, or NONE */
-	uint32_t block;       /* the last that has written it for certain */
-	struct ends products; /* in it at the end of their block */
-	struct ends sums;     /* that read it from before their block */
+	struct holds *same;   /* a register that it is copied to or from: the others' head, or NULL */
+	struct holds *others; /* of a head: those whose `same` it is */
+	struct holds *sibling;
+	uint32_t block;         /* the last that has written it for certain */
+	uint32_t product;       /* in that block, or at least not behind it: the mul, or NONE */
+	uint32_t passed;        /* the last block in which it holds a copy from before that block */
+	struct ends products;   /* in it at the end of their block */
+	struct ends sums;       /* that read it from before their block */
+	struct ends written_in; /* blocks that write it for certain */
 };
 
 struct pairs {
@@ -36,10 +45,12 @@ struct pairs {
 	const struct place *place;
 	struct table *holds; /* struct reg_key -> struct holds */
 	struct holds *list;
-	uint32_t *parted;   /* differences, then sums */
-	struct table *ways; /* pairs of blocks that are done */
-	uint8_t *reached;   /* per block: from the product, to the sum */
+	uint32_t *parted;  /* differences, then sums */
+	bool *sums;
+	uint8_t *reached, *again; /* per block: from the product, to the sum */
+	uint8_t *written;  /* per block: the register gets another value there */
 	uint32_t *stack;
+	uint32_t n_ways, n_steps;
 	bool failed;
 };
 
@@ -61,12 +72,12 @@ static bool is_unrounded(const struct ptx_insn *insn)
 	return type.kind == 'f' || (type.kind == 'o' && type.name && strchr(type.name, 'f'));
 }
 
-/* div.full and div.approx end with a product. */
+/* div.full and div.approx end with a product. One that is clamped is rounded first. */
 static bool gives_product(const struct ptx_insn *insn)
 {
 	if (!strcmp(insn->base, "div"))
 		return ptx_insn_has_mod(insn, "full") || ptx_insn_has_mod(insn, "approx");
-	return !strcmp(insn->base, "mul") && is_unrounded(insn);
+	return !strcmp(insn->base, "mul") && is_unrounded(insn) && !ptx_insn_has_mod(insn, "sat");
 }
 
 static struct holds *holds_of(struct pairs *p, const struct ptx_operand *op)
@@ -84,7 +95,7 @@ static struct holds *holds_of(struct pairs *p, const struct ptx_operand *op)
 		p->failed = true;
 		return NULL;
 	}
-	*h = (struct holds){ .next = p->list, .product = NONE, .block = NONE };
+	*h = (struct holds){ .next = p->list, .block = NONE, .product = NONE, .passed = NONE };
 	p->list = h;
 	return h;
 }
@@ -101,6 +112,26 @@ static void add_end(struct pairs *p, struct ends *ends, uint32_t stmt)
 	at[ends->n++] = stmt;
 }
 
+static struct holds *head_of(struct holds *h)
+{
+	while (h->same)
+		h = h->same;
+	return h;
+}
+
+static void join(struct holds *a, struct holds *b)
+{
+	a = head_of(a);
+	b = head_of(b);
+	if (a == b)
+		return;
+	b->same = a;
+	b->sibling = a->others;
+	a->others = b;
+}
+
+/* -- within a block -- */
+
 /* A probe before any of the statements behind `from`, up to and with `to`, parts the two. */
 static void add_pair(struct pairs *p, uint32_t from, uint32_t to)
 {
@@ -109,48 +140,65 @@ static void add_pair(struct pairs *p, uint32_t from, uint32_t to)
 }
 
 /* The register has a new value: the product of `product`, or none. */
-static void set(struct pairs *p, struct holds *h, const struct ptx_insn *insn, uint32_t stmt,
-	uint32_t product)
+static void set(struct pairs *p, struct holds *h, const struct ptx_insn *insn, uint32_t stmt, uint32_t product)
 {
-	const uint32_t *block_of = p->place->cfg.block_of;
+	uint32_t block = p->place->cfg.block_of[stmt];
 	struct ends *ends = &h->products;
 
 	if (!insn->pred) {
-		while (ends->n && block_of[ends->at[ends->n - 1]] == block_of[stmt])
+		while (ends->n && p->place->cfg.block_of[ends->at[ends->n - 1]] == block)
 			ends->n--;
-		h->block = block_of[stmt];
+		if (h->block != block)
+			add_end(p, &h->written_in, block);
+		h->block = block;
 	}
-	h->product = product;
+	if (product != NONE || !insn->pred)
+		h->product = product;
 	if (product != NONE)
 		add_end(p, ends, product);
+}
+
+/* Its product, if one of this block. */
+static uint32_t product_of(const struct pairs *p, const struct holds *h, uint32_t block)
+{
+	return h->product != NONE && p->place->cfg.block_of[h->product] == block ? h->product : NONE;
 }
 
 static void visit(struct pairs *p, const struct ptx_insn *insn, uint32_t stmt)
 {
 	const char *base = insn->base;
+	uint32_t block = p->place->cfg.block_of[stmt], moved = NONE;
 	bool adds = (!strcmp(base, "add") || !strcmp(base, "sub")) && is_unrounded(insn);
-	bool moves = !strcmp(base, "mov") || !strcmp(base, "neg");
-	uint32_t moved = NONE;
+	bool moves = !strcmp(base, "mov") || !strcmp(base, "neg"), passes = false;
+	struct holds *to = insn->n_operands && strcmp(base, "st") ? holds_of(p, &insn->operands[0]) : NULL;
 
 	for (uint32_t i = 1; (adds || moves) && i < insn->n_operands; i++) {
 		struct holds *h = holds_of(p, &insn->operands[i]);
 		if (!h)
 			continue;
-		if (h->product != NONE && adds)
-			add_pair(p, h->product, stmt);
-		if (adds && h->block != p->place->cfg.block_of[stmt])
+		moved = product_of(p, h, block);
+		bool from_before = h->block != block || h->passed == block;
+		if (adds && moved != NONE) {
+			add_pair(p, moved, stmt);
+			p->sums[stmt] = true;
+		}
+		if (adds && from_before)
 			add_end(p, &h->sums, stmt);
-		moved = h->product;
+		if (moves && to) {
+			join(to, h);
+			passes = from_before;
+		}
 	}
-	struct holds *to =
-		insn->n_operands && strcmp(base, "st") ? holds_of(p, &insn->operands[0]) : NULL;
-	if (to)
-		set(p, to, insn, stmt, gives_product(insn) ? stmt : moves ? moved : NONE);
+	if (!to)
+		return;
+	set(p, to, insn, stmt, gives_product(insn) ? stmt : moves ? moved : NONE);
+	to->passed = passes ? block : insn->pred ? to->passed : NONE;
 }
 
-/* -- pairs with the sum before the product in the text -- */
+/* -- over the ends of blocks -- */
 
-/* Sets `bit` in the blocks that control comes to from block `b`, or comes to it from. */
+/* Sets `bit` in the blocks that control comes to from block `b`, or comes to it from, while the register
+ * keeps its value. */
 static void reach(struct pairs *p, uint32_t b, uint8_t bit)
 {
 	const struct ptx_cfg *g = &p->place->cfg;
@@ -158,76 +206,161 @@ static void reach(struct pairs *p, uint32_t b, uint8_t bit)
 
 	p->stack[n++] = b;
 	while (n) {
-		const struct ptx_block *at = &g->blocks[p->stack[--n]];
-		uint32_t n_next = bit == 1 ? at->n_succ : at->n_pred;
+		uint32_t at = p->stack[--n], n_next = bit == 1 ? g->blocks[at].n_succ : g->blocks[at].n_pred;
 		for (uint32_t i = 0; i < n_next; i++) {
-			uint32_t next = bit == 1 ? at->succ[i] : at->pred[i];
+			uint32_t next = bit == 1 ? g->blocks[at].succ[i] : g->blocks[at].pred[i];
 			if (p->reached[next] & bit)
 				continue;
 			p->reached[next] |= bit;
-			p->stack[n++] = next;
+			if (!p->written[next])
+				p->stack[n++] = next;
 		}
 	}
 }
 
-static void part_block(struct pairs *p, const struct ptx_block *b)
+static bool is_constant(const struct ptx_insn *insn)
 {
-	p->parted[b->first]++;
-	p->parted[b->last + 1]--;
+	bool constant = insn->n_operands > 1 && insn->operands[0].kind == PTX_OPERAND_REG && ptx_insn_type(insn).kind != 'f';
+
+	for (uint32_t i = 1; i < insn->n_operands; i++)
+		constant &= insn->operands[i].kind == PTX_OPERAND_INT;
+	return constant;
 }
 
-/* Every block on a way from the product to the sum: with a probe in a loop it may not be unrolled.
- */
-static void part_way(struct pairs *p, uint32_t from, uint32_t to)
+static bool reads(const struct ptx_insn *insn, const struct ptx_operand *reg)
 {
-	const struct ptx_cfg *g = &p->place->cfg;
-	uint32_t way[2] = { from, to };
+	for (uint32_t i = 0; i < insn->n_operands; i++) {
+		const struct ptx_operand *op = &insn->operands[i];
+		if (op->reg == reg->reg && op->name && !strcmp(op->name, reg->name))
+			return true;
+	}
+	return false;
+}
 
-	if (table_get(p->ways, way, sizeof(way)))
+/* How often a loop runs is known when its counter begins with a constant, and no longer when control
+ * flow lies between that and the loop. Then it is unrolled in another way. */
+static void part_counters(struct pairs *p, uint32_t first, uint32_t last)
+{
+	const struct ptx_stmt *stmts = p->place->func->stmts;
+
+	for (uint32_t i = 0; i < first; i++) {
+		bool read = false;
+		if (!stmts[i].insn || !is_constant(stmts[i].insn))
+			continue;
+		for (uint32_t k = first; k <= last && !read; k++)
+			read = (stmts[k].insn && reads(stmts[k].insn, &stmts[i].insn->operands[0])) || ++p->n_steps > MAX_STEPS;
+		if (!read)
+			continue;
+		p->parted[i + 1]++;
+		p->parted[first]--;
 		return;
-	if (table_put(p->ways, way, sizeof(way), p))
-		p->failed = true;
-	memset(p->reached, 0, g->n_blocks);
-	reach(p, from, 1);
-	reach(p, to, 2);
-	if (!(p->reached[to] & 1))
-		return;
-	p->reached[from] = p->reached[to] = 3;
-	for (uint32_t i = 0; i < g->n_blocks; i++) {
-		if (p->reached[i] == 3)
-			part_block(p, &g->blocks[i]);
 	}
 }
 
-static void part_back(struct pairs *p, const struct holds *h)
+/* The whole of every block of a loop on the way: with a probe in it it may not be unrolled. */
+static void part_loop(struct pairs *p, uint32_t from, uint32_t to)
+{
+	const struct ptx_cfg *g = &p->place->cfg;
+	uint32_t first = NONE, last = 0;
+
+	p->reached[from] = p->reached[to] = 3;
+	for (uint32_t i = 0; i < g->n_blocks; i++) {
+		const struct ptx_block *b = &g->blocks[i];
+		if (p->reached[i] != 3)
+			continue;
+		p->parted[b->first]++;
+		p->parted[b->last + 1]--;
+		first = b->first < first ? b->first : first;
+		last = b->last > last ? b->last : last;
+	}
+	part_counters(p, first, last);
+}
+
+/* What lies on the way in the text as well: ptxas makes guards of short branches. */
+static void part_way(struct pairs *p, uint32_t product, uint32_t sum)
 {
 	const struct ptx_cfg *g = &p->place->cfg;
 
-	for (size_t i = 0; i < h->products.n; i++) {
-		uint32_t from = h->products.at[i];
-		for (size_t k = 0; k < h->sums.n && h->sums.at[k] <= from; k++) {
-			if (g->unknown_targets || table_count(p->ways) > MAX_WAYS) {
+	if (product < sum)
+		add_pair(p, product, sum);
+	else
+		add_pair(p, product, g->blocks[g->block_of[product]].last), add_pair(p, g->blocks[g->block_of[sum]].first, sum);
+	for (uint32_t i = 0; i < g->n_blocks; i++) {
+		if (p->reached[i] != 3 || i == g->block_of[product] || i == g->block_of[sum])
+			continue;
+		p->parted[g->blocks[i].first]++;
+		p->parted[g->blocks[i].last + 1]--;
+	}
+}
+
+static void pair_over_blocks(struct pairs *p, uint32_t product, uint32_t sum)
+{
+	const struct ptx_cfg *g = &p->place->cfg;
+	uint32_t from = g->block_of[product], to = g->block_of[sum];
+
+	memset(p->reached, 0, g->n_blocks);
+	reach(p, from, 1);
+	if (!(p->reached[to] & 1))
+		return;
+	reach(p, to, 2);
+	p->sums[sum] = true;
+	/* Whether control comes back. */
+	memset(p->written, 0, g->n_blocks);
+	bool cycle = product >= sum;
+	if (cycle) {
+		uint8_t *way = p->reached;
+		p->reached = p->again;
+		memset(p->reached, 0, g->n_blocks);
+		reach(p, to, 1);
+		cycle = p->reached[from] & 1;
+		p->reached = way;
+	}
+	if (cycle)
+		part_loop(p, from, to);
+	else
+		part_way(p, product, sum);
+}
+
+static void mark_written(struct pairs *p, const struct holds *h)
+{
+	memset(p->written, 0, p->place->cfg.n_blocks);
+	if (h->others)
+		return; /* another register may still have the product */
+	for (size_t i = 0; i < h->written_in.n; i++)
+		p->written[h->written_in.at[i]] = 1;
+}
+
+static void pair_ends(struct pairs *p, struct holds *head, const struct ends *products, const struct ends *sums)
+{
+	for (size_t i = 0; i < products->n; i++) {
+		for (size_t k = 0; k < sums->n; k++) {
+			if (++p->n_ways > MAX_WAYS || p->place->cfg.unknown_targets) {
 				p->parted[0]++;
 				p->parted[p->place->func->n_stmts]--;
 				return;
 			}
-			part_way(p, g->block_of[from], g->block_of[h->sums.at[k]]);
+			mark_written(p, head);
+			pair_over_blocks(p, products->at[i], sums->at[k]);
 		}
 	}
 }
 
-/* No probe is moved past one. */
-static bool keeps_order(const struct ptx_insn *insn)
+/* Every register that is a copy of the head's, itself included: `next` of a head is NULL. */
+static struct holds *next_copy(struct holds *h)
 {
-	static const char *const bases[] = { "call", "brkpt", "bar", "barrier", "mbarrier",
-		"membar", "fence", "wgmma", "tcgen05", "setmaxnreg", "griddepcontrol",
-		"nanosleep" };
+	if (h->others)
+		return h->others;
+	while (h && !h->sibling)
+		h = h->same;
+	return h ? h->sibling : NULL;
+}
 
-	for (size_t i = 0; i < sizeof(bases) / sizeof(bases[0]); i++) {
-		if (!strcmp(insn->base, bases[i]))
-			return true;
+static void pair_copies(struct pairs *p, struct holds *head)
+{
+	for (struct holds *a = head; a; a = next_copy(a)) {
+		for (struct holds *b = head; a->products.n && b; b = next_copy(b))
+			pair_ends(p, head, &a->products, &b->sums);
 	}
-	return ptx_insn_ends_block(insn);
 }
 
 static bool pairs_init(struct pairs *p, struct variant *v, const struct place *place)
@@ -235,14 +368,17 @@ static bool pairs_init(struct pairs *p, struct variant *v, const struct place *p
 	struct arena *a = v->arena;
 	uint32_t n = place->cfg.n_blocks;
 
-	*p = (struct pairs){ .v = v, .place = place, .holds = table_new(), .ways = table_new() };
+	*p = (struct pairs){ .v = v, .place = place, .holds = table_new() };
 	p->parted = arena_array(a, (size_t)place->func->n_stmts + 2, sizeof(*p->parted));
+	p->sums = arena_array(a, (size_t)place->func->n_stmts + 1, sizeof(*p->sums));
 	p->reached = arena_array(a, (size_t)n + 1, sizeof(*p->reached));
+	p->again = arena_array(a, (size_t)n + 1, sizeof(*p->again));
+	p->written = arena_array(a, (size_t)n + 1, sizeof(*p->written));
 	p->stack = arena_array(a, (size_t)n + 1, sizeof(*p->stack));
-	return p->holds && p->ways && p->parted && p->reached && p->stack;
+	return p->holds && p->parted && p->sums && p->reached && p->again && p->written && p->stack;
 }
 
-const uint32_t *products_parted(struct variant *v, const struct place *place)
+bool products_find(struct variant *v, const struct place *place, struct products *out)
 {
 	const struct ptx_func *f = place->func;
 	struct pairs p;
@@ -252,76 +388,17 @@ const uint32_t *products_parted(struct variant *v, const struct place *place)
 		if (f->stmts[i].insn)
 			visit(&p, f->stmts[i].insn, i);
 	}
-	for (const struct holds *h = p.list; !p.failed && h; h = h->next)
-		part_back(&p, h);
+	for (struct holds *h = p.list; !p.failed && h; h = h->next) {
+		if (!h->same)
+			pair_copies(&p, h);
+	}
 	for (uint32_t i = 1; !p.failed && i <= f->n_stmts; i++)
 		p.parted[i] += p.parted[i - 1];
 	table_free(p.holds);
-	table_free(p.ways);
-	if (p.failed)
-		no_memory(v);
-	return p.failed ? NULL : p.parted;
-}
-
-/* -- moving a probe behind the sums -- */
-
-static bool names_reg(const struct ptx_operand *op, const char *name)
-{
-	for (uint32_t i = 0; i < op->n_sub; i++) {
-		if (names_reg(&op->sub[i], name))
-			return true;
-	}
-	return op->name && !strcmp(op->name, name);
-}
-
-/* Whether the statement may write a register that the operand reads. */
-static bool writes_any(const struct ptx_insn *writer, const struct ptx_operand *read)
-{
-	for (uint32_t i = 0; i < read->n_sub; i++) {
-		if (writes_any(writer, &read->sub[i]))
-			return true;
-	}
-	return read->name && read->reg && writer->n_operands &&
-	       writer->operands[0].kind != PTX_OPERAND_ADDRESS &&
-	       names_reg(&writer->operands[0], read->name);
-}
-
-/* The operands that an instruction reads: a load's first one is only written. */
-static bool disturbs(
-	const struct ptx_insn *writer, const struct ptx_insn *site, const struct ptx_access *access)
-{
-	bool writes = access->op == PTX_ACCESS_LOAD || access->op == PTX_ACCESS_ATOMIC;
-
-	for (uint32_t i = 0; i < site->n_operands; i++) {
-		bool written = writes && !i && site->operands[0].kind != PTX_OPERAND_ADDRESS;
-		if (!written && writes_any(writer, &site->operands[i]))
-			return true;
-	}
-	return false;
-}
-
-/* A probe reads its instruction's operands, so it may run later as long as they keep their values,
- * in the same block and the same scope. A guarded instruction stays: ptxas makes one branch of its
- * guard and the probe's, around what lies between as well (seen: the pair was split). */
-bool sink_past_products(
-	const struct place *place, const uint32_t *parted, const struct spot *spot, uint32_t *to)
-{
-	const struct ptx_func *f = place->func;
-	uint32_t block = place->cfg.block_of[spot->stmt];
-	const struct ptx_insn *site = f->stmts[spot->stmt].insn;
-	uint32_t depth = 0;
-
-	for (uint32_t i = spot->stmt; !site->pred && i < f->n_stmts; i++) {
-		const struct ptx_stmt *s = &f->stmts[i];
-		if (!depth && !parted[i] && place->cfg.block_of[i] == block) {
-			*to = i;
-			return true;
-		}
-		if (place->cfg.block_of[i] != block || (s->kind == PTX_STMT_CLOSE && !depth--))
-			return false;
-		depth += s->kind == PTX_STMT_OPEN;
-		if (s->insn && (keeps_order(s->insn) || disturbs(s->insn, site, &spot->access)))
-			return false;
-	}
-	return false;
+	*out = (struct products){ .parted = p.parted, .sums = p.sums };
+	for (uint32_t i = 0; !p.failed && i < f->n_stmts; i++)
+		out->any |= p.sums[i];
+	out->probed = arena_array(v->arena, (size_t)f->n_stmts + 1, sizeof(*out->probed));
+	p.failed |= !out->probed;
+	return p.failed ? no_memory(v) : true;
 }

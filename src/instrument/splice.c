@@ -244,6 +244,8 @@ static char *site_text(const struct splicer *s, uint32_t site, const struct merg
 
 	buf_printf(&b, "{ // egpu site %u\n", in.site);
 	emit_declarations(&in, &b);
+	if (spot->held)
+		emit_held(spot->held, site, &b);
 	if (guard)
 		buf_printf(&b, "\t@%s%s bra $egpu_end%u;\n", guard->pred_negated ? "" : "!",
 			guard->pred, site);
@@ -253,7 +255,7 @@ static char *site_text(const struct splicer *s, uint32_t site, const struct merg
 	emit_inputs(&in, &b);
 	emit_params(s, site, &b);
 	emit_fragments(s, site, &b);
-	if (guard || copies || spot->access.lanes)
+	if (guard || copies || spot->access.lanes || (spot->held && spot->held->n))
 		buf_printf(&b, "$egpu_end%u:\n", site);
 	buf_puts(&b, "}\n\t");
 	if (!b.failed)
@@ -419,33 +421,57 @@ static bool add_launch_param(struct splicer *s)
 
 /* -- all sites -- */
 
-/* Whether a probe behind the statement would stand between a product and its sum. */
-static bool parts_behind(const struct place *place, const uint32_t *parted, uint32_t stmt)
+/* The statement before which a site's probe goes. */
+static uint32_t probe_stmt(const struct splicer *s, uint32_t site)
 {
-	return parted[stmt + 1 < place->func->n_stmts ? stmt + 1 : stmt];
+	const struct spot *spot = &s->v->spots[site];
+	const struct ptx_func *f = spot->place->func;
+
+	if (spot->stmt != NO_STMT)
+		return spot->stmt + (s->v->sites[site].point == EBPF_POINT_LOAD_DONE);
+	return f->n_stmts && spot->at <= f->stmts[0].span.begin ? 0 : f->n_stmts;
 }
 
-/* Where probes of a place would part products from their sums, they go behind the sums. */
-static bool keep_products(struct splicer *s, const struct place *place, uint32_t from, uint32_t to)
+/* Where a probe would part products from their sums it goes behind the sums. */
+static bool keep_products(struct splicer *s, uint32_t site, const struct products *p, uint32_t *at)
+{
+	struct spot *spot = &s->v->spots[site];
+	enum ebpf_point point = s->v->sites[site].point;
+	bool moves = point <= EBPF_POINT_MEM || point == EBPF_POINT_INSN;
+
+	if (!p->parted[*at])
+		return true;
+	if (!moves || !sink_past_products(spot->place, p, spot, merge(s, site).fields, at))
+		return false;
+	spot->at = insert_point(s->v, spot->place->func, *at);
+	return true;
+}
+
+static bool keep_sums(struct splicer *s, const struct place *place, uint32_t from, uint32_t to)
 {
 	struct variant *v = s->v;
-	const uint32_t *parted = products_parted(v, place);
-	uint32_t stmt;
+	struct products p;
+	uint32_t *at = arena_array(v->arena, to - from, sizeof(*at));
+	struct held *held = arena_array(v->arena, to - from, sizeof(*held));
 
-	if (!parted)
+	if (!at || !held)
+		return no_memory(v);
+	if (!products_find(v, place, &p))
 		return false;
-	for (uint32_t i = from; i < to; i++) {
-		struct spot *spot = &v->spots[i];
-		enum ebpf_point point = v->sites[i].point;
-		bool parts = spot->stmt != NO_STMT && parted[spot->stmt];
-		if (point == EBPF_POINT_LOAD_DONE)
-			parts |= parts_behind(place, parted, spot->stmt);
-		if (!parts || v->sites[i].skipped || !merge(s, i).n)
+	for (uint32_t i = from; i < to && p.any; i++) {
+		if (v->sites[i].skipped || !merge(s, i).n)
 			continue;
-		if (point <= EBPF_POINT_MEM && sink_past_products(place, parted, spot, &stmt))
-			spot->at = insert_point(v, place->func, stmt);
-		else
-			s->out->last_bit_may_differ = true;
+		at[i - from] = probe_stmt(s, i);
+		s->out->last_bit_may_differ |= !keep_products(s, i, &p, &at[i - from]);
+		p.probed[at[i - from]] = true;
+	}
+	for (uint32_t i = from; i < to && p.any; i++) {
+		if (v->sites[i].skipped || !merge(s, i).n)
+			continue;
+		if (!products_held(v, place, &p, at[i - from], &held[i - from]))
+			return false;
+		v->spots[i].held = &held[i - from];
+		s->out->last_bit_may_differ |= held[i - from].some_missing;
 	}
 	return true;
 }
@@ -492,7 +518,7 @@ bool splice(struct variant *v, const struct instrument_request *req, struct inst
 		const struct place *place = v->spots[from].place;
 		for (to = from; to < v->n_sites && v->spots[to].place == place;)
 			to++;
-		if (!keep_products(&s, place, from, to))
+		if (!keep_sums(&s, place, from, to))
 			return false;
 	}
 	return splice_sites(&s) && add_launch_param(&s);

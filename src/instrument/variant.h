@@ -9,7 +9,8 @@
  * inputs.c   context fields as PTX
  * operands.c the fields of those points
  * splice.c   fragments at their sites
- * float.c    products that a probe would part from their sum, and where it would not
+ * float.c    products that a probe would part from their sum
+ * sink.c     where it would not, and what holds a sum before a probe
  * lines.c    the original's lines in the variant
  * running.c  what --live asks of a kernel
  * loops.c    which loop heads get a guard
@@ -76,6 +77,7 @@ struct spot {
 	uint32_t stmt; /* index in the function; NO_STMT: its start or its end */
 	uint32_t at;   /* offset where probes go */
 	struct ptx_access access;
+	const struct held *held; /* NULL: nothing is */
 };
 
 struct target {
@@ -197,11 +199,27 @@ bool choose_guards(struct variant *v, const struct instrument_request *req);
 bool splice(struct variant *v, const struct instrument_request *req, struct instrument_result *out);
 
 /* float.c */
-/* For each statement, how many products a probe before it would part from their sums. NULL: v->err. */
-const uint32_t *products_parted(struct variant *v, const struct place *place);
-/* The first statement from the spot's own on before which its probe parts nothing and still sees
- * the same. False: there is none. */
+struct products {
+	uint32_t *parted; /* per statement: how many products a probe before it would part from their sums */
+	bool *sums;	  /* per statement: it adds to a product */
+	bool any;	  /* there are such */
+	bool *probed;	  /* per statement: a probe goes before it; the caller's to set */
+};
+bool products_find(struct variant *v, const struct place *place, struct products *out);
+
+/* sink.c */
+/* The first statement from the spot's own on before which a probe with these fields parts nothing and still
+ * sees the same. False: there is none. */
 bool sink_past_products(
-	const struct place *place, const uint32_t *parted, const struct spot *spot, uint32_t *to);
+	const struct place *place, const struct products *p, const struct spot *spot, uint64_t fields, uint32_t *to);
+/* Registers with sums since the last probe, at a probe before the statement. */
+struct held {
+	const struct ptx_operand **regs;
+	uint32_t n;
+	bool some_missing; /* there are sums that the probe cannot name */
+};
+bool products_held(struct variant *v, const struct place *place, const struct products *p, uint32_t before,
+	struct held *out);
+void emit_held(const struct held *held, uint32_t site, struct buf *b);
 
 #endif

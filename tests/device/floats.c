@@ -109,6 +109,15 @@ static const struct arrangement {
 			  "%x, %b; sub.u32 %n, %n, 1; setp.ne.u32 %q, %n, 0; @%q bra L;" },
 	{ "known_rounds", "mov.u32 %n, 4; mov$ %x, %c; L: mul@ %y, %x, %b; add@ %x, %y, %d; "
 			  "sub.u32 %n, %n, 1; setp.ne.u32 %q, %n, 0; @%q bra L;" },
+	{ "chain", "mov$ %x, %c; st.global$ [%out], %d; mul@ %y, %x, %b; add@ %x, %y, %d; st.global$ [%out+8], %c; "
+		   "mul@ %y, %x, %b; add@ %x, %y, %d; st.global$ [%out+16], %c; mul@ %y, %x, %b; add@ %x, %y, %d; "
+		   "st.global$ [%out+24], %c; mul@ %y, %x, %b; add@ %x, %y, %d;" },
+	{ "rounds_with_store", "mov.u32 %n, 4; mov$ %x, %c; L: st.global$ [%out], %c; mul@ %y, %x, %b; add@ %x, %y, %d; "
+			       "sub.u32 %n, %n, 1; setp.ne.u32 %q, %n, 0; @%q bra L; st.global$ [%out+8], %c;" },
+	{ "three_ways", "mul@ %x, %a, %b; @%p bra L; setp.le.u32 %q, %t, 1; @%q bra M; sub@ %x, %x, %c; bra M; L: "
+			"st.global$ [%out], %x; M: add@ %x, %x, %d;" },
+	{ "read_as_product", "mul@ %x, %a, %b; add@ %y, %x, %c; mul@ %y, %y, %d; add@ %z, %y, %a; add@ %x, %y, %b; "
+			     "st.global$ [%out], %z;" },
 	{ "nested_loops",
 		"mov$ %x, %c; L: mov.u32 %m, 3; mul@ %y, %x, %b; K: mul@ %z, %x, %a; add@ %x, %z, "
 		"%d; sub.u32 %m, %m, 1; setp.ne.u32 %q, %m, 0; @%q bra K;"

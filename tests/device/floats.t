@@ -79,7 +79,7 @@ else
 			END { print k, f + 0, m + 0 }' "$1"
 	}
 	ptxas -arch=sm_90 "$tmp/all.ptx" -o "$tmp/all.cubin" && cuobjdump -sass "$tmp/all.cubin" >"$tmp/all.sass"
-	for p in mem load_done block branch insn_add warp_mem; do
+	for p in mem mem_thread load_done block insn_mov branch insn_add warp_mem; do
 		mkdir "$tmp/$p"
 		"$EGPU_BUILD/egpu" instrument -v -k '/_f(32|32ftz|64)$/' "$d/$p.bpf.o" "$tmp/all.ptx" -o "$tmp/$p" 2>"$tmp/$p.said"
 		for k in "$tmp/$p"/*.ptx; do
