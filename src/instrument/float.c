@@ -37,6 +37,7 @@ struct holds {
 	uint32_t passed;        /* the last block in which it holds a copy from before that block */
 	struct ends products;   /* in it at the end of their block */
 	struct ends sums;       /* that read it from before their block */
+	struct ends uses;       /* other instructions that do */
 	struct ends written_in; /* blocks that write it for certain */
 };
 
@@ -46,7 +47,7 @@ struct pairs {
 	struct table *holds; /* struct reg_key -> struct holds */
 	struct holds *list;
 	uint32_t *parted;  /* differences, then sums */
-	bool *sums;
+	bool *sums, *summed; /* per statement: adds to a product; is a product that is added to */
 	uint8_t *reached, *again; /* per block: from the product, to the sum */
 	uint8_t *written;  /* per block: the register gets another value there */
 	uint32_t *stack;
@@ -137,6 +138,7 @@ static void add_pair(struct pairs *p, uint32_t from, uint32_t to)
 {
 	p->parted[from + 1]++;
 	p->parted[to + 1]--;
+	p->summed[from] = p->sums[to] = true;
 }
 
 /* The register has a new value: the product of `product`, or none. */
@@ -172,18 +174,16 @@ static void visit(struct pairs *p, const struct ptx_insn *insn, uint32_t stmt)
 	bool moves = !strcmp(base, "mov") || !strcmp(base, "neg"), passes = false;
 	struct holds *to = insn->n_operands && strcmp(base, "st") ? holds_of(p, &insn->operands[0]) : NULL;
 
-	for (uint32_t i = 1; (adds || moves) && i < insn->n_operands; i++) {
+	for (uint32_t i = 1; i < insn->n_operands; i++) {
 		struct holds *h = holds_of(p, &insn->operands[i]);
 		if (!h)
 			continue;
-		moved = product_of(p, h, block);
 		bool from_before = h->block != block || h->passed == block;
-		if (adds && moved != NONE) {
+		moved = product_of(p, h, block);
+		if (adds && moved != NONE)
 			add_pair(p, moved, stmt);
-			p->sums[stmt] = true;
-		}
-		if (adds && from_before)
-			add_end(p, &h->sums, stmt);
+		if (from_before && !moves)
+			add_end(p, adds ? &h->sums : &h->uses, stmt);
 		if (moves && to) {
 			join(to, h);
 			passes = from_before;
@@ -283,8 +283,12 @@ static void part_way(struct pairs *p, uint32_t product, uint32_t sum)
 
 	if (product < sum)
 		add_pair(p, product, sum);
-	else
-		add_pair(p, product, g->blocks[g->block_of[product]].last), add_pair(p, g->blocks[g->block_of[sum]].first, sum);
+	if (product >= sum) {
+		p->parted[product + 1]++;
+		p->parted[g->blocks[g->block_of[product]].last + 1]--;
+		p->parted[g->blocks[g->block_of[sum]].first]++;
+		p->parted[sum + 1]--;
+	}
 	for (uint32_t i = 0; i < g->n_blocks; i++) {
 		if (p->reached[i] != 3 || i == g->block_of[product] || i == g->block_of[sum])
 			continue;
@@ -293,32 +297,39 @@ static void part_way(struct pairs *p, uint32_t product, uint32_t sum)
 	}
 }
 
-static void pair_over_blocks(struct pairs *p, uint32_t product, uint32_t sum)
+/* Whether control comes from one block to another, whatever the register has then. */
+static bool comes_to(struct pairs *p, uint32_t from, uint32_t to)
+{
+	uint8_t *way = p->reached;
+
+	p->reached = p->again;
+	memset(p->reached, 0, p->place->cfg.n_blocks);
+	memset(p->written, 0, p->place->cfg.n_blocks);
+	reach(p, from, 1);
+	p->reached = way;
+	return p->again[to] & 1;
+}
+
+/* `use` is a sum, or something else. A product that something else wants is not fused, until the loop is
+ * unrolled and its last round has nothing else. */
+static void pair_over_blocks(struct pairs *p, uint32_t product, uint32_t use, bool is_sum)
 {
 	const struct ptx_cfg *g = &p->place->cfg;
-	uint32_t from = g->block_of[product], to = g->block_of[sum];
+	uint32_t from = g->block_of[product], to = g->block_of[use];
 
+	if (!is_sum && product < use)
+		return;
 	memset(p->reached, 0, g->n_blocks);
 	reach(p, from, 1);
 	if (!(p->reached[to] & 1))
 		return;
 	reach(p, to, 2);
-	p->sums[sum] = true;
-	/* Whether control comes back. */
-	memset(p->written, 0, g->n_blocks);
-	bool cycle = product >= sum;
-	if (cycle) {
-		uint8_t *way = p->reached;
-		p->reached = p->again;
-		memset(p->reached, 0, g->n_blocks);
-		reach(p, to, 1);
-		cycle = p->reached[from] & 1;
-		p->reached = way;
-	}
-	if (cycle)
+	if (is_sum)
+		p->summed[product] = p->sums[use] = true;
+	if (product >= use && comes_to(p, to, from))
 		part_loop(p, from, to);
-	else
-		part_way(p, product, sum);
+	else if (is_sum)
+		part_way(p, product, use);
 }
 
 static void mark_written(struct pairs *p, const struct holds *h)
@@ -330,17 +341,19 @@ static void mark_written(struct pairs *p, const struct holds *h)
 		p->written[h->written_in.at[i]] = 1;
 }
 
-static void pair_ends(struct pairs *p, struct holds *head, const struct ends *products, const struct ends *sums)
+static void pair_ends(struct pairs *p, struct holds *head, const struct ends *products, const struct ends *uses, bool are_sums)
 {
 	for (size_t i = 0; i < products->n; i++) {
-		for (size_t k = 0; k < sums->n; k++) {
+		for (size_t k = 0; k < uses->n; k++) {
+			if (!are_sums && (!p->summed[products->at[i]] || products->at[i] < uses->at[k]))
+				continue;
 			if (++p->n_ways > MAX_WAYS || p->place->cfg.unknown_targets) {
 				p->parted[0]++;
 				p->parted[p->place->func->n_stmts]--;
 				return;
 			}
 			mark_written(p, head);
-			pair_over_blocks(p, products->at[i], sums->at[k]);
+			pair_over_blocks(p, products->at[i], uses->at[k], are_sums);
 		}
 	}
 }
@@ -355,11 +368,11 @@ static struct holds *next_copy(struct holds *h)
 	return h ? h->sibling : NULL;
 }
 
-static void pair_copies(struct pairs *p, struct holds *head)
+static void pair_copies(struct pairs *p, struct holds *head, bool sums)
 {
 	for (struct holds *a = head; a; a = next_copy(a)) {
 		for (struct holds *b = head; a->products.n && b; b = next_copy(b))
-			pair_ends(p, head, &a->products, &b->sums);
+			pair_ends(p, head, &a->products, sums ? &b->sums : &b->uses, sums);
 	}
 }
 
@@ -371,11 +384,12 @@ static bool pairs_init(struct pairs *p, struct variant *v, const struct place *p
 	*p = (struct pairs){ .v = v, .place = place, .holds = table_new() };
 	p->parted = arena_array(a, (size_t)place->func->n_stmts + 2, sizeof(*p->parted));
 	p->sums = arena_array(a, (size_t)place->func->n_stmts + 1, sizeof(*p->sums));
+	p->summed = arena_array(a, (size_t)place->func->n_stmts + 1, sizeof(*p->summed));
 	p->reached = arena_array(a, (size_t)n + 1, sizeof(*p->reached));
 	p->again = arena_array(a, (size_t)n + 1, sizeof(*p->again));
 	p->written = arena_array(a, (size_t)n + 1, sizeof(*p->written));
 	p->stack = arena_array(a, (size_t)n + 1, sizeof(*p->stack));
-	return p->holds && p->parted && p->sums && p->reached && p->again && p->written && p->stack;
+	return p->holds && p->parted && p->sums && p->summed && p->reached && p->again && p->written && p->stack;
 }
 
 bool products_find(struct variant *v, const struct place *place, struct products *out)
@@ -388,9 +402,11 @@ bool products_find(struct variant *v, const struct place *place, struct products
 		if (f->stmts[i].insn)
 			visit(&p, f->stmts[i].insn, i);
 	}
-	for (struct holds *h = p.list; !p.failed && h; h = h->next) {
-		if (!h->same)
-			pair_copies(&p, h);
+	for (int sums = 1; sums >= 0; sums--) {
+		for (struct holds *h = p.list; !p.failed && h; h = h->next) {
+			if (!h->same)
+				pair_copies(&p, h, sums);
+		}
 	}
 	for (uint32_t i = 1; !p.failed && i <= f->n_stmts; i++)
 		p.parted[i] += p.parted[i - 1];

@@ -78,6 +78,8 @@ static const struct {
 	/* Where the probe cannot move. */
 	{ "overwritten on one way only", "mul.f32 %f5, %f1, %f2;\n@%p1 bra A;\nsub.f32 %f5, %f5, %f3;\nbra B;\nA:\nst.global.f32 [%rd1+4], %f3;\nB:\nadd.f32 %f6, %f5, %f4;", true, NULL, NULL },
 	{ "copied in another block", "mul.f32 %f5, %f1, %f2;\n@%p1 bra A;\nmov.f32 %f7, %f5;\nst.global.f32 [%rd1+4], %f3;\nbra B;\nA:\nmov.f32 %f7, %f3;\nB:\nadd.f32 %f6, %f7, %f4;", true, NULL, NULL },
+	{ "a product that the next round multiplies", "mov.f32 %f5, %f1;\nmov.f32 %f6, %f2;\nmov.u32 %r3, 3;\nst.global.f32 [%rd1+4], %f3;\nL:\nmul.f32 %f5, %f6, %f5;\n"
+		"add.f32 %f6, %f3, %f5;\nsub.u32 %r3, %r3, 1;\nsetp.ne.u32 %p2, %r3, 0;\n@%p2 bra L;", true, NULL, NULL },
 	{ "between a constant and the loop that counts from it", "mov.f32 %f6, %f3;\nmov.u32 %r3, 4;\nst.global.f32 [%rd1+4], %f3;\nmul.f32 %f5, %f1, %f2;\nL:\nadd.f32 %f6, %f6, %f5;\n"
 		"mul.f32 %f5, %f6, %f2;\nsub.u32 %r3, %r3, 1;\nsetp.ne.u32 %p2, %r3, 0;\n@%p2 bra L;", true, NULL, NULL },
 	{ "a name declared again", "mul.f32 %f5, %f1, %f2;\n{\n.reg .f32 %f5;\nmov.f32 %f5, %f3;\nst.global.f32 [%rd1+4], %f5;\n}\nadd.f32 %f6, %f5, %f4;", true, NULL, NULL },
