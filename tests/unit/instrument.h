@@ -60,11 +60,16 @@ static uint64_t fields_of(enum ebpf_context context)
 	return set;
 }
 
+/* Else stores, branches and barriers alone do: ptxas takes a second for a hundred sites. */
+static bool all_gather;
+
 /* Of what a program of a warp may gather at the point, one field of each size. */
 static uint64_t lane_fields_of(enum ebpf_point point)
 {
 	uint64_t set = 0;
 	uint32_t sizes = 0;
+	if (!all_gather && point != EBPF_POINT_STORE && point != EBPF_POINT_BRANCH && point != EBPF_POINT_BARRIER)
+		return 0;
 	for (int f = 0; f < EBPF_FIELD_COUNT; f++) {
 		bool coordinate = EBPF_COORDINATES >> f & 1;
 		if (coordinate || (sizes & ebpf_fields[f].bytes) || ebpf_lane_field_missing(UINT64_C(1) << f, point) >= 0)

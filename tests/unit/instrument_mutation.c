@@ -211,6 +211,7 @@ static const struct mutation launch[] = {
 int main(void)
 {
 	struct good g;
+	all_gather = true;
 	make_good(&g, "memory.ptx");
 	for (size_t i = 0; i < sizeof(binding) / sizeof(binding[0]); i++)
 		check(&binding[i], g.bound.ptx, prove_binding, &g);
