@@ -12,7 +12,7 @@ compare() { # compare NAME... : sums of lanes and of warps, numbers read, what l
 }
 
 all="load_address store_value atomic_address mem_space done_value done_address branch_taken barrier_id insn_value"
-for sample in "vecadd 1000" "transpose 64" "histogram" "reduce"; do
+for sample in "vecadd 1000" "transpose 64" "histogram 1000" "reduce 1000"; do
 	run "$egpu" run $on --json="$tmp/json" -o "$tmp/report" "$probe" -- "$samples/${sample%% *}" ${sample#"${sample%% *}"}
 	is $status 0 "$sample: status 0"
 	compare $all
