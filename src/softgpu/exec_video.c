@@ -78,10 +78,11 @@ static int64_t operate(const struct sg_insn *in, int64_t a, int64_t b)
 	}
 }
 
-static uint32_t second(const struct sg_insn *in, uint32_t v, uint32_t c, uint32_t dsel)
+static uint32_t second(const struct sg_insn *in, int64_t wide, uint32_t c, uint32_t dsel)
 {
-	bool is_signed = in->type == T_S32, less = is_signed ? (int32_t)v < (int32_t)c : v < c;
-	uint32_t keep;
+	/* An unsigned result that is negative counts as larger than any word. */
+	uint32_t v = (uint32_t)wide, keep;
+	bool less = in->type == T_S32 ? (int32_t)v < (int32_t)c : wide >= 0 && v < c;
 	switch (in->bytes) {
 	case SG_V_PLUS:
 		return v + c;
@@ -118,6 +119,9 @@ static uint32_t scalar(const struct sg_insn *in, uint32_t va, uint32_t vb, uint3
 		v = wide > INT64_MAX ? INT64_MAX : wide < INT64_MIN ? INT64_MIN : (int64_t)wide;
 		if (!(in->has & SG_V_SAT))
 			return (uint32_t)wide;
+		/* As above: negative is more than any word. */
+		if (in->rnd && in->type == T_U32 && v < 0)
+			return UINT32_MAX;
 		return (uint32_t)clamp_to(v, 32, in->type == T_S32);
 	}
 	v = operate(in, a, b);
@@ -126,7 +130,7 @@ static uint32_t scalar(const struct sg_insn *in, uint32_t va, uint32_t vb, uint3
 		v = v < 0 ? 0 : (uint32_t)v;
 	else if (in->has & SG_V_SAT)
 		v = clamp_to(v, !dsel ? 32 : dsel < 5 ? 8 : 16, in->type == T_S32);
-	return second(in, (uint32_t)v, c, dsel);
+	return second(in, v, c, dsel);
 }
 
 static int64_t any_part(

@@ -50,15 +50,6 @@ static const struct bound {
 static const struct {
 	const char *name, *why;
 } known[] = {
-	{ "vsub.u32.u32.u32.min", "the second operation on a negative difference" },
-	{ "vsub.u32.u32.u32.max", "the same" },
-	{ "vadd.u32.s32.u32.min", "the same" },
-	{ "vadd.u32.s32.u32.max", "the same" },
-	{ "vsub.u32.s32.u32.min", "the same" },
-	{ "vsub.u32.s32.u32.max", "the same" },
-	{ "vmin.u32.s32.u32.min", "the same" },
-	{ "vmin.u32.s32.u32.max", "the same" },
-	{ "vmad.u32.u32.u32.sat.shr15", "the order of scaling and saturation with a large c" },
 	{ "cvt.rna.satfinite.tf32.f32", "NaN operands" },
 };
 

@@ -78,6 +78,11 @@ static const struct insn_case video[] = {
 		4 + 255 + 250 + 1 + 9 },
 	{ "vadd4.s32.s32.s32.sat %r0, %r1, %r2, %r3", { 0x7f80ff01, 0x01ffff01, 0 }, 0x7f80fe02 },
 	{ "vsub2.u32.u32.u32 %r0, %r1, %r2, %r3", { 0x00010000, 0x00020001, 0 }, 0xffffffff },
+	/* Negative where the result is unsigned: more than any word. */
+	{ "vsub.u32.u32.u32.min %r0, %r1, %r2, %r3", { 3, 5, 7 }, 7 },
+	{ "vsub.u32.u32.u32.max %r0, %r1, %r2, %r3", { 3, 5, 0xffffffff }, 0xfffffffe },
+	{ "vmad.u32.u32.u32.sat.shr15 %r0, %r1, %r2, %r3", { 1, 1, 0x80000000 }, 0xffffffff },
+	{ "vmad.u32.u32.u32.sat.shr15 %r0, %r1, %r2, %r3", { 0x8000, 0x8000, 0 }, 0x8000 },
 	{ "vmax2.s32.s32.s32 %r0, %r1, %r2, %r3", { 0x8000ffff, 0x0001fffe, 0 }, 0x0001ffff },
 };
 
