@@ -269,12 +269,15 @@ void drain_give_up(struct context *c, uint32_t id);
 /* Takes what programs for running kernels need, and publishes those that are attached; image: of the map
  * "egpu_live" on the device, which is idle. Holder of c->copying, context current. */
 int live_prepare(struct context *c, CUdeviceptr image, struct diag *d);
-/* Publishes and takes away what has changed in the session; by the thread. Whether the context has guards at all. */
-bool live_serve(struct context *c);
+/* Publishes and takes away what has changed in the session; by the thread. Milliseconds until the next look. */
+int live_serve(struct context *c);
 /* Whether links that were detached by this generation of the session run in no kernel any more. */
 bool live_settled(uint64_t generation);
-/* 0: the pool is used up. */
-CUdeviceptr live_pool_take(struct context *c, size_t bytes);
+/* Whether programs wait for a moment at which nothing runs; what is done then, the gate being closed. */
+bool live_wants_idle(void);
+void live_idle(void);
+/* Room for a map; out NULL: only a look. -ENOSPC: there is some when the kernels that run have ended; -E2BIG: never. */
+int live_pool_take(struct context *c, uint32_t map, size_t bytes, CUdeviceptr *out, struct diag *d);
 
 /* -- blackbox.c -- */
 void blackbox_launch(const struct kernel *k, const CUlaunchConfig *c, bool variant);
@@ -416,10 +419,13 @@ void variant_retire_module(struct module *m);
 uint64_t links_attached(void);
 /* Maps of programs that are attached now; fragments of others are dropped. Under agent.build. */
 uint64_t build_live_maps(uint64_t attached);
+uint64_t build_client_maps(uint32_t client);
+uint64_t build_words_map(void); /* the map of --live, which stays as long as its context */
 /* Frees builds of a kernel with links that are gone, which no variant uses. Under agent.build. */
 void build_sweep(struct kernel *k, uint64_t attached, bool (*used)(const struct build *b));
 /* Takes the images of these maps from the device after a last copy. Nothing runs or will run that uses them. */
 void devmap_free(struct context *c, uint64_t mask);
+void devmap_drop(struct context *c, uint64_t mask); /* the same, by who holds c->copying */
 bool variant_prepared(const struct module *m, const struct context *c);
 void variant_context_gone(struct context *c);
 

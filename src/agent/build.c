@@ -56,13 +56,22 @@ uint64_t links_attached(void)
 	return bits;
 }
 
-static uint64_t maps_of_client(uint32_t client)
+uint64_t build_client_maps(uint32_t client)
 {
 	uint64_t maps = 0;
 	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
 		if (agent.shared->maps[i].used && agent.shared->maps[i].owner == client)
 			maps |= (uint64_t)1 << i;
 	return maps;
+}
+
+uint64_t build_words_map(void)
+{
+	uint64_t map = 0;
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
+		if (agent.shared->maps[i].live)
+			map |= (uint64_t)1 << i;
+	return map;
 }
 
 /* A program's number is given to another one after it has gone. */
@@ -74,7 +83,7 @@ uint64_t build_live_maps(uint64_t attached)
 		if (!(attached >> i & 1) || prog >= SESSION_MAX_PROGS)
 			continue;
 		if (agent.shared->links[i].live) {
-			maps |= maps_of_client(agent.shared->links[i].owner);
+			maps |= build_client_maps(agent.shared->links[i].owner);
 			continue;
 		}
 		const struct ebpf_fragment *f = fragment_get(prog);

@@ -24,7 +24,6 @@ enum {
 	AFTER_SYNC_MS = 10, /* at most one copy in the program's own thread in this time */
 	AFTER_SYNC_BYTES = 1 << 20,
 	PARKED_MS = 10000,
-	LIVE_MS = 2, /* where programs may come while a kernel runs */
 	EXIT_SETTLE_MS = 2000,
 	EXIT_WAIT_MS = 5000,
 };
@@ -79,10 +78,23 @@ static bool image_to_device(struct context *c, struct devmap *m)
 		       zero ? MAP_IMAGE_HEADER : m->bytes, c->stream));
 }
 
+/* What a map takes on this device. */
+static uint64_t bytes_of(const struct context *c, uint32_t id)
+{
+	const struct session_map *row = &agent.shared->maps[id];
+	uint32_t sms = c->sms ? c->sms : 1;
+	bool array = row->type == BPF_MAP_TYPE_ARRAY;
+	return map_device_bytes(row->type, row->key_size, row->value_size, row->max_entries,
+		array ? session_map_replicas(agent.session, id, sms) : sms);
+}
+
 static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 {
 	struct devmap *m = &c->maps[id];
-	int err = map_instance_create(agent.session, id, c->sms ? c->sms : 1, (uint32_t)c->device,
+	/* A look first: an instance is a file, and this is tried again and again. */
+	int err = pooled ? live_pool_take(c, id, bytes_of(c, id), NULL, d) : 0;
+	if (!err)
+		err = map_instance_create(agent.session, id, c->sms ? c->sms : 1, (uint32_t)c->device,
 		&m->instance, &m->image, &m->bytes, d);
 	if (err)
 		return err;
@@ -97,12 +109,12 @@ static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 		return err;
 	}
 	if (pooled)
-		m->address = live_pool_take(c, m->device_bytes);
+		err = live_pool_take(c, id, m->device_bytes, &m->address, d);
 	else if (!ok(REAL(cuMemAlloc_v2)(&m->address, m->device_bytes)))
-		m->address = 0;
-	if (!m->address) {
+		err = diag_set(d, ENOMEM, "no device memory for map %u", id);
+	if (err) {
 		forget(m);
-		return diag_set(d, ENOMEM, "no device memory for map %u", id);
+		return err;
 	}
 	/* Copies to memory that is not pinned are slower, not wrong. */
 	if (REAL(cuMemHostRegister_v2) && !pooled)
@@ -168,6 +180,14 @@ int devmap_make(struct context *c, uint64_t mask, struct diag *d)
 void devmap_free(struct context *c, uint64_t mask)
 {
 	lock_take(&c->copying);
+	devmap_drop(c, mask);
+	lock_drop(&c->copying);
+}
+
+void devmap_drop(struct context *c, uint64_t mask)
+{
+	if (!mask)
+		return;
 	devmap_final(c);
 	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
 		struct devmap *m = &c->maps[i];
@@ -187,7 +207,6 @@ void devmap_free(struct context *c, uint64_t mask)
 		c->host_mask &= ~((uint64_t)1 << i);
 		forget(m);
 	}
-	lock_drop(&c->copying);
 }
 
 /* -- copies --------------------------------------------------------------------- */
@@ -408,8 +427,8 @@ static void *sync_thread(void *arg)
 		int seen = atomic_load(sync_word()), ms = PARKED_MS;
 		bool parked = true;
 		for (struct context *c = atomic_load(&agent.contexts); c; c = c->next) {
-			if (live_serve(c))
-				ms = LIVE_MS < ms ? LIVE_MS : ms;
+			int look = live_serve(c);
+			ms = look < ms ? look : ms;
 			if (!unfinished(c) && !request_pending(c))
 				continue;
 			int want = serve(c);

@@ -9,6 +9,7 @@
  * free when the context is idle and nobody launches.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,12 +22,15 @@ enum {
 	POOL_BYTES = 64 << 20, /* for maps of programs that come while kernels run: an allocation may wait for them */
 	BELL_BLOCKS = 4,       /* a multiprocessor */
 	BELL_THREADS = 32,
+	LOOK_MS = 2,           /* between looks at the session */
+	SETTLE_MS = 1,
+	IDLE_MS = 200,
 	BELL_AGAIN_NS = 20000000, /* until the doorbell kernel goes to those that have not heard yet */
 };
 
 struct live {
 	CUdeviceptr value;      /* of egpu_live: words, then code */
-	uint64_t code_used;     /* bytes behind the words */
+	uint64_t code_bytes, code_used; /* for lists and programs */
 	CUdeviceptr pool;
 	uint64_t pool_used;
 	CUstream bell_stream;
@@ -37,6 +41,7 @@ struct live {
 	uint64_t written_ns, rung_ns;
 	uint32_t heard[LIVE_SMS];
 	uint64_t links;         /* that are published, a bit each */
+	atomic_bool full;       /* a program waits for room */
 	_Atomic uint64_t settled; /* generation of the session up to which everything has settled */
 	uint64_t generation;    /* of the session, when last published; 0: never */
 	uint32_t n_kernels;     /* of the session at that time */
@@ -138,20 +143,29 @@ static uint32_t count_deaf(struct context *c)
 static CUdeviceptr code_room(struct live *l, size_t bytes)
 {
 	uint64_t at = l->code_used, need = (bytes + LIVE_ALIGN - 1) / LIVE_ALIGN * LIVE_ALIGN;
-	if (need > LIVE_CODE_BYTES - at)
+	if (need > l->code_bytes - at)
 		return 0;
 	l->code_used += need;
 	return l->value + LIVE_CODE + at;
 }
 
-CUdeviceptr live_pool_take(struct context *c, size_t bytes)
+int live_pool_take(struct context *c, uint32_t map, size_t bytes, CUdeviceptr *out, struct diag *d)
 {
 	struct live *l = c->live;
 	uint64_t need = (bytes + LIVE_ALIGN - 1) / LIVE_ALIGN * LIVE_ALIGN;
-	if (!l || need > POOL_BYTES - l->pool_used)
+	const char *name = agent.shared->maps[map].name;
+	if (need > POOL_BYTES)
+		return diag_set(d, E2BIG, "map %.32s takes %zu bytes on the device; maps of programs for kernels that run have %d MiB together", name,
+			bytes, POOL_BYTES >> 20);
+	if (need > POOL_BYTES - l->pool_used)
+		return diag_set(d, ENOSPC,
+			"map %.32s takes %zu bytes, and of the %d MiB for maps of programs for kernels that run %llu are left until those have ended", name,
+			bytes, POOL_BYTES >> 20, (unsigned long long)(POOL_BYTES - l->pool_used));
+	if (!out)
 		return 0;
 	l->pool_used += need;
-	return l->pool + l->pool_used - need;
+	*out = l->pool + l->pool_used - need;
+	return 0;
 }
 
 /* Addresses into the ld_imm64 that name maps. */
@@ -174,7 +188,7 @@ static int write_program(struct context *c, uint32_t link, const struct live_obj
 	size_t bytes = sizeof(struct live_program) + o->n_insns * sizeof(uint64_t);
 	struct live_program *p = malloc(bytes);
 	CUdeviceptr at = p ? code_room(c->live, bytes) : 0;
-	int err = at ? 0 : diag_set(d, ENOSPC, "no room for another live program until the kernels that run have ended");
+	int err = at ? 0 : diag_set(d, ENOSPC, "programs that came before took the room; it is free again when the kernels that run have ended");
 	if (!err) {
 		*p = (struct live_program){ .n_insns = o->n_insns,
 			.flags = o->flags,
@@ -327,28 +341,6 @@ static bool write_words(struct context *c, const struct changes *x)
 	return true;
 }
 
-/* -- room ------------------------------------------------------------------------- */
-
-/* All words to zero and all room free, if nothing runs and nobody can launch meanwhile. */
-static bool start_over(struct context *c)
-{
-	struct live *l = c->live;
-	const char *why;
-	if (!gate_close(&agent.gate))
-		return false;
-	bool idle = stream_idle(&why) && ok(REAL(cuMemsetD8Async)(l->value, 0, LIVE_WORDS_BYTES, c->stream)) && finished(c);
-	if (idle) {
-		agent_log("live: all room is free again");
-		memset(l->shown, 0, sizeof(l->shown));
-		memset(l->program, 0, sizeof(l->program));
-		l->code_used = 0;
-	}
-	gate_open(&agent.gate);
-	return idle;
-}
-
-/* -- publishing ------------------------------------------------------------------- */
-
 static uint64_t attached(void)
 {
 	uint64_t links = 0;
@@ -357,6 +349,69 @@ static uint64_t attached(void)
 			links |= UINT64_C(1) << i;
 	return agent_off_word() ? 0 : links;
 }
+
+/* -- room ------------------------------------------------------------------------- */
+
+/* Maps of clients that have programs for running kernels. */
+static uint64_t maps_wanted(uint64_t links)
+{
+	uint64_t maps = 0;
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
+		if (links >> i & 1)
+			maps |= build_client_maps(agent.shared->links[i].owner);
+	return maps;
+}
+
+/* All words to zero and all room free; nothing runs, and nobody can launch meanwhile. */
+static bool start_over(struct context *c)
+{
+	struct live *l = c->live;
+	if (!ok(REAL(cuMemsetD8Async)(l->value, 0, LIVE_WORDS_BYTES, c->stream)) || !finished(c))
+		return false;
+	devmap_drop(c, devmap_pooled(c) & ~maps_wanted(attached()));
+	if (!devmap_pooled(c))
+		l->pool_used = 0;
+	memset(l->shown, 0, sizeof(l->shown));
+	memset(l->program, 0, sizeof(l->program));
+	l->code_used = 0;
+	atomic_store(&l->full, false);
+	agent_log("live: room is free again");
+	return true;
+}
+
+static bool start_over_now(struct context *c)
+{
+	const char *why;
+	if (!gate_close(&agent.gate))
+		return false;
+	bool done = stream_idle(&why) && start_over(c);
+	gate_open(&agent.gate);
+	return done;
+}
+
+bool live_wants_idle(void)
+{
+	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next)
+		if (c->live && !atomic_load(&c->dead) && atomic_load(&c->live->full))
+			return true;
+	return false;
+}
+
+void live_idle(void)
+{
+	CUcontext was;
+	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next) {
+		if (!c->live || !atomic_load(&c->live->full) || !lock_try(&c->copying))
+			continue;
+		if (!atomic_load(&c->dead) && ok(REAL(cuCtxPushCurrent_v2)(c->handle))) {
+			start_over(c);
+			REAL(cuCtxPopCurrent_v2)(&was);
+		}
+		lock_drop(&c->copying);
+	}
+}
+
+/* -- publishing ------------------------------------------------------------------- */
 
 /* What is published has settled. */
 static void note_armed(struct context *c)
@@ -373,15 +428,19 @@ static void note_armed(struct context *c)
 	atomic_store(&c->live->settled, c->live->generation);
 }
 
-/* Why links are not armed yet, or not gone. */
-static void note_waiting(const struct context *c, uint32_t deaf, bool no_room)
+/* How many multiprocessors keep links from being armed, or gone. */
+static void note_waiting(const struct context *c, uint32_t deaf)
 {
 	uint64_t waiting = c->live->armed ^ attached();
 	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
-		if (waiting >> i & 1) {
+		if (waiting >> i & 1)
 			__atomic_store_n(&agent.shared->links[i].unheard, deaf, __ATOMIC_RELAXED);
-			__atomic_store_n(&agent.shared->links[i].no_room, no_room, __ATOMIC_RELAXED);
-		}
+}
+
+static void note_why(uint32_t link, const char *why)
+{
+	uint32_t text = *why ? session_add_text(agent.session, why) : 0;
+	__atomic_store_n(&agent.shared->links[link].why, text, __ATOMIC_RELAXED);
 }
 
 /* One look at a change that has not settled. */
@@ -393,7 +452,7 @@ static void settle(struct context *c)
 	if (!l->rings)
 		return;
 	if (deaf) {
-		note_waiting(c, deaf, false);
+		note_waiting(c, deaf);
 		if (now - l->rung_ns >= BELL_AGAIN_NS)
 			send_bell(c);
 	} else if (l->rings > 1) {
@@ -414,7 +473,9 @@ static int publish(struct context *c, uint64_t links, struct diag *d)
 	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
 		if (!(links >> i & 1))
 			continue;
+		*d = (struct diag){ 0 };
 		err = place_program(c, i, d);
+		note_why(i, err ? d->text : "");
 		if (err == -ENOSPC)
 			break;
 		if (err) {
@@ -425,8 +486,12 @@ static int publish(struct context *c, uint64_t links, struct diag *d)
 	}
 	if (!err)
 		compare(c, links, &x);
-	if (!err && (x.failed || !write_lists(c, &x)))
-		err = -ENOSPC;
+	if (!err && (x.failed || !write_lists(c, &x))) {
+		err = diag_set(d, ENOSPC, "lists of programs took the room; it is free again when the kernels that run have ended");
+		for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
+			if ((links & ~c->live->links) >> i & 1)
+				note_why(i, d->text);
+	}
 	if (!err && !write_words(c, &x))
 		err = -EIO;
 	if (!err && x.n) {
@@ -465,13 +530,12 @@ static void update(struct context *c)
 		return;
 	uint64_t links = attached();
 	int err = publish(c, links, &d);
-	if (err == -ENOSPC && start_over(c))
+	if (err == -ENOSPC && start_over_now(c))
 		err = publish(c, links, &d);
+	atomic_store(&l->full, err == -ENOSPC);
 	REAL(cuCtxPopCurrent_v2)(&was);
-	if (err == -ENOSPC) {
-		note_waiting(c, 0, true);
+	if (err == -ENOSPC)
 		return; /* again at the next look */
-	}
 	forget_detached(l, links);
 	l->generation = generation;
 	l->n_kernels = n_kernels;
@@ -488,10 +552,21 @@ bool live_settled(uint64_t generation)
 	return true;
 }
 
-bool live_serve(struct context *c)
+/* Whether anything of --live is attached: guards, or programs for them. */
+static bool anything_attached(void)
+{
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
+		const struct session_link *l = &agent.shared->links[i];
+		if (__atomic_load_n(&l->state, __ATOMIC_ACQUIRE) == SESSION_LINK_ATTACHED && (l->live || !l->owner))
+			return true;
+	}
+	return false;
+}
+
+int live_serve(struct context *c)
 {
 	if (!c->live || atomic_load(&c->dead))
-		return false;
+		return INT_MAX;
 	lock_take(&c->copying);
 	uint64_t settled = c->live->settled;
 	if (!atomic_load(&c->dead)) {
@@ -507,7 +582,7 @@ bool live_serve(struct context *c)
 	/* The program may not come to us while its kernel runs: say that we follow. */
 	if (links_changed() || settled)
 		variant_relink();
-	return true;
+	return c->live->rings ? SETTLE_MS : anything_attached() ? LOOK_MS : IDLE_MS;
 }
 
 /* -- start ------------------------------------------------------------------------ */
@@ -518,6 +593,10 @@ int live_prepare(struct context *c, CUdeviceptr image, struct diag *d)
 	if (!l)
 		return diag_set(d, ENOMEM, "out of memory");
 	l->value = image + MAP_IMAGE_HEADER;
+	l->code_bytes = LIVE_CODE_BYTES;
+	const char *room = getenv("EGPU_LIVE_ROOM"); /* tests have little */
+	if (room && strtoull(room, NULL, 0) < LIVE_CODE_BYTES)
+		l->code_bytes = strtoull(room, NULL, 0) / LIVE_ALIGN * LIVE_ALIGN;
 	int err = load_bell(l, c->cc, d);
 	if (!err && !ok(REAL(cuMemAlloc_v2)(&l->pool, POOL_BYTES)))
 		err = diag_set(d, ENOMEM, "no device memory for the maps of live programs");

@@ -157,6 +157,6 @@ void agent_moment(enum load_hurry hurry)
 {
 	if (atomic_load_explicit(&agent.n_queued, memory_order_relaxed) ||
 		atomic_load_explicit(&agent.n_retired, memory_order_relaxed) ||
-		atomic_load_explicit(&agent.sweep_due, memory_order_relaxed))
+		atomic_load_explicit(&agent.sweep_due, memory_order_relaxed) || (hurry == LOAD_SYNC && live_wants_idle()))
 		variant_load_queued(hurry);
 }

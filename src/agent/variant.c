@@ -429,7 +429,7 @@ static void sweep(void)
 		for (uint32_t i = 0; i < im->n_kernels; i++)
 			build_sweep(&im->kernels[i], attached, build_used);
 	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next) {
-		uint64_t gone = c->map_mask & ~live & ~maps_used(c);
+		uint64_t gone = c->map_mask & ~live & ~maps_used(c) & ~build_words_map();
 		if (!gone || atomic_load(&c->dead) ||
 			REAL(cuCtxPushCurrent_v2)(c->handle) != CUDA_SUCCESS)
 			continue;
@@ -461,6 +461,7 @@ static void try_load(void)
 		unload_retired();
 		if (atomic_load(&agent.sweep_due))
 			sweep();
+		live_idle();
 		why = NULL;
 	}
 	gate_open(&agent.gate);
@@ -475,7 +476,7 @@ void variant_load_queued(enum load_hurry hurry)
 	uint64_t now = now_ns();
 	bool work = atomic_load(&agent.n_queued) ||
 		    (hurry == LOAD_SYNC &&
-			    (atomic_load(&agent.n_retired) || atomic_load(&agent.sweep_due)));
+			    (atomic_load(&agent.n_retired) || atomic_load(&agent.sweep_due) || live_wants_idle()));
 	if (!agent_on() || (!work && hurry != LOAD_MUST))
 		return;
 	if (hurry == LOAD_POLL && now - atomic_load(&agent.last_try_ns) < RETRY_NS)
@@ -487,7 +488,7 @@ void variant_load_queued(enum load_hurry hurry)
 	else if (!lock_try(&agent.build))
 		return;
 	atomic_store(&agent.last_try_ns, now);
-	if (agent.queue || agent.retired || atomic_load(&agent.sweep_due))
+	if (agent.queue || agent.retired || atomic_load(&agent.sweep_due) || live_wants_idle())
 		try_load();
 	lock_drop(&agent.build);
 }
@@ -721,7 +722,7 @@ static void retire_stale(uint64_t attached)
 				any = true;
 			}
 	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next)
-		any |= c->map_mask & ~devmap_pooled(c) & ~build_live_maps(attached);
+		any |= c->map_mask & ~devmap_pooled(c) & ~build_live_maps(attached) & ~build_words_map();
 	if (any)
 		atomic_store(&agent.sweep_due, 1);
 }

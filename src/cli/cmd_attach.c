@@ -18,6 +18,7 @@
 #include "cli/rules.h"
 #include "cli/watch.h"
 #include "inject/inject.h"
+#include "live/program.h"
 #include "map/session.h"
 
 enum { TICK_MS = 50, COME_MS = 5000, DRAIN_MS = 2000 };
@@ -26,6 +27,7 @@ struct opts {
 	const char *pattern, *json, *out, *time;
 	struct opt_list set;
 	bool detached, allow_empty;
+	struct opt_maybe live;
 	int verbose;
 	struct rules_opts rules;
 };
@@ -38,6 +40,9 @@ static const struct opt options[] = {
 		"ends)" },
 	{ 'd', "detached", OPT_FLAG, offsetof(struct opts, detached), NULL,
 		"leave the probe attached and return at once; egpu detach ends it" },
+	{ 0, "live", OPT_MAYBE, offsetof(struct opts, live), "POINTS",
+		"into kernels that run already; where the process has no guards yet (egpu run --live), kernels that -k names get them at "
+		"POINTS of entry, exit, loop, mem (default: " LIVE_POINTS_DEFAULT ") from their next launch on" },
 	{ 0, "set", OPT_LIST, offsetof(struct opts, set), "VAR=VALUE",
 		"initial value of a global variable of the probe" },
 	{ 0, "json", OPT_STRING, offsetof(struct opts, json), "FILE",
@@ -60,6 +65,7 @@ struct attached {
 	struct session *session;
 	bool fresh; /* the agent has yet to be brought there */
 	uint64_t graphs_before;
+	bool armed; /* --live: some kernel could run it */
 	struct snapshot *before, *during; /* at the beginning, and just before the end */
 };
 
@@ -328,7 +334,7 @@ static int report(const struct opts *o, const struct probe *p, struct attached *
 		status = EGPU_FAILED;
 	if (o->json && write_out(o->json, NULL, &json_text))
 		status = EGPU_FAILED;
-	if (!status && !o->allow_empty && !rep.snap->launches_instrumented) {
+	if (!status && !o->allow_empty && !rep.snap->launches_instrumented && !a->armed) {
 		say("no launch was probed%s",
 			rep.snap->launches ? "" : ": the process launched no kernel meanwhile");
 		status = EGPU_FAILED;
@@ -339,9 +345,20 @@ static int report(const struct opts *o, const struct probe *p, struct attached *
 	return status;
 }
 
+static bool any_armed(struct session *s)
+{
+	const struct session_file *f = session_data(s);
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
+		if (f->links[i].state == SESSION_LINK_ATTACHED && f->links[i].owner == session_client_number(s) &&
+			__atomic_load_n(&f->links[i].armed, __ATOMIC_ACQUIRE))
+			return true;
+	return false;
+}
+
 static int finish(const struct opts *o, struct probe *p, struct attached *a, struct watch *w)
 {
 	a->during = snap_take(a->session);
+	a->armed = any_armed(a->session);
 	session_detach_client(a->session, session_client_number(a->session));
 	if (alive(a->pid) && !session_drained(a->session, DRAIN_MS))
 		say("kernels of the process still run what was attached: counts may be a moment "
@@ -378,9 +395,24 @@ static void leave_session(struct attached *a)
 	session_gc();
 }
 
+/* --live=POINTS always adds guards, --live where there are none. */
+static int add_guards(const struct opts *o, struct session *s)
+{
+	struct diag d = { 0 };
+	uint32_t points, map;
+	if (!o->live.given || (live_find_map(s, &map) && !o->live.value))
+		return 0;
+	if (!o->pattern)
+		return say_fail("--live puts guards into the kernels that you name, and this process has none: give -k KERNEL");
+	if (live_parse_points(o->live.value ? o->live.value : LIVE_POINTS_DEFAULT, &points, &d))
+		return say_fail("%s", d.text);
+	return live_add_guards(s, points, o->pattern, &d) ? say_diag("--live", &d) : 0;
+}
+
 static int attach(const struct opts *o, struct probe *p, struct attached *a, double seconds)
 {
-	int status = probe_open(p, a->session);
+	int status = add_guards(o, a->session);
+	status = status ? status : probe_open(p, a->session);
 	status = status ? status : probe_load(p);
 	a->before = snap_take(a->session);
 	a->graphs_before = graphs_unseen(a);
@@ -422,6 +454,7 @@ static int run(const void *opts, const struct opt_rest *rest)
 		.pattern = o->pattern,
 		.set = &o->set,
 		.rules = { .log_level = 1 },
+		.live = o->live.given,
 		.verbose = o->verbose > 1 };
 	struct attached a = { 0 };
 	struct probe p;
@@ -460,6 +493,7 @@ const struct command cmd_attach = {
 		"  egpu attach 4711 memtrace\n"
 		"  egpu attach --for 10 -k 'gemm*' 4711 count.bpf.c\n"
 		"  egpu attach -d 4711 count.bpf.o; egpu ps; egpu detach 4711\n"
+		"  egpu attach --live 4711 loops.bpf.c          into what runs at this moment\n"
 		"docs/dynamic.md says what is probed when, and what cannot be.\n",
 	.opts = options,
 	.opts_bytes = sizeof(struct opts),

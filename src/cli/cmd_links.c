@@ -157,6 +157,21 @@ static uint32_t kernels_of(const struct snapshot *snap, uint32_t link)
 	return n;
 }
 
+/* Where a program for running kernels is. */
+static void live_line(const struct session *s, const struct session_link *l)
+{
+	uint32_t armed = __atomic_load_n(&l->armed, __ATOMIC_ACQUIRE), unheard = l->unheard;
+	if (armed)
+		printf("%-12s armed in %u context%s for %.1f s\n", "", armed, armed == 1 ? "" : "s", seconds_since(l->armed_ns));
+	else if (l->why)
+		printf("%-12s pending for %.1f s: %s\n", "", seconds_since(l->since_ns), session_text(s, l->why));
+	else if (unheard)
+		printf("%-12s arming for %.1f s: %u multiprocessors have not heard of it; they run kernels without a guarded loop\n", "",
+			seconds_since(l->since_ns), unheard);
+	else
+		printf("%-12s pending for %.1f s: no kernel with guards has been loaded\n", "", seconds_since(l->since_ns));
+}
+
 static int link_session(struct session *s, void *arg)
 {
 	const struct session_file *f = session_data(s);
@@ -179,6 +194,8 @@ static int link_session(struct session *s, void *arg)
 			seconds_since(l->since_ns), ebpf_point_name(l->point),
 			(int)sizeof(f->progs[0].name), f->progs[l->prog].name,
 			SESSION_PATTERN_BYTES, l->pattern);
+		if (l->live)
+			live_line(s, l);
 	}
 	snap_free(snap);
 	return 0;
@@ -197,7 +214,8 @@ const struct command cmd_link = {
 	.name = "link",
 	.synopsis = "link",
 	.summary = "lists what is attached where",
-	.help = "One line a program and pattern; egpu detach --link ID ends one.\n",
+	.help = "One line a program and pattern; egpu detach --link ID ends one. A program for kernels that run (--live) is armed once every "
+		"multiprocessor\nhas heard of it: from then on each pass of a probed place counts.\n",
 	.run = run_link,
 };
 

@@ -136,35 +136,12 @@ static int run_target(const struct opts *o, struct probe *p, struct runner *r, c
 
 /* -- guards --------------------------------------------------------------------- */
 
-static const char *const live_points[LIVE_POINTS] = { "entry", "exit", "mem", "loop" };
-
-/* "entry,loop" as bits; 0 after a message. */
-static uint32_t parse_points(const char *list)
-{
-	uint32_t points = 0;
-	for (const char *s = list; *s;) {
-		size_t n = strcspn(s, ",");
-		int p = 0;
-		while (p < LIVE_POINTS && (strlen(live_points[p]) != n || strncmp(s, live_points[p], n)))
-			p++;
-		if (p == LIVE_POINTS) {
-			say("--live=%s: \"%.*s\" is no point with guards; use entry, exit, loop, mem", list, (int)n, s);
-			return 0;
-		}
-		points |= 1u << p;
-		s += n + (s[n] == ',');
-	}
-	if (!points)
-		say("--live=: name points: entry, exit, loop, mem");
-	return points;
-}
-
 static int add_guards(const struct opts *o, struct session *s)
 {
 	struct diag d = { 0 };
-	uint32_t points = parse_points(o->live.value ? o->live.value : "entry,exit,loop");
-	if (!points)
-		return EGPU_FAILED;
+	uint32_t points;
+	if (live_parse_points(o->live.value ? o->live.value : LIVE_POINTS_DEFAULT, &points, &d))
+		return say_fail("%s", d.text);
 	return live_add_guards(s, points, o->pattern, &d) ? say_diag("--live", &d) : 0;
 }
 

@@ -212,7 +212,7 @@ static int check_programs(const struct probe *p)
 			p->options->name);
 	if (p->options->pattern && !*p->options->pattern)
 		return say_fail("-k: the pattern is empty; leave -k out to probe every kernel");
-	if (p->options->pattern && !without)
+	if (p->options->pattern && !without && !p->options->live) /* guards are of -k, too */
 		return say_fail("%s: -k %s applies to nothing: every program's section names its "
 				"kernels already",
 			p->options->name, p->options->pattern);

@@ -95,9 +95,15 @@ static void put_call(struct buf *b, enum live_point point)
 	buf_puts(b, ");\n\t}\n");
 }
 
+const char *live_guard_name(enum live_point point)
+{
+	static const char *const names[LIVE_POINTS] = { "egpu_live_entry", "egpu_live_exit", "egpu_live_mem", "egpu_live_loop" };
+
+	return names[point];
+}
+
 int live_guard(struct arena *arena, enum live_point point, uint32_t map, struct ebpf_fragment *out, struct diag *d)
 {
-	static const char *const names[] = { "egpu_live_entry", "egpu_live_exit", "egpu_live_mem", "egpu_live_loop" };
 	struct buf b = { 0 };
 	struct ebpf_fragment_func *func = arena_alloc(arena, sizeof(*func));
 
@@ -115,7 +121,7 @@ int live_guard(struct arena *arena, enum live_point point, uint32_t map, struct 
 		return diag_set(d, ENOMEM, "out of memory");
 	*func = (struct ebpf_fragment_func){ "__egpu_live_run", live_run_text() };
 	*out = (struct ebpf_fragment){
-		.name = names[point],
+		.name = live_guard_name(point),
 		.point = points[point].point,
 		.fields = points[point].fields,
 		.maps = UINT64_C(1) << map,

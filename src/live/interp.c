@@ -24,7 +24,7 @@ enum { LD, LDX, ST, STX, ALU, JMP, JMP32, ALU64 };
 enum { ADD, SUB, MUL, DIV, OR, AND, LSH, RSH, NEG, MOD, XOR, MOV, ARSH, END };
 enum { JA, JEQ, JGT, JGE, JSET, JNE, JSGT, JSGE, CALL, EXIT, JLT, JLE, JSLT, JSLE };
 enum { FETCH = 1, XCHG = 0xe1, CMPXCHG = 0xf1 };
-enum { TYPE_HASH = 1, TYPE_ARRAY = 2, TYPE_PERCPU_ARRAY = 6 };
+enum { TYPE_HASH = 1 };
 enum { E_NOENT = -2, E_2BIG = -7, E_AGAIN = -11, E_BUSY = -16, E_EXIST = -17, E_INVAL = -22, E_OPNOTSUPP = -95 };
 enum { HASH_SPINS = 1 << 18, HASH_LOOKS = 16 };
 
@@ -139,10 +139,10 @@ INLINE const struct map_image *image(u64 map)
 	return (const struct map_image *)map;
 }
 
-INLINE u32 replica(const struct run *r)
+INLINE u32 replica(u32 n)
 {
-	u32 sm = sm_id(), last = r->program->sms - 1;
-	return sm < last ? sm : last;
+	u32 sm = sm_id();
+	return sm < n ? sm : n - 1;
 }
 
 INLINE u64 round_up(u64 n, u64 to)
@@ -151,14 +151,14 @@ INLINE u64 round_up(u64 n, u64 to)
 }
 
 /* 0: past the end. */
-INLINE u64 array_value(const struct run *r, u64 map, u32 index)
+INLINE u64 array_value(u64 map, u32 index)
 {
 	const struct map_image *m = image(map);
 	u64 stride = round_up(m->value_size, 8), at = map + MAP_IMAGE_HEADER;
 	if (index >= m->max_entries)
 		return 0;
-	if (m->type == TYPE_PERCPU_ARRAY)
-		at += replica(r) * round_up(m->max_entries * stride, 128);
+	if (m->n_replicas > 1)
+		at += replica(m->n_replicas) * round_up(m->max_entries * stride, 128);
 	return at + index * stride;
 }
 
@@ -317,16 +317,16 @@ INLINE s64 hash_update(u64 map, u64 key, u64 value, u64 flags)
 	return result;
 }
 
-INLINE u64 map_lookup(const struct run *r, u64 map, u64 key)
+INLINE u64 map_lookup(u64 map, u64 key)
 {
-	return image(map)->type == TYPE_HASH ? hash_lookup(map, key) : array_value(r, map, *(volatile u32 *)key);
+	return image(map)->type == TYPE_HASH ? hash_lookup(map, key) : array_value(map, *(volatile u32 *)key);
 }
 
-INLINE s64 map_update(const struct run *r, u64 map, u64 key, u64 value, u64 flags)
+INLINE s64 map_update(u64 map, u64 key, u64 value, u64 flags)
 {
 	if (image(map)->type == TYPE_HASH)
 		return hash_update(map, key, value, flags);
-	u64 at = array_value(r, map, *(volatile u32 *)key);
+	u64 at = array_value(map, *(volatile u32 *)key);
 	if (flags > 2)
 		return E_INVAL;
 	if (!at)
@@ -590,7 +590,7 @@ INLINE int each_element(struct run *r, struct frame *f)
 	}
 	f->key = f->at;
 	r->reg[2] = (u64)&f->key;
-	r->reg[3] = array_value(r, f->map, f->at++);
+	r->reg[3] = array_value(f->map, f->at++);
 	return r->reg[3] != 0;
 }
 
@@ -674,9 +674,9 @@ INLINE u64 helper(struct run *r, u32 number)
 	const u64 *a = r->reg;
 	switch (number) {
 	case 1:
-		return map_lookup(r, a[1], a[2]);
+		return map_lookup(a[1], a[2]);
 	case 2:
-		return (u64)map_update(r, a[1], a[2], a[3], a[4]);
+		return (u64)map_update(a[1], a[2], a[3], a[4]);
 	case 3:
 		return image(a[1])->type == TYPE_HASH ? (u64)hash_delete(a[1], a[2]) : (u64)E_INVAL;
 	case 5:
@@ -684,7 +684,7 @@ INLINE u64 helper(struct run *r, u32 number)
 	case 7:
 		return prandom(r);
 	case 8:
-		return replica(r);
+		return replica(r->program->sms);
 	case 502:
 		return global_timer();
 	case 503:

@@ -25,9 +25,24 @@ static int add_map(struct session *s, uint32_t *id, struct diag *d)
 
 	if (!err) {
 		session_data(s)->maps[*id].internal = 1;
+		session_data(s)->maps[*id].owner = 0;
 		session_data(s)->maps[*id].live = 1;
 	}
 	return err;
+}
+
+/* The guard of a point, where this pattern has it. */
+static bool has_guard(struct session *s, enum live_point point, const char *pattern)
+{
+	const struct session_file *f = session_data(s);
+
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
+		const struct session_link *l = &f->links[i];
+		if (l->state == SESSION_LINK_ATTACHED && !l->owner && !l->live && l->prog < SESSION_MAX_PROGS &&
+			!strcmp(f->progs[l->prog].name, live_guard_name(point)) && !strcmp(l->pattern, pattern))
+			return true;
+	}
+	return false;
 }
 
 static int add_guard(struct session *s, enum live_point point, uint32_t map, const char *pattern, struct diag *d)
@@ -45,9 +60,29 @@ static int add_guard(struct session *s, enum live_point point, uint32_t map, con
 	}
 	if (!err)
 		err = session_add_link(s, prog, guard.point, false, pattern, &link, d);
+	if (!err)
+		session_data(s)->progs[prog].owner = session_data(s)->links[link].owner = 0;
 	buf_free(&text);
 	arena_free(arena);
 	return err;
+}
+
+int live_parse_points(const char *list, uint32_t *points, struct diag *d)
+{
+	static const char *const names[LIVE_POINTS] = { "entry", "exit", "mem", "loop" };
+
+	*points = 0;
+	for (const char *s = list; *s;) {
+		size_t n = strcspn(s, ",");
+		int p = 0;
+		while (p < LIVE_POINTS && (strlen(names[p]) != n || strncmp(s, names[p], n)))
+			p++;
+		if (p == LIVE_POINTS)
+			return diag_set(d, EINVAL, "--live=%s: \"%.*s\" is no point with guards; use entry, exit, loop, mem", list, (int)n, s);
+		*points |= 1u << p;
+		s += n + (s[n] == ',');
+	}
+	return *points ? 0 : diag_set(d, EINVAL, "--live=: name points: entry, exit, loop, mem");
 }
 
 int live_add_guards(struct session *s, uint32_t points, const char *pattern, struct diag *d)
@@ -56,7 +91,7 @@ int live_add_guards(struct session *s, uint32_t points, const char *pattern, str
 	int err = live_find_map(s, &map) ? 0 : add_map(s, &map, d);
 
 	for (int p = 0; p < LIVE_POINTS && !err; p++)
-		if (points >> p & 1)
+		if ((points >> p & 1) && !has_guard(s, p, pattern))
 			err = add_guard(s, p, map, pattern, d);
 	return err;
 }

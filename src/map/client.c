@@ -241,6 +241,22 @@ static int free_client(struct session *s, uint32_t client)
 	return n;
 }
 
+/* Programs for running kernels have a link each; a loader may attach and detach more of them than there are rows. */
+void session_recycle_links(struct session *s)
+{
+	int lock = session_lock(s);
+	uint64_t drained = least(s, true);
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
+		struct session_link *l = &s->file->links[i];
+		if (!l->live || l->state != SESSION_LINK_DETACHED || l->changed > drained || !l->released || l->prog >= SESSION_MAX_PROGS)
+			continue;
+		unlink_prog(s, l->prog);
+		__atomic_store_n(&s->file->progs[l->prog].used, 0, __ATOMIC_RELEASE);
+		__atomic_store_n(&l->state, SESSION_LINK_FREE, __ATOMIC_RELEASE);
+	}
+	session_unlock(lock);
+}
+
 int session_recycle(struct session *s)
 {
 	session_reap(s);

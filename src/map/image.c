@@ -196,6 +196,7 @@ static int add_map(struct session *s, const struct ebpf_map *def, uint32_t *id, 
 	snprintf(row.name, sizeof(row.name), "%s", def->name ? def->name : "");
 	if (!map_base_bytes(&row))
 		return map_refuse(def, d);
+	session_unlink_map(s, i); /* of a loader that was killed here */
 	int err = map_base_create(s, i, &row, def);
 	if (!err && row.type == BPF_MAP_TYPE_RINGBUF)
 		err = map_ring_create(s, "ring-%u", i, &row);

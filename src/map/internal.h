@@ -44,6 +44,8 @@ int session_lock(struct session *s);
 void session_unlock(int lock);
 int session_claim_client(struct session *s, const char *probe);
 /* Files of a map: its own, its ring, its instances. */
+/* Rows of links for running kernels that are over, and of their programs. */
+void session_recycle_links(struct session *s);
 void session_unlink_map(const struct session *s, uint32_t id);
 
 /* "DIR/name", cut never: 0 or -ENAMETOOLONG. */
@@ -61,8 +63,6 @@ bool map_image_fits(const struct map_image *image, const struct session_map *row
 /* Copies the data of the host's image: holes, which read as zero, are passed over. `to` must be
  * zero. */
 int map_base_copy(int fd, void *to, uint64_t data_bytes);
-/* Replicas that an instance of an array has on a device of so many multiprocessors: 1 unless programs only add to it. */
-uint32_t session_map_replicas(struct session *s, uint32_t map, uint32_t sms);
 /* ring-ID and raw-ID, mapped. NULL with *err. */
 const struct ring_mapping *map_ring_get(struct session *s, uint32_t map, int *err);
 void map_ring_forget(struct ring_mapping *r);

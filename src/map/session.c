@@ -338,6 +338,8 @@ static int add_prog(struct session *s, const char *fragment_text, size_t size, c
 		return diag_set(d, E2BIG, "program %s is too large", name);
 	char path[SESSION_FILE_PATH_BYTES];
 	int err = session_file_path(s, path, "prog-%u.frag", i);
+	if (!err)
+		unlink(path); /* of a loader that was killed here */
 	int fd = err ? err : file_create(path, 0, false);
 	if (fd < 0)
 		return diag_set(
@@ -426,7 +428,7 @@ static int add_link(struct session *s, uint32_t prog, enum ebpf_point point, boo
 	l->point = point;
 	l->warp = warp;
 	l->live = live;
-	l->armed = l->unheard = l->no_room = 0;
+	l->armed = l->unheard = l->why = l->released = 0;
 	l->matched = 0;
 	l->owner = s->client;
 	memcpy(l->pattern, pattern, strlen(pattern) + 1);
@@ -448,6 +450,7 @@ int session_add_live_link(struct session *s, const void *object, size_t size, co
 	const char *pattern, uint32_t *id, struct diag *d)
 {
 	uint32_t prog;
+	session_recycle_links(s);
 	int err = session_add_prog(s, object, size, name, point, warp, &prog, d);
 	if (err)
 		return err;
@@ -469,6 +472,12 @@ int session_detach_link(struct session *s, uint32_t link)
 		link_changed(s, l, SESSION_LINK_DETACHED);
 	session_unlock(lock);
 	return attached ? 0 : -ENOENT;
+}
+
+void session_release_link(struct session *s, uint32_t link)
+{
+	if (link < SESSION_MAX_LINKS)
+		__atomic_store_n(&s->file->links[link].released, 1, __ATOMIC_RELEASE);
 }
 
 /* -- agents, kernels, sites: written by agents of several processes -- */

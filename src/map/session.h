@@ -95,7 +95,8 @@ struct session_link { /* writer: loader; state is stored last, with release orde
 	uint32_t armed;	 /* writer: agents, atomic: contexts whose kernels can run it now */
 	uint64_t armed_ns; /* writer: agents: CLOCK_MONOTONIC when `armed` last changed: from then on every pass runs it, or none does */
 	uint32_t unheard; /* writer: agents: multiprocessors that may not have heard of the change yet */
-	uint32_t no_room; /* writer: agents: 1: waits for running kernels to end, which take the room of its program */
+	uint32_t released; /* 1: no descriptor refers to it any more */
+	uint32_t why; /* session_string; writer: agents: why its program is not on the device; 0: it is */
 	uint64_t matched; /* writer: agents, atomic: kernels it was attached to */
 	uint64_t changed; /* generation at which it was attached, or detached */
 	uint64_t since_ns; /* CLOCK_MONOTONIC of that */
@@ -282,6 +283,8 @@ int session_add_map(struct session *s, const struct ebpf_map *def, uint32_t *id,
 /* Notes how a program uses a map's values, before anything attaches it. -EBUSY with d when a device has replicas of them and the
  * program does more than add. */
 int session_map_use(struct session *s, uint32_t map, const struct ebpf_map_use *use, struct diag *d);
+/* Replicas that an instance of an array has on a device of so many multiprocessors: 1 unless programs only add to it. */
+uint32_t session_map_replicas(struct session *s, uint32_t map, uint32_t sms);
 /* Takes back a map that no program uses yet, with its files. */
 void session_remove_map(struct session *s, uint32_t id);
 int session_add_prog(struct session *s, const char *fragment_text, size_t size, const char *name, enum ebpf_point point, bool warp,
@@ -291,6 +294,8 @@ int session_add_link(struct session *s, uint32_t prog, enum ebpf_point point, bo
 int session_add_live_link(struct session *s, const void *object, size_t size, const char *name, enum ebpf_point point, bool warp,
 	const char *pattern, uint32_t *id, struct diag *d);
 int session_detach_link(struct session *s, uint32_t link);
+/* No descriptor refers to it any more: once it is drained, the row of a program for running kernels is another link's. */
+void session_release_link(struct session *s, uint32_t link);
 
 /* -- several loaders in one session --
  * Rows are added under a lock between processes. What a client has added goes when it has ended, its links are detached,

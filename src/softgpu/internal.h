@@ -417,6 +417,7 @@ struct sg_grid {
 	uint64_t n_units, next_unit; /* a unit is a cluster, or a block where there are none */
 	uint32_t unit_blocks;
 	uint64_t n_resident; /* blocks that were started and have not ended */
+	uint32_t next_sm; /* where the search for its next place begins */
 	uint32_t shared_bytes, threads;
 	uint64_t workspace; /* device memory of a cooperative grid's barrier */
 	bool admitted;      /* cooperative: its places are reserved, in sm_of_unit */

@@ -88,21 +88,27 @@ static void vacate(struct sg_device *dev, const struct sg_grid *g, struct sg_sm 
 	sm->shared -= shared_cost(dev, g->shared_bytes);
 }
 
-/* The emptiest multiprocessor with room for one block, occupied; -1: none. */
-static int take_sm(struct sg_device *dev, const struct sg_grid *g)
+/* The emptiest multiprocessor with room for one block, occupied; -1: none. Of those that are as empty the one behind the last of the
+ * same grid: blocks that end at once come to all, as on a device that runs more of them at a time. */
+static int take_sm(struct sg_device *dev, struct sg_grid *g)
 {
+	uint32_t n = dev->config.n_sms;
 	int best = -1;
-	for (uint32_t i = 0; i < dev->config.n_sms; i++)
+	for (uint32_t k = 0; k < n; k++) {
+		uint32_t i = (g->next_sm + k) % n;
 		if (fits(dev, g, &dev->sms[i], 1) &&
 			(best < 0 || dev->sms[i].threads < dev->sms[best].threads))
 			best = (int)i;
-	if (best >= 0)
+	}
+	if (best >= 0) {
+		g->next_sm = ((uint32_t)best + 1) % n;
 		occupy(dev, g, &dev->sms[best]);
+	}
 	return best;
 }
 
 /* Places for n blocks, all or none. */
-static bool take_sms(struct sg_device *dev, const struct sg_grid *g, uint32_t *sm, uint64_t n)
+static bool take_sms(struct sg_device *dev, struct sg_grid *g, uint32_t *sm, uint64_t n)
 {
 	for (uint64_t i = 0; i < n; i++) {
 		int at = take_sm(dev, g);

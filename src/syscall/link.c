@@ -198,6 +198,8 @@ void link_object_release(struct loader *l, struct object *o)
 {
 	if (l->running && !o->link.detached)
 		session_detach_link(l->options.session, o->link.id);
+	if (l->running)
+		session_release_link(l->options.session, o->link.id);
 	object_unref(o->link.prog);
 	free(o->link.name);
 }

@@ -6,22 +6,7 @@
  * same protocol runs with the same steps. --measure prints, for each kind of kernel, rates without egpu, with guards and with
  * programs, and how long attaching and detaching take.
  */
-#include <bpf/bpf.h>
-#include <bpf/libbpf.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "map/map.h"
-#include "map/session.h"
-#include "syscall/loader.h"
-#include "tap.h"
+#include "live.h"
 
 enum { SMS = 256, BLOCKS = 4096, GAPS = 4, MAX_RATES = 4096, CLOCK_NS = 100000 /* by which the device's may be off */ };
 
@@ -38,94 +23,16 @@ static struct {
 	const char *build, *driver, *dir;
 } opt;
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static void sleep_ms(int ms)
-{
-	nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000L }, NULL);
-}
-
-/* -- the target --------------------------------------------------------------- */
-
-struct target {
-	pid_t pid;
-	int in, out; /* its lines come from out */
-	char text[1 << 16];
-	size_t n;
-};
-
 /* Starts the sample, under egpu with guards at `points` when they are given. */
 static void start(struct target *t, const char *mode, const char *points, const char *ms)
 {
 	char egpu[600], sample[600], live[64];
-	int ends[2], stdin_ends[2];
 	snprintf(egpu, sizeof(egpu), "%s/egpu", opt.build);
 	snprintf(sample, sizeof(sample), "%s/samples/persistent", opt.build);
 	snprintf(live, sizeof(live), "--live=%s", points ? points : "");
-	memset(t, 0, sizeof(*t));
-	if (pipe2(ends, O_CLOEXEC) || pipe2(stdin_ends, O_CLOEXEC))
-		exit(99);
-	t->pid = fork();
-	if (!t->pid) {
-		dup2(ends[1], 1);
-		dup2(stdin_ends[0], 0);
-		if (points)
-			execl(egpu, egpu, "run", opt.driver, live, "-k", "*", "--", sample, mode, ms, NULL);
-		else
-			execl(sample, sample, mode, ms, NULL);
-		_exit(98);
-	}
-	close(ends[1]);
-	close(stdin_ends[0]);
-	t->in = stdin_ends[1];
-	fcntl(ends[0], F_SETFL, O_NONBLOCK);
-	t->out = ends[0];
-}
-
-/* What it has printed so far. */
-static const char *heard(struct target *t)
-{
-	ssize_t n;
-	while (t->n < sizeof(t->text) - 1 && (n = read(t->out, t->text + t->n, sizeof(t->text) - 1 - t->n)) > 0)
-		t->n += (size_t)n;
-	t->text[t->n] = 0;
-	return t->text;
-}
-
-static int finish(struct target *t)
-{
-	int status = -1;
-	waitpid(t->pid, &status, 0);
-	heard(t);
-	close(t->out);
-	if (t->in >= 0)
-		close(t->in);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-/* The sample ends when its standard input does. */
-static void stop(struct target *t)
-{
-	close(t->in);
-	t->in = -1;
-}
-
-/* The session of the run, once its kernel is under way with guards. */
-static struct session *find_session(struct target *t)
-{
-	char dirs[4][256];
-	struct session *s = NULL;
-	struct diag d = { 0 };
-	for (int tries = 0; tries < 3000 && !strstr(heard(t), "rate"); tries++)
-		sleep_ms(10);
-	if (session_list(dirs, 4) < 1 || session_open(dirs[0], &s, &d))
-		printf("# no session: %s\n", d.text);
-	return s;
+	char *alone[] = { sample, (char *)mode, (char *)ms, NULL };
+	char *under[] = { egpu, "run", (char *)opt.driver, live, "-k", "*", "--", sample, (char *)mode, (char *)ms, NULL };
+	start_command(t, points ? under : alone);
 }
 
 /* Median of the rates that were printed from `from` on. */
@@ -155,29 +62,6 @@ struct probe {
 };
 
 static const char *const programs[3] = { "loop", "store", "leave" };
-
-static struct map *find_map(struct session *s, const char *name)
-{
-	const struct session_file *f = session_data(s);
-	struct map *m = NULL;
-	for (uint32_t id = 0; id < EBPF_MAX_MAPS; id++) /* the latest of the name */
-		if (f->maps[id].used && !strcmp(f->maps[id].name, name)) {
-			map_close(m);
-			map_open(s, id, &m, NULL);
-		}
-	return m;
-}
-
-static int warnings;
-
-static int heed(enum libbpf_print_level level, const char *fmt, va_list args)
-{
-	if (level != LIBBPF_WARN)
-		return 0;
-	warnings++;
-	printf("# ");
-	return vprintf(fmt, args);
-}
 
 static bool load(struct probe *p, struct session *s)
 {
@@ -209,9 +93,9 @@ static bool attach(struct probe *p, int which)
 	if (!p->link[which])
 		printf("# %s: %s\n", programs[which], d.text);
 	if (!p->first) {
-		p->first = find_map(p->session, "first");
-		p->last = find_map(p->session, "last");
-		p->stores = find_map(p->session, "stores");
+		p->first = find_map(p->session, p->object, "first");
+		p->last = find_map(p->session, p->object, "last");
+		p->stores = find_map(p->session, p->object, "stores");
 	}
 	return p->link[which];
 }
@@ -270,30 +154,6 @@ static uint64_t until_everywhere(struct probe *p, uint32_t sms, uint64_t t0)
 	return 0;
 }
 
-/* Until what was attached or detached has settled on every multiprocessor; when that was, 0: too late. */
-static uint64_t wait_settled(struct probe *p)
-{
-	struct session_file *f = session_data(p->session);
-	uint64_t end = now_ns() + 60000000000u, latest = 0;
-	for (bool all = false; !all && now_ns() < end; sleep_ms(1)) {
-		all = true;
-		latest = 0;
-		for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
-			const struct session_link *l = &f->links[i];
-			if (!l->live || l->state == SESSION_LINK_FREE)
-				continue;
-			uint64_t at = __atomic_load_n(&l->armed_ns, __ATOMIC_ACQUIRE);
-			if ((l->state == SESSION_LINK_ATTACHED) != (__atomic_load_n(&l->armed, __ATOMIC_ACQUIRE) != 0))
-				all = false;
-			latest = at > latest ? at : latest;
-		}
-		if (all)
-			return latest;
-	}
-	printf("# the session's links did not come to rest\n");
-	return 0;
-}
-
 /* Until some block has been seen to store twice since: a software GPU takes its time. */
 static void wait_stores(struct probe *p, uint64_t since)
 {
@@ -336,7 +196,7 @@ static void each_kind(const char *mode)
 	struct probe p;
 	uint64_t t0, took, latest;
 	start(&t, mode, "entry,exit,loop,mem", opt.gpu ? "4000" : "600000");
-	struct session *s = find_session(&t);
+	struct session *s = find_session(&t, "rate");
 	if (!ok(s && load(&p, s), "%s: a loader comes to a run whose kernel is under way", mode))
 		return;
 	t0 = now_ns();
@@ -346,7 +206,7 @@ static void each_kind(const char *mode)
 	printf("# %s: attach to first run everywhere %.2f ms\n", mode, (double)took / 1e6);
 	t0 = now_ns();
 	ok(attach(&p, 1), "%s: another comes at stores, beside it", mode);
-	uint64_t armed = wait_settled(&p);
+	uint64_t armed = wait_settled(s);
 	printf("# %s: attach to armed %.2f ms\n", mode, armed > t0 ? (double)(armed - t0) / 1e6 : 0.0);
 	wait_stores(&p, armed);
 	if (opt.gpu)
@@ -354,7 +214,7 @@ static void each_kind(const char *mode)
 	t0 = now_ns();
 	detach(&p, 0);
 	detach(&p, 1);
-	uint64_t settled = wait_settled(&p);
+	uint64_t settled = wait_settled(s);
 	printf("# %s: detach to gone %.2f ms\n", mode, settled > t0 ? (double)(settled - t0) / 1e6 : 0.0);
 	sleep_ms(opt.gpu ? 300 : 100);
 	uint32_t n = count_sms(p.last, &latest);
@@ -362,7 +222,7 @@ static void each_kind(const char *mode)
 	ok(n && settled && latest <= settled + CLOCK_NS, "%s: gone means that it runs no more (%u multiprocessors)", mode, n);
 	check_stores(&p, mode, armed, t0);
 	ok(attach(&p, 2), "%s: a third comes at the exits", mode);
-	wait_settled(&p);
+	wait_settled(s);
 	stop(&t);
 	int status = finish(&t);
 	is_int(status, 0, "%s: the program ends as it would", mode);
@@ -377,7 +237,7 @@ static void cycles(const char *mode, int n)
 	struct probe p;
 	int good = 0;
 	start(&t, mode, "entry,exit,loop", opt.gpu ? "20000" : "15000");
-	struct session *s = find_session(&t);
+	struct session *s = find_session(&t, "rate");
 	if (!ok(s && load(&p, s), "%s: a loader for %d rounds", mode, n))
 		return;
 	for (int i = 0; i < n && good == i; i++) {
@@ -388,9 +248,9 @@ static void cycles(const char *mode, int n)
 				break;
 		}
 		good += attach(&p, 0);
-		wait_settled(&p);
+		wait_settled(s);
 		detach(&p, 0);
-		wait_settled(&p);
+		wait_settled(s);
 	}
 	is_int(good, n, "%s: attached and detached %d times, by %d loaders one after another", mode, n, n / 20 + 1);
 	is_int(warnings, 0, "%s: libbpf had nothing to complain about", mode);
@@ -456,7 +316,7 @@ static void measure_latency(const char *mode)
 	struct probe p;
 	int n = 0;
 	start(&t, mode, "entry,exit,loop", "100000");
-	struct session *s = find_session(&t);
+	struct session *s = find_session(&t, "rate");
 	if (s && load(&p, s)) {
 		for (; n < opt.cycles && n < MAX; n++) {
 			uint64_t latest, t0 = now_ns(), took;
@@ -467,7 +327,7 @@ static void measure_latency(const char *mode)
 			in[n] = (double)took / 1e6;
 			t0 = now_ns();
 			detach(&p, 0);
-			wait_settled(&p);
+			wait_settled(s);
 			sleep_ms(120);
 			count_sms(p.last, &latest);
 			out[n] = latest > t0 ? (double)(latest - t0) / 1e6 : 0;
@@ -496,7 +356,7 @@ static int measure_all(void)
 int main(int argc, char **argv)
 {
 	opt.build = getenv("EGPU_BUILD");
-	opt.cycles = 25;
+	opt.cycles = 22;
 	for (int i = 1; i < argc; i++) {
 		opt.gpu |= !strcmp(argv[i], "--gpu");
 		opt.measure |= !strcmp(argv[i], "--measure");

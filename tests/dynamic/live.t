@@ -1,0 +1,70 @@
+#!/bin/bash
+# `egpu attach --live`: into a kernel that runs under egpu, and into a program that was started without it, whose kernels get guards
+# at their next launch.
+. "$(dirname "$0")/../cli/lib.sh"
+target=$EGPU_BUILD/tests/dynamic/dynamic_target
+driver=$EGPU_BUILD/src/softgpu
+work=$tmp
+trap 'kill $(cat "$work"/*.pid 2>/dev/null) 2>/dev/null; rm -rf "$work"' EXIT
+export ASAN_OPTIONS=detect_leaks=0
+
+cat > "$work/loops.bpf.c" <<'C'
+#include <egpu/probe.bpf.h>
+__u64 loops;
+SEC("gpu.warp/block/queue") int loop(struct egpu_warp *ctx) { __sync_fetch_and_add(&loops, 1); return 0; }
+C
+cat > "$work/entries.bpf.c" <<'C'
+#include <egpu/probe.bpf.h>
+__u64 threads;
+SEC("gpu/entry/fill") int entry(struct egpu_entry *ctx) { __sync_fetch_and_add(&threads, 1); return 0; }
+C
+"$egpu" verify "$work/loops.bpf.c" > "$work/err" 2>&1 || { echo "1..0 # SKIP no clang for BPF"; exit 0; }
+
+attach() { "$egpu" attach "$@" > "$work/err" 2>&1; }
+number() { sed -n "s/^ *$1 = \([0-9]*\)\$/\1/p" "$work/err"; }
+
+# A kernel that runs until it is told to stop.
+mkfifo "$work/in"
+EGPU_SAMPLE_SMALL=1 "$egpu" run --softgpu=sm_90,sms=2 --live -k queue -- "$EGPU_BUILD/samples/persistent" queue 600000 < "$work/in" \
+	> "$work/out" 2> "$work/run" &
+run=$!
+exec 5> "$work/in"
+echo $run > "$work/run.pid"
+for _ in $(seq 500); do grep -qs rate "$work/out" && break; sleep 0.02; done
+pid=$("$egpu" ps 2> /dev/null | sed -n 's/^ *\([0-9]*\) .* persistent$/\1/p')
+[ -n "$pid" ]; ok $? "a kernel runs under egpu run --live"
+attach --live --for 0.5 "$pid" "$work/loops.bpf.c"; ok $? "attach --live"
+[ "$(number loops)" -gt 0 ]; ok $? "counts passes of the kernel that runs ($(number loops))"
+attach --live -d "$pid" "$work/loops.bpf.c"; ok $? "it comes again, and stays"
+for _ in $(seq 100); do "$egpu" link > "$work/err" 2>&1; grep -q "armed in 1 context" "$work/err" && break; sleep 0.02; done
+grep -q "armed in 1 context for" "$work/err"; ok $? "egpu link says that it is armed"
+[ "$(grep -c ' loop  *queue' "$work/err")" = 1 ]; ok $? "once"
+id=$(sed -n 's/^\([0-9.]*\) .* loop  *queue.*/\1/p' "$work/err")
+"$egpu" detach --link "$id" > "$work/err" 2>&1; ok $? "egpu detach --link"
+! grep -q "still hold it" "$work/err"; ok $? "it is gone although the kernel runs on"
+attach --live --for 0.3 "$pid" "$work/loops.bpf.c"; ok $? "the next attach"
+[ "$(number loops)" -gt 0 ]; ok $? "counts too"
+attach --live --for 0.2 "$pid" "$work/entries.bpf.c"; ok $? "a program for a place that is not passed is armed, and counts nothing"
+[ "$(number threads)" = 0 ]; ok $? "nothing"
+exec 5>&-
+wait $run; ok $? "the program ends well"
+grep -q '^persistent: queue .* ok$' "$work/out"; ok $? "its results are its own"
+rm -f "$work/run.pid"
+
+# A program that knows nothing of egpu.
+if [ -z "$EGPU_SANITIZED" ]; then
+	LD_LIBRARY_PATH=$driver EGPU_SOFTGPU_QUIET=1 "$target" linked > "$work/plain.out" 2>&1 &
+	pid=$!
+	echo $pid > "$work/plain.pid"
+	for _ in $(seq 200); do grep -qs running "$work/plain.out" && break; sleep 0.02; done
+	attach --live --for 0.3 "$pid" "$work/entries.bpf.c"; status=$?
+	[ $status = 125 ] && grep -q 'give -k KERNEL' "$work/err"; ok $? "without -k it is refused where there are no guards"
+	attach --live -k fill --for 1 "$pid" "$work/entries.bpf.c"; ok $? "with it, guards come at the next launch"
+	[ "$(number threads)" -gt 0 ]; ok $? "and the program into them ($(number threads) threads)"
+	"$egpu" detach "$pid" > "$work/err" 2>&1; ok $? "egpu detach takes the guards away"
+	kill -TERM $pid; wait $pid; ok $? "the program ends well"
+	grep -q 'wrong 0' "$work/plain.out"; ok $? "every step's results were right"
+	rm -f "$work/plain.pid"
+fi
+echo "1..$test_count"
+exit $test_failed
