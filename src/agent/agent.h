@@ -122,6 +122,7 @@ struct kernel {
 		wanted; /* links != 0 and not refused: a launch looks at the rest only then */
 	CUfunc_cache cache_config; /* last one set */
 	bool has_cache_config;
+	uint64_t bank_bytes; /* constant bank 0 of its machine code in the image; 0: not known */
 	_Atomic uint32_t one_in; /* as in its row */
 };
 
@@ -136,6 +137,7 @@ struct image {
 	uint32_t n_kernels;
 	struct table *by_name;
 	const char *no_ptx;    /* reason for kernels without PTX */
+	bool has_code;         /* what the driver loads may be machine code of the program's */
 	bool searched;         /* late: whether there is PTX is not known yet */
 	bool answered;         /* late: it has been searched for; no_ptx is what came of it */
 	uint32_t opt_max_regs; /* CU_JIT_MAX_REGISTERS of the program's own load; 0: none */
@@ -172,6 +174,7 @@ struct devmap {
 	struct map_image *image; /* in the instance file */
 	uint64_t replica_bytes; /* between the replicas of an array; 0: it has one */
 	bool is_ring;
+	bool instance_pinned;
 	bool pooled;     /* its memory belongs to live.c's pool */
 	uint32_t serial; /* of the session's row */
 	/* Rings: what drain.c knows, none of it from the session. */
@@ -255,6 +258,8 @@ void devmap_stop(void);                  /* at exit: last copies */
 /* For a ring whose instance exists and whose device memory does not. */
 int drain_make(struct context *c, uint32_t id, bool pin, struct diag *d);
 void drain_unpin(struct context *c, uint32_t id);
+/* Pins memory of the session for copies, where the driver would. */
+bool devmap_pin(void *at, size_t bytes, unsigned int flags);
 /* Stores of a record have reached memory this long after its bytes were seen committed. */
 enum { DRAIN_SETTLE_US = 100 };
 /* Bytes taken; -EAGAIN: there is more, and no room for it. c->settling is set where there is more that is too fresh. */

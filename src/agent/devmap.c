@@ -5,11 +5,13 @@
  * unfinished, and drains rings. DMA runs beside kernels on a stream that waits for nobody.
  */
 #include <errno.h>
+#include <linux/magic.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -88,6 +90,17 @@ static uint64_t bytes_of(const struct context *c, uint32_t id)
 		array ? session_map_replicas(agent.session, id, sms) : sms);
 }
 
+/* Drivers pin the pages of files that live in memory, and refuse others: a session on a disk is not even
+ * tried. Copies to memory that is not pinned are slower, not wrong. */
+bool devmap_pin(void *at, size_t bytes, unsigned int flags)
+{
+	struct statfs fs;
+	if (!REAL(cuMemHostRegister_v2) || statfs(session_path(agent.session), &fs) || fs.f_type != TMPFS_MAGIC)
+		return false;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	return ok(REAL(cuMemHostRegister_v2)(at, (bytes + page - 1) / page * page, flags));
+}
+
 static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 {
 	struct devmap *m = &c->maps[id];
@@ -116,10 +129,9 @@ static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 		forget(m);
 		return err;
 	}
-	/* Copies to memory that is not pinned are slower, not wrong. */
-	if (REAL(cuMemHostRegister_v2) && !pooled)
-		REAL(cuMemHostRegister_v2)
-		(m->instance, (size_t)((char *)m->image - (char *)m->instance) + m->bytes, 0);
+	if (!pooled)
+		m->instance_pinned = devmap_pin(
+			m->instance, (size_t)((char *)m->image - (char *)m->instance) + m->bytes, 0);
 	if (!image_to_device(c, m) || !finish(c)) {
 		if (!pooled)
 			REAL(cuMemFree_v2)(m->address);
@@ -199,7 +211,7 @@ void devmap_drop(struct context *c, uint64_t mask)
 			session_forget_ring(agent.session, i);
 		}
 		__atomic_store_n(&m->instance->ended, 1, __ATOMIC_RELEASE);
-		if (REAL(cuMemHostUnregister) && !m->pooled)
+		if (REAL(cuMemHostUnregister) && m->instance_pinned)
 			REAL(cuMemHostUnregister)(m->instance);
 		if (!m->pooled)
 			REAL(cuMemFree_v2)(m->address);

@@ -41,6 +41,9 @@ static bool to_host(struct context *c, void *host, CUdeviceptr at, uint64_t n)
 	return ok(REAL(cuMemcpyDtoHAsync_v2)(host, at, n, c->stream));
 }
 
+/* Rings whose memory in the session some context has pinned. */
+static atomic_bool pinned[EBPF_MAX_MAPS];
+
 int drain_make(struct context *c, uint32_t id, bool pin, struct diag *d)
 {
 	struct devmap *m = &c->maps[id];
@@ -59,18 +62,21 @@ int drain_make(struct context *c, uint32_t id, bool pin, struct diag *d)
 	int err = map_ring_memory(agent.session, id, &at, &bytes);
 	if (err)
 		return diag_set(d, -err, "map %u: its ring in the session cannot be used", id);
-	/* Another context of this process may have done it; unpinned is slower, not wrong. */
-	if (REAL(cuMemHostRegister_v2) && pin)
-		m->pinned = ok(REAL(cuMemHostRegister_v2)(at, bytes, CU_MEMHOSTREGISTER_PORTABLE))
-				    ? at
-				    : NULL;
+	/* Once a process: where another context has done it, it holds for this one too. */
+	if (pin && !atomic_exchange(&pinned[id], true)) {
+		m->pinned = devmap_pin(at, bytes, CU_MEMHOSTREGISTER_PORTABLE) ? at : NULL;
+		if (!m->pinned)
+			atomic_store(&pinned[id], false);
+	}
 	return 0;
 }
 
 void drain_unpin(struct context *c, uint32_t id)
 {
-	if (c->maps[id].pinned && REAL(cuMemHostUnregister))
+	if (c->maps[id].pinned && REAL(cuMemHostUnregister)) {
 		REAL(cuMemHostUnregister)(c->maps[id].pinned);
+		atomic_store(&pinned[id], false);
+	}
 	c->maps[id].pinned = NULL;
 }
 

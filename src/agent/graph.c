@@ -133,18 +133,30 @@ struct walk {
 	size_t at;
 };
 
-/* Node types of which we know every way to change them in an executable. */
 static bool collect(CUgraphNode node, CUgraphNodeType type, void *arg)
 {
 	struct walk *w = arg;
-	switch (type) {
-	case CU_GRAPH_NODE_TYPE_KERNEL:
+	struct walk in = { w->exec, NULL, w->depth + 1, 0 };
+	CUgraph child;
+	if (type == CU_GRAPH_NODE_TYPE_KERNEL)
 		return add_kernel(w->exec, node);
+	if (type != CU_GRAPH_NODE_TYPE_GRAPH)
+		return true;
+	child = child_of(node);
+	return child && in.depth < MAX_DEPTH && each_node(child, collect, &in);
+}
+
+/* Node types of which we know every way to change them in an executable; some others cannot be cloned.
+ * arg: an int, how deep the graph lies. */
+static bool is_followed(CUgraphNode node, CUgraphNodeType type, void *arg)
+{
+	int depth = *(int *)arg + 1;
+	switch (type) {
 	case CU_GRAPH_NODE_TYPE_GRAPH: {
 		CUgraph child = child_of(node);
-		struct walk in = { w->exec, NULL, w->depth + 1, 0 };
-		return child && in.depth < MAX_DEPTH && each_node(child, collect, &in);
+		return child && depth < MAX_DEPTH && each_node(child, is_followed, &depth);
 	}
+	case CU_GRAPH_NODE_TYPE_KERNEL:
 	case CU_GRAPH_NODE_TYPE_MEMCPY:
 	case CU_GRAPH_NODE_TYPE_MEMSET:
 	case CU_GRAPH_NODE_TYPE_HOST:
@@ -197,10 +209,11 @@ static struct graph_exec *exec_new(CUgraphExec handle, CUgraph graph)
 		return NULL;
 	e->handle = handle;
 	REAL(cuCtxGetCurrent)(&e->context);
-	if (ok(REAL(cuGraphClone)(&e->plain, graph)) && each_node(e->plain, collect, &w) && e->n)
-		return e;
-	if (e->plain && e->n)
+	int depth = 0;
+	if (!each_node(graph, is_followed, &depth))
 		agent_log("graph %p: it has nodes that egpu does not follow", (void *)handle);
+	else if (ok(REAL(cuGraphClone)(&e->plain, graph)) && each_node(e->plain, collect, &w) && e->n)
+		return e;
 	exec_free(e);
 	return NULL;
 }

@@ -240,6 +240,21 @@ static void names_from_elf(
 	free(elf);
 }
 
+static void take_bank(const char *name, uint64_t bytes, void *arg)
+{
+	struct kernel *k = image_kernel(arg, name);
+	if (k)
+		k->bank_bytes = bytes;
+}
+
+/* What the machine code beside the PTX says of its parameters. Compressed, it is not looked into: that would cost every load. */
+static void look_at_code(struct image *im, const struct fatbin_entry *e)
+{
+	im->has_code = true;
+	if (e->packing == FATBIN_RAW && !e->unreadable)
+		cubin_banks(e->stored, e->stored_bytes, take_bank, im);
+}
+
 static bool take_products(struct image *im, const void *elf, size_t bytes);
 
 static bool fill_image(struct image *im, struct fatbin *f, uint32_t cc)
@@ -269,7 +284,16 @@ static bool fill_image(struct image *im, struct fatbin *f, uint32_t cc)
 		if (units[i].elf && !units[i].ptx && !units[i].ptx_in_elf)
 			names_from_elf(im, f, units[i].elf, &cap);
 	}
-	return index_kernels(im);
+	if (!index_kernels(im))
+		return false;
+	for (uint32_t i = 0; i < n; i++) {
+		if (units[i].elf && im->n_units)
+			look_at_code(im, units[i].elf);
+	}
+	for (uint32_t i = 0; i < im->n_kernels; i++)
+		im->hash = hash_bytes(&im->kernels[i].bank_bytes, sizeof(im->kernels[i].bank_bytes), im->hash);
+	im->hash = hash_bytes(&im->has_code, 1, im->hash);
+	return true;
 }
 
 /* Keeps one image of each content. */

@@ -13,7 +13,7 @@
 
 #include "agent/agent.h"
 
-enum { RETRY_NS = 50000, REG_FILE = 65536, REG_UNIT = 8, WARP = 32, MAX_PARAM_CHECK = 4096 };
+enum { RETRY_NS = 50000, REG_FILE = 65536, REG_UNIT = 8, WARP = 32 };
 
 /* Attributes that a program sets on its kernel and that the variant must share. */
 static const CUfunction_attribute mirrored[] = {
@@ -121,24 +121,51 @@ static void unload(struct variant *v)
 	v->function = NULL;
 }
 
+struct bank {
+	const char *kernel;
+	uint64_t bytes;
+};
+
+static void find_bank(const char *kernel, uint64_t bytes, void *arg)
+{
+	struct bank *b = arg;
+	if (!strcmp(kernel, b->kernel))
+		b->bytes = bytes;
+}
+
+/* Whether the loaded code has no parameter behind those of the PTX, as far as can be told without a question
+ * that the driver answers with an error: code that the driver made of this PTX has none, and the constant bank of the
+ * program's own code ends where the variant's would without our parameter. */
+static bool has_no_more(const struct variant *v, size_t end)
+{
+	const struct build *b = v->build;
+	struct bank ours = { .kernel = v->kernel->name };
+	if (!v->module->image->has_code)
+		return true;
+	cubin_banks(b->cubin, b->cubin_bytes, find_bank, &ours);
+	if (b->result.launch_param)
+		ours.bytes -= b->result.launch_param_offset + 8 - end;
+	return v->kernel->bank_bytes && v->kernel->bank_bytes == ours.bytes;
+}
+
 static int same_parameters(struct variant *v, struct diag *d)
 {
+	uint32_t n = v->build->result.n_params;
+	size_t at, bytes, at2, bytes2, end = 0;
 	if (!REAL(cuFuncGetParamInfo))
 		return 0;
-	for (size_t i = 0; i < MAX_PARAM_CHECK; i++) {
-		size_t at = 0, bytes = 0, at2 = 0, bytes2 = 0;
+	for (uint32_t i = 0; i < n; i++) {
 		bool has = REAL(cuFuncGetParamInfo)(v->original, i, &at, &bytes) == CUDA_SUCCESS;
 		bool has2 = REAL(cuFuncGetParamInfo)(v->function, i, &at2, &bytes2) == CUDA_SUCCESS;
-		bool last = i == v->build->result.n_params;
-		if (last && !has && has2 == v->build->result.launch_param)
-			return 0;
-		if (!i && !has && v->build->result.n_params)
+		if (!i && !has)
 			return 0; /* this driver does not tell */
-		if (!has || !has2 || last || at != at2 || bytes != bytes2)
-			return diag_set(
-				d, EINVAL, "its PTX has other parameters than the loaded code");
+		if (!has || !has2 || at != at2 || bytes != bytes2)
+			return diag_set(d, EINVAL, "its PTX has other parameters than the loaded code");
+		end = at + bytes;
 	}
-	return 0;
+	if (has_no_more(v, end) || REAL(cuFuncGetParamInfo)(v->original, n, &at, &bytes) != CUDA_SUCCESS)
+		return 0;
+	return diag_set(d, EINVAL, "its PTX has other parameters than the loaded code");
 }
 
 static int same_shape(struct variant *v, struct diag *d)
@@ -197,12 +224,11 @@ static int fill_table(struct variant *v, struct diag *d)
 	size_t bytes;
 	const struct instrument_result *r = &v->build->result;
 	struct context *c = v->context;
-	if (REAL(cuModuleGetGlobal_v2)(&at, &bytes, v->handle, "__egpu_table") != CUDA_SUCCESS) {
-		/* A compiler leaves out what is not used. */
-		if (!memmem(v->build->cubin, v->build->cubin_bytes, "__egpu_table", 12))
-			return 0;
+	/* A compiler leaves out what is not used. */
+	if (!memmem(v->build->cubin, v->build->cubin_bytes, "__egpu_table", 12))
+		return 0;
+	if (REAL(cuModuleGetGlobal_v2)(&at, &bytes, v->handle, "__egpu_table") != CUDA_SUCCESS)
 		return diag_set(d, EIO, "the table of the instrumented kernel cannot be found");
-	}
 	uint32_t n = r->table_entries > EBPF_TABLE_SYMBOLS + r->n_symbols
 			     ? r->table_entries
 			     : EBPF_TABLE_SYMBOLS + r->n_symbols;

@@ -191,6 +191,18 @@ static int names_from_sections(const void *elf, size_t size, struct names *names
 	return 0;
 }
 
+void cubin_banks(const void *elf, size_t size, void (*fn)(const char *kernel, uint64_t bytes, void *arg), void *arg)
+{
+	static const char bank[] = ".nv.constant0.";
+	const char *name;
+	const uint8_t *data;
+	uint64_t bytes;
+	for (uint32_t i = 0; elf_section(elf, size, i, &name, &data, &bytes) > 0; i++) {
+		if (!strncmp(name, bank, sizeof(bank) - 1))
+			fn(name + sizeof(bank) - 1, bytes, arg);
+	}
+}
+
 int cubin_kernels(struct arena *a, const void *elf, size_t size, const char ***names, uint32_t *n,
 	struct diag *d)
 {

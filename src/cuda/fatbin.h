@@ -142,6 +142,9 @@ uint32_t cubin_sm(const void *elf, size_t size);
 /* Names of its kernels (mangled), in the arena. 0, -EINVAL, -ENOMEM. */
 int cubin_kernels(struct arena *a, const void *elf, size_t size, const char ***names, uint32_t *n,
 	struct diag *d);
+/* Bytes of each kernel's constant bank 0, which ends with its parameters. Calls fn with names that point into
+ * the ELF. */
+void cubin_banks(const void *elf, size_t size, void (*fn)(const char *kernel, uint64_t bytes, void *arg), void *arg);
 bool cubin_has_ptx(const void *elf, size_t size);
 /* PTX kept by -lineinfo or -G in .nv_debug_ptx_txt: a malloc'd text. -ENOENT when there is none,
  * -EINVAL. */

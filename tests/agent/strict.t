@@ -1,0 +1,62 @@
+#!/bin/sh
+# No call of the agent fails: checkers such as compute-sanitizer report those that do, and a program may ask for the last error.
+# Programs run under a probe with strict.c behind the agent, which writes down what fails, and beside that without egpu.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/../cli/lib.sh"
+: "${EGPU_BUILD:=$EGPU_SOURCE/build}"
+programs=$EGPU_BUILD/tests/programs
+strict=$EGPU_BUILD/tests/agent/libegpu-strict.so
+[ -x "$programs/reduction" ] || skip_all "this build has no programs (sanitizers)"
+
+mkdir "$tmp/driver"
+ln -s "$strict" "$tmp/driver/libcuda.so.1"
+ln -s "$EGPU_BUILD/src/softgpu/libcuda.so.1" "$tmp/driver/libegpu-shim-target.so.1"
+for v in 12 13; do
+	[ -e "$EGPU_BUILD/src/softgpu/libcudart.so.$v" ] && ln -s "$EGPU_BUILD/src/softgpu/libcudart.so.$v" "$tmp/driver/"
+done
+STRICT_SELF=$tmp/driver/libcuda.so.1
+export STRICT_SELF
+
+fails() { # fails LOG COMMAND...: what fails in it
+	STRICT_LOG=$tmp/$1.log
+	export STRICT_LOG
+	shift
+	rm -f "$STRICT_LOG"
+	LD_LIBRARY_PATH=$tmp/driver run "$@"
+	sort -u "$STRICT_LOG" 2>/dev/null
+}
+
+# The log works: this asks for a device that is not there.
+cat >"$tmp/bad.c" <<'C'
+#include <dlfcn.h>
+int main(void)
+{
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW);
+	int (*init)(unsigned) = (int (*)(unsigned))dlsym(lib, "cuInit"), device, (*get)(int *, int) = (int (*)(int *, int))dlsym(lib, "cuDeviceGet");
+	return init(0) || !get(&device, 1234);
+}
+C
+cc -o "$tmp/bad" "$tmp/bad.c" -ldl
+is "$(fails bad "$tmp/bad" | awk '{ print $1 }')" cuDeviceGet "a call that fails is written down"
+
+try() { # try NAME PROBE [OPTION]...
+	name=$1 probe=$2
+	shift 2
+	[ -x "$programs/$name" ] || { skip "not built" "$name"; return; }
+	plain=$(fails plain "$programs/$name")
+	probed=$(fails probed "$egpu" run --gpu "$@" -o "$tmp/report" "$probe" -- "$programs/$name")
+	is "$probed" "$plain" "$name under $probe${1:+ $*}: the driver refuses nothing more"
+	grep -Eq '^coverage: .*[1-9][0-9,]* of [0-9,]+ launch' "$tmp/report"
+	ok $? "$name: there were probes in it"
+}
+
+for name in reduction managed graphs streams multidevice heap nvcc-symbols nvcc-cooperative nvcc-texture nvcc-perthread; do
+	try $name memtrace
+done
+# A graph that egpu leaves alone: it cannot be cloned.
+plain=$(fails plain "$programs/nvcc-conditional" 2>/dev/null)
+is "$(fails probed "$egpu" run --gpu --allow-empty -o "$tmp/report" memtrace -- "$programs/nvcc-conditional")" "$plain" "conditional nodes: nothing is tried"
+# On a file system in memory maps are pinned.
+mkdir -p "/dev/shm/egpu-strict-$$" && EGPU_DIR=/dev/shm/egpu-strict-$$ && try reduction memtrace
+rm -rf "/dev/shm/egpu-strict-$$"
+finish
