@@ -18,8 +18,9 @@
  * above. Layouts are fixed and only ever grow; a field costs something only where it
  * is read. Contexts are read-only.
  *
- * Maps: BPF_MAP_TYPE_ARRAY, HASH, PERCPU_ARRAY (on a GPU: one copy per
- * multiprocessor, folded into the CPU slots on reading), RINGBUF; globals. `(*v)++`
+ * Maps: BPF_MAP_TYPE_ARRAY, HASH, LRU_HASH, PERCPU_ARRAY, PERCPU_HASH,
+ * LRU_PERCPU_HASH (on a GPU: one value per multiprocessor, folded into the CPU
+ * slots on reading), RINGBUF; globals. `(*v)++`
  * and `*v += x` on map values and globals are made atomic by the translator.
  */
 #ifndef EGPU_PROBE_BPF_H

@@ -70,7 +70,7 @@ static bool is_sane(const struct request *r, const struct map_image *image, uint
 	bool put = r->head.op == MAP_WRITE_PUT;
 	uint64_t end = (uint64_t)r->head.offset + r->head.bytes;
 	bool part = image->type == BPF_MAP_TYPE_ARRAY && end <= image->value_size;
-	return (put || (r->head.op == MAP_WRITE_DELETE && image->type == BPF_MAP_TYPE_HASH)) &&
+	return (put || (r->head.op == MAP_WRITE_DELETE && map_is_hash(image->type))) &&
 	       r->head.key_size == image->key_size &&
 	       (part || (!r->head.offset && end == (put ? image->value_size : 0))) &&
 	       size >= sizeof(r->head) + key + r->head.bytes;
@@ -151,103 +151,159 @@ static bool copy_down(struct context *c, struct devmap *m)
 	return ok(REAL(cuMemcpyDtoHAsync_v2)(m->image, m->address, m->bytes, c->stream)) && finish(c);
 }
 
-/* The key's slot in the session's copy, or the first empty one. NULL: there is neither. */
-static uint8_t *find_slot(const struct map_image *im, const uint8_t *key, bool *has)
+static uint8_t *slot_of(const struct map_image *im, uint64_t at)
 {
-	uint64_t n = map_hash_slots(im->max_entries),
-		 bytes = map_hash_slot_bytes(im->key_size, im->value_size),
-		 at = map_hash_key(key, im->key_size) & (n - 1);
-	*has = false;
-	for (uint64_t i = 0; i < n; i++, at = (at + 1) & (n - 1)) {
-		uint8_t *slot = (uint8_t *)(uintptr_t)(im + 1) + at * bytes;
-		uint32_t state;
-		memcpy(&state, slot, sizeof(state));
-		if (state == MAP_SLOT_EMPTY)
-			return slot;
-		*has = (state == MAP_SLOT_LIVE || state == MAP_SLOT_DEAD) &&
-		       !memcmp(slot + 8, key, im->key_size);
-		if (*has)
-			return slot;
+	return (uint8_t *)(uintptr_t)(im + 1) + at * map_hash_slot_bytes(im->type, im->key_size, im->value_size);
+}
+
+static uint32_t word_of(const uint8_t *slot)
+{
+	uint32_t word;
+	memcpy(&word, slot, sizeof(word));
+	return word;
+}
+
+static bool is_state(const uint8_t *slot, uint32_t state)
+{
+	return (word_of(slot) & MAP_SLOT_STATE) == state;
+}
+
+/* Numbers of slots in the session's copy. */
+struct place {
+	uint64_t mask, home, at;
+};
+
+static struct place home_of(const struct map_image *im, const uint8_t *key)
+{
+	uint64_t mask = map_hash_slots(im->max_entries) - 1, home = map_hash_key(key, im->key_size) & mask;
+	return (struct place){ mask, home, home };
+}
+
+static bool find_key(const struct map_image *im, const uint8_t *key, struct place *p)
+{
+	*p = home_of(im, key);
+	uint64_t reach = word_of(slot_of(im, p->home)) >> MAP_SLOT_REACH;
+	for (uint64_t i = 0; i <= reach && i <= p->mask; i++, p->at = (p->at + 1) & p->mask)
+		if (is_state(slot_of(im, p->at), MAP_SLOT_LIVE) && !memcmp(slot_of(im, p->at) + 8, key, im->key_size))
+			return true;
+	return false;
+}
+
+/* The first slot from the key's home on that is in a state. */
+static bool find_state(const struct map_image *im, const uint8_t *key, uint32_t state, struct place *p)
+{
+	*p = home_of(im, key);
+	for (uint64_t i = 0; i <= p->mask; i++, p->at = (p->at + 1) & p->mask)
+		if (is_state(slot_of(im, p->at), state))
+			return ((p->at - p->home) & p->mask) <= MAP_SLOT_MAX_REACH;
+	return false;
+}
+
+static bool part_to_device(struct context *c, struct devmap *m, const void *part, size_t bytes)
+{
+	return to_device(c, m->address + (uint64_t)((const char *)part - (const char *)m->image), part, bytes);
+}
+
+/* The value of a slot, in the copy and on the device; per-CPU: nothing, the host's image has it. */
+static bool put_value(struct context *c, struct devmap *m, uint64_t at, const uint8_t *value)
+{
+	struct map_image *im = m->image;
+	bool good = true, per_cpu = map_is_per_cpu(im->type);
+	for (uint32_t r = 0; r < (per_cpu ? im->n_replicas : 1) && good; r++) {
+		uint8_t *to = (uint8_t *)(im + 1) +
+			      map_hash_value_at(im->type, im->key_size, im->value_size, im->max_entries, at, r);
+		memset(to, 0, (size_t)map_stride(im->value_size));
+		if (!per_cpu)
+			memcpy(to, value, im->value_size);
+		good = part_to_device(c, m, to, (size_t)map_stride(im->value_size));
 	}
-	return NULL;
+	return good;
 }
 
-static bool is_live(const uint8_t *slot)
+/* The slot's own state; what it knows of those at home there stays, its reach at least `reach`. */
+static bool put_state(struct context *c, struct devmap *m, uint64_t at, uint32_t state, uint64_t reach)
 {
-	uint32_t state;
-	memcpy(&state, slot, sizeof(state));
-	return state == MAP_SLOT_LIVE;
+	uint8_t *slot = slot_of(m->image, at);
+	uint32_t old = word_of(slot) >> MAP_SLOT_REACH;
+	uint32_t now = (reach > old ? (uint32_t)reach : old) << MAP_SLOT_REACH | state;
+	memcpy(slot, &now, sizeof(now));
+	return part_to_device(c, m, slot, sizeof(now));
 }
 
-static bool slot_to_device(struct context *c, struct devmap *m, const uint8_t *slot, size_t from)
+static bool put_live(struct context *c, struct devmap *m, int64_t add)
 {
-	const struct map_image *im = m->image;
-	size_t bytes = (size_t)map_hash_slot_bytes(im->key_size, im->value_size);
-	return to_device(c, m->address + (uint64_t)(slot - (const uint8_t *)im) + from, slot + from,
-		bytes - from);
+	m->image->live += (uint64_t)add;
+	return part_to_device(c, m, &m->image->live, sizeof(m->image->live));
 }
 
-/* The slot in the copy becomes what it is to be on the device. */
-static void change_slot(struct map_image *im, uint8_t *slot, const struct request *r)
+static bool take_out(struct context *c, struct devmap *m, uint64_t at)
 {
-	uint32_t state = r->value ? MAP_SLOT_LIVE : MAP_SLOT_DEAD,
-		 hash = map_hash_key(r->key, im->key_size);
-	bool was = is_live(slot);
-	if (r->value) {
-		memcpy(slot + 4, &hash, sizeof(hash));
-		memcpy(slot + 8, r->key, im->key_size);
-		memcpy(slot + 8 + map_round_up(im->key_size, 8), r->value, im->value_size);
+	return put_state(c, m, at, MAP_SLOT_EMPTY, 0) && put_live(c, m, -1);
+}
+
+static bool new_key(struct context *c, struct devmap *m, const struct request *r, const struct place *p)
+{
+	struct map_image *im = m->image;
+	uint8_t *slot = slot_of(im, p->at);
+	uint32_t hash = map_hash_key(r->key, im->key_size),
+		 home_state = word_of(slot_of(im, p->home)) & MAP_SLOT_STATE;
+	memcpy(slot + 4, &hash, sizeof(hash));
+	memset(slot + 8, 0, (size_t)map_round_up(im->key_size, 8));
+	memcpy(slot + 8, r->key, im->key_size);
+	return part_to_device(c, m, slot, 8 + (size_t)map_round_up(im->key_size, 8)) &&
+	       put_value(c, m, p->at, r->value) &&
+	       put_state(c, m, p->home, home_state, (p->at - p->home) & p->mask) &&
+	       put_state(c, m, p->at, MAP_SLOT_LIVE, 0) && put_live(c, m, 1);
+}
+
+/* What a request asks for in the copy and on the device. 0, -E2BIG, -EIO. */
+static int change_hash(struct context *c, struct devmap *m, const struct request *r)
+{
+	struct map_image *im = m->image;
+	struct place p;
+	bool has = find_key(im, r->key, &p);
+	if (!r->value)
+		return !has || take_out(c, m, p.at) ? 0 : -EIO;
+	if (has)
+		return put_value(c, m, p.at, r->value) ? 0 : -EIO;
+	if ((uint32_t)im->live >= im->max_entries) {
+		if (!map_is_lru(im->type) || !find_state(im, r->key, MAP_SLOT_LIVE, &p))
+			return -E2BIG;
+		if (!take_out(c, m, p.at))
+			return -EIO;
 	}
-	memcpy(slot, &state, sizeof(state));
-	im->live += (uint64_t)(r->value != NULL) - (uint64_t)was;
+	if (!find_state(im, r->key, MAP_SLOT_EMPTY, &p))
+		return -E2BIG;
+	return new_key(c, m, r, &p) ? 0 : -EIO;
 }
 
 /* Nothing runs in the context, nor can begin to. */
 static int write_slot(struct context *c, struct devmap *m, const struct request *r)
 {
-	struct map_image *im = m->image;
-	bool has, good = false;
-	int err = 0;
 	map_instance_begin(m->instance);
-	if (copy_down(c, m)) {
-		uint8_t *slot = find_slot(im, r->key, &has);
-		bool live = has && is_live(slot);
-		good = true;
-		if (!r->value && !live)
-			err = 0; /* it is not there */
-		else if (!slot || (!live && r->value && (uint32_t)im->live >= im->max_entries))
-			err = -E2BIG;
-		else {
-			change_slot(im, slot, r);
-			good = slot_to_device(c, m, slot, 0) &&
-			       to_device(c, m->address + offsetof(struct map_image, live),
-				       &im->live, sizeof(im->live)) &&
-			       finish(c);
-		}
-	}
+	int err = copy_down(c, m) ? change_hash(c, m, r) : -EIO;
+	if (!finish(c))
+		err = -EIO;
 	map_instance_end(m->instance, now_ns());
-	return good ? err : -EIO;
+	return err;
 }
 
 /* The value of a key that the device has; -ENOENT. */
 static int write_value(struct context *c, struct devmap *m, const struct request *r)
 {
 	struct map_image *im = m->image;
-	size_t at = 8 + (size_t)map_round_up(im->key_size, 8);
-	bool has;
-	uint32_t state = MAP_SLOT_LIVE;
-	uint8_t *slot = find_slot(im, r->key, &has);
-	if (!slot || !has || !is_live(slot))
+	struct place p;
+	uint8_t state[8];
+	if (!find_key(im, r->key, &p))
 		return -ENOENT;
-	memcpy(slot + at, r->value, im->value_size);
+	uint8_t *slot = slot_of(im, p.at);
 	/* A kernel may have deleted it since: then it is to be made anew. */
-	if (!slot_to_device(c, m, slot, at) || !finish(c) ||
-		!ok(REAL(cuMemcpyDtoHAsync_v2)(&state,
-			m->address + (uint64_t)(slot - (uint8_t *)im), sizeof(state),
-			c->stream)) ||
+	if (!put_value(c, m, p.at, r->value) || !finish(c) ||
+		!ok(REAL(cuMemcpyDtoHAsync_v2)(state, m->address + (uint64_t)(slot - (uint8_t *)im),
+			sizeof(state), c->stream)) ||
 		!finish(c))
 		return -EIO;
-	return state == MAP_SLOT_LIVE ? 0 : -ENOENT;
+	return is_state(state, MAP_SLOT_LIVE) && !memcmp(state + 4, slot + 4, 4) ? 0 : -ENOENT;
 }
 
 /* -EAGAIN: work is under way. */
@@ -280,7 +336,7 @@ static void serve_map(struct context *c, uint32_t id)
 	if (!err && r.head.seq != seq)
 		err = -EAGAIN; /* a newer one is being written */
 	if (!err)
-		err = m->image->type == BPF_MAP_TYPE_HASH ? write_hash(c, m, &r)
+		err = map_is_hash(m->image->type) ? write_hash(c, m, &r)
 							  : write_array(c, m, &r);
 	free(r.key);
 	if (err != -EAGAIN)

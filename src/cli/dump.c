@@ -127,6 +127,12 @@ const char *dump_type_name(uint32_t type)
 	switch (type) {
 	case BPF_MAP_TYPE_HASH:
 		return "hash";
+	case BPF_MAP_TYPE_LRU_HASH:
+		return "LRU hash";
+	case BPF_MAP_TYPE_PERCPU_HASH:
+		return "per-CPU hash";
+	case BPF_MAP_TYPE_LRU_PERCPU_HASH:
+		return "LRU per-CPU hash";
 	case BPF_MAP_TYPE_ARRAY:
 		return "array";
 	case BPF_MAP_TYPE_PERCPU_ARRAY:
@@ -140,7 +146,7 @@ const char *dump_type_name(uint32_t type)
 
 static bool is_per_cpu(uint32_t type)
 {
-	return type == BPF_MAP_TYPE_PERCPU_ARRAY || type == BPF_MAP_TYPE_PERCPU_HASH;
+	return map_is_per_cpu(type);
 }
 
 static bool all_zero(const uint8_t *p, size_t n)
@@ -199,7 +205,7 @@ static int64_t sorted_keys(struct map *map, const struct session_map *r, uint8_t
 	*out = keys;
 	if (!keys || (n == cap && n < r->max_entries))
 		return -ENOMEM;
-	if (r->type == BPF_MAP_TYPE_HASH)
+	if (map_is_hash(r->type))
 		qsort_r(keys, n, size, by_key, &size);
 	return (int64_t)n;
 }
@@ -217,7 +223,7 @@ static int64_t walk(struct dump *d, uint32_t id, const struct dump_options *o,
 	uint8_t *keys = NULL, *value = calloc(1, value_bytes + 8),
 		*slots = calloc(1, value_bytes + 8);
 	int64_t n = sorted_keys(map, e.row, &keys), left_out = 0;
-	bool per_cpu = is_per_cpu(e.row->type), is_hash = e.row->type == BPF_MAP_TYPE_HASH;
+	bool per_cpu = is_per_cpu(e.row->type), is_hash = map_is_hash(e.row->type);
 	if (n < 0 || !value || !slots)
 		left_out = diag_set(diag, ENOMEM, "out of memory");
 	for (int64_t i = 0; i < n && value && slots; i++) {
@@ -320,7 +326,7 @@ int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, str
 		buf_printf(out, "globals in %s\n", name);
 	else
 		buf_printf(out, "map %s: %s, %s%u %s\n", name, dump_type_name(r->type),
-			r->type == BPF_MAP_TYPE_HASH ? "at most " : "", r->max_entries,
+			map_is_hash(r->type) ? "at most " : "", r->max_entries,
 			r->type == BPF_MAP_TYPE_RINGBUF ? "bytes"
 			: r->max_entries == 1           ? "entry"
 							: "entries");

@@ -68,6 +68,18 @@ static void put(struct encoder *e, const struct bpf_insn *i)
 	buf_add(&e->insns, (const char *)i, sizeof(*i));
 }
 
+/* The interpreter knows the maps that most programs have. */
+static int check_map(const struct encoder *e, const struct bpf_insn *i, uint32_t at)
+{
+	const struct ebpf_map *m = i->src_reg && i->src_reg != BPF_PSEUDO_FUNC ? &e->p->maps[i->imm] : NULL;
+
+	if (!m || m->type == BPF_MAP_TYPE_ARRAY || m->type == BPF_MAP_TYPE_PERCPU_ARRAY || m->type == BPF_MAP_TYPE_HASH ||
+		m->type == BPF_MAP_TYPE_RINGBUF)
+		return 0;
+	return diag_set(e->d, EOPNOTSUPP, "instruction %u: map %s is of a type that is not there inside a running kernel; use an ARRAY, PERCPU_ARRAY or "
+		"HASH, or attach without --live", at, m->name ? m->name : "(no name)");
+}
+
 static void put_imm64(struct encoder *e, uint32_t at)
 {
 	struct bpf_insn lo = e->p->insns[at], hi = e->p->insns[at + 1];
@@ -105,9 +117,10 @@ static int put_all(struct encoder *e)
 	for (uint32_t at = 0; at < e->p->n_insns; at++) {
 		const struct bpf_insn *i = &e->p->insns[at];
 		int err = 0;
-		if (ebpf_is_imm64(i))
+		if (ebpf_is_imm64(i)) {
+			err = check_map(e, i, at);
 			put_imm64(e, at++);
-		else if (i->code == (BPF_JMP | BPF_CALL))
+		} else if (i->code == (BPF_JMP | BPF_CALL))
 			err = put_call(e, at);
 		else
 			put(e, i);

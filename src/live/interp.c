@@ -202,15 +202,30 @@ INLINE int same_key(u64 slot, u64 key, u32 size)
 	return 1;
 }
 
-/* The live slot of a key with its word; 0: none. */
-INLINE u64 hash_find(u64 map, u64 key, const struct slots *s, u64 *word)
+INLINE void add32(u64 at, u32 v)
 {
-	u32 size = image(map)->key_size, hash = hash_key(key, size), i = hash & s->mask;
-	for (u32 n = 0; n <= s->mask; n++, i = (i + 1) & s->mask) {
+	__asm__ volatile("red.add.u32 [%0], %1;" : : "l"(at), "r"(v) : "memory");
+}
+
+INLINE void and32(u64 at, u32 v)
+{
+	__asm__ volatile("red.and.b32 [%0], %1;" : : "l"(at), "r"(v) : "memory");
+}
+
+/* The live slot of a key with its word; 0: none. *busy: a slot of its hash is being written. */
+INLINE u64 hash_find(u64 map, u64 key, const struct slots *s, u64 *word, int *busy)
+{
+	u32 size = image(map)->key_size, hash = hash_key(key, size), i = hash & s->mask, reach = 0;
+	*busy = 0;
+	for (u32 n = 0; n <= reach; n++, i = (i + 1) & s->mask) {
 		u64 slot = s->first + i * s->bytes, w = load64(slot);
-		if ((u32)w == MAP_SLOT_EMPTY)
-			return 0;
-		if ((u32)w != MAP_SLOT_LIVE || (u32)(w >> 32) != hash || !same_key(slot, key, size))
+		u32 state = (u32)w & MAP_SLOT_STATE;
+		if (!n)
+			reach = (u32)w >> MAP_SLOT_REACH;
+		if ((u32)(w >> 32) != hash)
+			continue;
+		*busy |= state == MAP_SLOT_BUSY;
+		if (state != MAP_SLOT_LIVE || !same_key(slot, key, size) || ((load64(slot) ^ w) & (0xffffffff00000000ull | MAP_SLOT_STATE)))
 			continue;
 		*word = w;
 		return slot;
@@ -221,55 +236,71 @@ INLINE u64 hash_find(u64 map, u64 key, const struct slots *s, u64 *word)
 INLINE u64 hash_lookup(u64 map, u64 key)
 {
 	struct slots s = slots_of(map);
-	u64 word, slot = hash_find(map, key, &s, &word);
+	int busy;
+	u64 word, slot = hash_find(map, key, &s, &word, &busy);
 	return slot ? slot + s.value_at : 0;
 }
 
 #define LIVE_COUNT(map) ((map) + 40)
 #define LOST(map) ((map) + 32)
+#define DELETED(map) ((map) + 64)
 
 INLINE s64 hash_delete(u64 map, u64 key)
 {
 	struct slots s = slots_of(map);
-	u64 word, slot = hash_find(map, key, &s, &word);
-	if (!slot || cas64(slot, word, word - 1) != word)
-		return E_NOENT;
-	add64(LIVE_COUNT(map), ~0ull);
-	fence();
-	store64(slot, word + 1);
+	for (u32 spins = HASH_SPINS; spins; spins--) {
+		int busy;
+		u64 word, slot = hash_find(map, key, &s, &word, &busy);
+		if (!slot)
+			return E_NOENT;
+		if (cas64(slot, word, (word & ~(u64)(MAP_SLOT_STATE | MAP_SLOT_USED)) | MAP_SLOT_BUSY) != word)
+			continue;
+		add64(LIVE_COUNT(map), ~0ull);
+		add64(DELETED(map), 1);
+		fence();
+		add32(slot, ~0u);
+		return 0;
+	}
+	return E_BUSY;
+}
+
+/* Claims the first empty slot from the key's home on; how far behind it in *far. 0: none. */
+INLINE u64 hash_claim(u32 hash, const struct slots *s, u32 *far)
+{
+	u32 i = hash & s->mask;
+	for (*far = 0; *far <= s->mask && *far <= MAP_SLOT_MAX_REACH; ++*far, i = (i + 1) & s->mask) {
+		u64 slot = s->first + i * s->bytes, w = load64(slot);
+		if (w & MAP_SLOT_STATE)
+			continue;
+		if (cas64(slot, w, (u64)hash << 32 | ((u32)w & ~(u32)MAP_SLOT_USED) | MAP_SLOT_BUSY) == w)
+			return slot;
+	}
 	return 0;
 }
 
-/* Takes room and the slot whose word is w. 0 done, 1 try again, or an error. */
-INLINE s64 hash_insert(u64 map, u64 slot, u64 w, u32 hash, u64 key, u64 value, u64 flags, const struct slots *s, u32 *looks)
+/* Under the lock of its home a key that is not there. 0 done, 1 try again. */
+INLINE s64 hash_insert(u64 map, u64 home, u32 hash, u64 key, u64 value, const struct slots *s)
 {
 	const struct map_image *m = image(map);
-	u64 count = load64(LIVE_COUNT(map)), keys = (u32)count, under_way = count >> 32;
-	if (flags == 2)
-		return E_NOENT;
-	if (keys >= m->max_entries) {
-		if (load64(slot) != w)
-			return 1;
-		if ((u32)w == MAP_SLOT_DEAD && *looks) {
-			--*looks;
-			return 1;
-		}
-		return E_2BIG;
-	}
-	if (keys + under_way >= m->max_entries || cas64(LIVE_COUNT(map), count, count + (1ull << 32)) != count)
+	u64 count = load64(LIVE_COUNT(map)), padded = s->value_at - 8;
+	u32 reach = (u32)load64(home) >> MAP_SLOT_REACH, far;
+	if ((u32)count + (count >> 32) >= m->max_entries || cas64(LIVE_COUNT(map), count, count + (1ull << 32)) != count)
 		return 1;
-	if (cas64(slot, w, (u64)hash << 32 | MAP_SLOT_BUSY) != w) {
+	u64 slot = hash_claim(hash, s, &far);
+	if (!slot) {
 		add64(LIVE_COUNT(map), 0xffffffff00000000ull);
 		return 1;
 	}
-	u64 padded = s->value_at - 8;
 	copy(slot + 8, key, m->key_size);
 	for (u64 i = m->key_size; i < padded; i++)
 		*(volatile u8 *)(slot + 8 + i) = 0;
 	copy(slot + s->value_at, value, m->value_size);
+	if (far > reach)
+		add32(home, (far - reach) << MAP_SLOT_REACH);
 	add64(LIVE_COUNT(map), 0xffffffff00000001ull);
 	fence();
-	store64(slot, (u64)hash << 32 | MAP_SLOT_LIVE);
+	add32(slot, MAP_SLOT_LIVE - MAP_SLOT_BUSY);
+	fence();
 	return 0;
 }
 
@@ -277,43 +308,59 @@ INLINE s64 hash_update(u64 map, u64 key, u64 value, u64 flags)
 {
 	const struct map_image *m = image(map);
 	struct slots s = slots_of(map);
-	u32 hash = hash_key(key, m->key_size), i = hash & s.mask, left = s.mask, looks = HASH_LOOKS;
+	u32 hash = hash_key(key, m->key_size);
+	u64 home = s.first + (hash & s.mask) * s.bytes;
+	int locked = 0, full = 0;
+	u32 looks = HASH_LOOKS;
+	u64 deleted = 0;
 	s64 result = E_BUSY;
 	if (flags > 2)
 		return E_INVAL;
-	for (u32 spins = HASH_SPINS; spins;) {
-		u64 slot = s.first + i * s.bytes, w = load64(slot);
-		u32 state = (u32)w;
-		int mine = state != MAP_SLOT_EMPTY && (u32)(w >> 32) == hash;
-		if (state != MAP_SLOT_EMPTY && !mine)
-			goto next;
-		if (mine && state == MAP_SLOT_BUSY) {
-			spins--;
+	for (u32 spins = HASH_SPINS; spins; spins--) {
+		int busy;
+		u64 word, slot = hash_find(map, key, &s, &word, &busy), w;
+		if (slot || locked) {
+			s64 r = slot ? 0 : hash_insert(map, home, hash, key, value, &s);
+			if (locked)
+				and32(home, ~(u32)MAP_SLOT_LOCK);
+			locked = full = 0;
+			if (slot && flags == 1)
+				return E_EXIST;
+			if (slot)
+				copy(slot + s.value_at, value, m->value_size);
+			if (!r)
+				return 0;
 			continue;
 		}
-		if (mine && !same_key(slot, key, m->key_size))
-			goto next;
-		if (mine && state == MAP_SLOT_LIVE) {
-			if (flags == 1)
-				return E_EXIST;
-			copy(slot + s.value_at, value, m->value_size);
-			return 0;
+		if (flags == 2)
+			return E_NOENT;
+		if (busy) {
+			full = 0;
+			continue;
 		}
-		result = hash_insert(map, slot, w, hash, key, value, flags, &s, &looks);
-		if (result != 1)
-			break;
-		result = E_BUSY;
-		spins--;
-		continue;
-	next:
-		if (!left--) {
+		if (full) {
+			full = 0;
+			fence();
+			if (load64(DELETED(map)) != deleted && looks--)
+				continue;
 			result = E_2BIG;
 			break;
 		}
-		i = (i + 1) & s.mask;
+		deleted = load64(DELETED(map));
+		if ((u32)load64(LIVE_COUNT(map)) >= m->max_entries) {
+			full = 1;
+			fence();
+			continue;
+		}
+		w = load64(home);
+		locked = !(w & MAP_SLOT_LOCK) && cas64(home, w, w | MAP_SLOT_LOCK) == w;
+		if (locked)
+			fence();
+		full = 0;
 	}
-	if (result == E_2BIG || result == E_BUSY)
-		add64(LOST(map), 1);
+	if (locked)
+		and32(home, ~(u32)MAP_SLOT_LOCK);
+	add64(LOST(map), 1);
 	return result;
 }
 
@@ -572,7 +619,7 @@ INLINE u64 next_slot(struct frame *f)
 	struct slots s = slots_of(f->map);
 	for (; f->at <= s.mask; f->at++) {
 		u64 slot = s.first + f->at * s.bytes;
-		if ((u32)load64(slot) == MAP_SLOT_LIVE) {
+		if (((u32)load64(slot) & MAP_SLOT_STATE) == MAP_SLOT_LIVE) {
 			f->at++;
 			return slot;
 		}

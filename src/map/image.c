@@ -20,6 +20,18 @@ enum {
 
 static const uint64_t MAX_IMAGE_BYTES = 64ull << 30;
 
+static uint64_t map_hash_data_bytes(uint32_t type, uint32_t key_size, uint32_t value_size,
+	uint32_t max_entries, uint32_t n_replicas)
+{
+	if (!map_is_per_cpu(type))
+		return n_replicas == 1 ? map_hash_slots(max_entries) *
+						 map_hash_slot_bytes(type, key_size, value_size)
+				       : 0;
+	uint64_t slots = map_hash_slots_bytes(key_size, max_entries),
+		 one = map_hash_replica_bytes(value_size, max_entries);
+	return one <= MAX_IMAGE_BYTES / n_replicas && slots <= MAX_IMAGE_BYTES ? slots + one * n_replicas : 0;
+}
+
 /* Every factor is bounded before it is multiplied, so that nothing wraps. */
 static uint64_t map_data_bytes(uint32_t type, uint32_t key_size, uint32_t value_size,
 	uint32_t max_entries, uint32_t n_replicas)
@@ -33,10 +45,9 @@ static uint64_t map_data_bytes(uint32_t type, uint32_t key_size, uint32_t value_
 	if (!value_size || value_size > MAX_VALUE_BYTES || !max_entries || !n_replicas ||
 		n_replicas > MAX_REPLICAS)
 		return 0;
-	if (type == BPF_MAP_TYPE_HASH)
-		return key_size && key_size <= MAX_KEY_BYTES && n_replicas == 1
-			       ? map_hash_slots(max_entries) *
-					 map_hash_slot_bytes(key_size, value_size)
+	if (map_is_hash(type))
+		return key_size && key_size <= MAX_KEY_BYTES
+			       ? map_hash_data_bytes(type, key_size, value_size, max_entries, n_replicas)
 			       : 0;
 	if (key_size != 4)
 		return 0;
@@ -92,7 +103,7 @@ bool map_image_fits(const struct map_image *image, const struct session_map *row
 
 uint64_t map_base_bytes(const struct session_map *row)
 {
-	uint32_t n = row->type == BPF_MAP_TYPE_PERCPU_ARRAY ? map_possible_cpus() : 1;
+	uint32_t n = map_is_per_cpu(row->type) ? map_possible_cpus() : 1;
 	return map_image_bytes(row->type, row->key_size, row->value_size, row->max_entries, n);
 }
 
@@ -128,7 +139,7 @@ static int map_base_create(
 		return fd;
 	struct map_image head = { 0 };
 	map_image_init(&head, row->type, row->key_size, row->value_size, row->max_entries,
-		row->type == BPF_MAP_TYPE_PERCPU_ARRAY ? map_possible_cpus() : 1);
+		map_is_per_cpu(row->type) ? map_possible_cpus() : 1);
 	err = file_write_at(fd, &head, sizeof(head), header_at);
 	if (!err && def->values && row->type == BPF_MAP_TYPE_ARRAY)
 		err = file_write_at(fd, def->values, bytes - MAP_IMAGE_HEADER, 0);
@@ -150,6 +161,28 @@ static int map_ring_create(
 	return 0;
 }
 
+/* Types of the kernel that a GPU does not get, and what to write instead. */
+static const char *map_refused(uint32_t type)
+{
+	switch (type) {
+	case BPF_MAP_TYPE_PROG_ARRAY:
+		return "PROG_ARRAY is not supported: programs do not call each other on a GPU; attach them all, they run in object order";
+	case BPF_MAP_TYPE_PERF_EVENT_ARRAY:
+		return "PERF_EVENT_ARRAY is not supported: a GPU has no perf buffers; use a RINGBUF and bpf_ringbuf_output";
+	case BPF_MAP_TYPE_STACK_TRACE:
+		return "STACK_TRACE is not supported: a GPU keeps no stack that can be walked; use ctx->site as the key of a HASH, egpu names "
+		       "its kernel and line";
+	case BPF_MAP_TYPE_ARRAY_OF_MAPS:
+	case BPF_MAP_TYPE_HASH_OF_MAPS:
+		return "a map of maps is not supported: the inner map's code is made for its sizes when the program is translated; make one map, "
+		       "and let its key begin with what would choose the inner one";
+	case BPF_MAP_TYPE_LPM_TRIE:
+		return "LPM_TRIE is not supported: use a HASH, and look up each prefix length that occurs";
+	default:
+		return "this type is not supported; use ARRAY, PERCPU_ARRAY, HASH, LRU_HASH, PERCPU_HASH, LRU_PERCPU_HASH or RINGBUF";
+	}
+}
+
 /* What is wrong with a map's shape, in words. */
 static int map_refuse(const struct ebpf_map *def, struct diag *d)
 {
@@ -164,16 +197,16 @@ static int map_refuse(const struct ebpf_map *def, struct diag *d)
 	case BPF_MAP_TYPE_ARRAY:
 	case BPF_MAP_TYPE_PERCPU_ARRAY:
 	case BPF_MAP_TYPE_HASH:
+	case BPF_MAP_TYPE_PERCPU_HASH:
+	case BPF_MAP_TYPE_LRU_HASH:
+	case BPF_MAP_TYPE_LRU_PERCPU_HASH:
 		return diag_set(d, EINVAL,
 			"map %s: key of %u bytes, value of %u bytes, %u entries is not possible "
 			"(array keys have 4 bytes, "
 			"hash keys at most %d; the whole map at most 64 GiB)",
 			name, def->key_size, def->value_size, def->max_entries, MAX_KEY_BYTES);
 	default:
-		return diag_set(d, EINVAL,
-			"map %s: type %u is not supported; use ARRAY, HASH, PERCPU_ARRAY or "
-			"RINGBUF",
-			name, def->type);
+		return diag_set(d, EINVAL, "map %s: %s", name, map_refused(def->type));
 	}
 }
 
@@ -316,11 +349,14 @@ static int map_instance_fill(
 	int locked = file_lock(fd, false, SESSION_LOCK_MS);
 	__atomic_fetch_add(&s->file->maps[map].instances, 1, __ATOMIC_ACQ_REL);
 	struct map_image *image = (struct map_image *)((char *)inst + SESSION_PAGE), head;
-	if (row->type == BPF_MAP_TYPE_ARRAY || row->type == BPF_MAP_TYPE_HASH)
+	/* Per-CPU values are the host's alone, but its keys are everybody's. */
+	if (map_is_hash(row->type) && map_is_per_cpu(row->type))
+		data = map_hash_slots_bytes(row->key_size, row->max_entries);
+	if (row->type == BPF_MAP_TYPE_ARRAY || map_is_hash(row->type))
 		err = size < map_base_header_at(base) + MAP_IMAGE_HEADER
 			      ? -EINVAL
 			      : map_base_copy(fd, image + 1, data);
-	if (!err && row->type == BPF_MAP_TYPE_HASH) {
+	if (!err && map_is_hash(row->type)) {
 		err = file_read_at(fd, &head, sizeof(head), map_base_header_at(base));
 		if (!err)
 			image->live = head.live;
@@ -342,7 +378,7 @@ int map_instance_create(struct session *s, uint32_t map, uint32_t n_replicas, ui
 	if (err)
 		return diag_set(d, -err, "no map %u in the session", map);
 	uint32_t sums = session_map_replicas(s, map, n_replicas);
-	if (row.type != BPF_MAP_TYPE_PERCPU_ARRAY && row.type != BPF_MAP_TYPE_RINGBUF)
+	if (!map_is_per_cpu(row.type) && row.type != BPF_MAP_TYPE_RINGBUF)
 		n_replicas = 1;
 	if (row.type == BPF_MAP_TYPE_ARRAY)
 		n_replicas = sums;

@@ -115,6 +115,12 @@ struct map {
 	size_t stride;
 	uint8_t *sum, *one, *was; /* stride bytes each */
 	uint8_t *key;             /* one slot: header and key */
+	struct {
+		uint8_t *key;
+		size_t n_instances, source;
+		uint64_t slot;
+		bool set;
+	} last; /* hash: the key that map_next_key gave last, and where it was */
 };
 
 /* Finds instances made since. */
@@ -125,10 +131,12 @@ int map_begin(struct map *m);
 bool map_source_alive(const struct map *m, const struct source *src);
 /* The key of an array; -ENOENT beyond its end. */
 int map_array_index(const struct map *m, const void *key, uint32_t *index);
-/* The slot that holds the key (LIVE or DEAD), or -ENOENT with the first empty one in *slot
- * (UINT64_MAX: none). */
-int map_hash_find(
-	struct map *m, struct source *src, const void *key, uint64_t *slot, uint32_t *state);
+/* The live slot that holds the key, or -ENOENT. */
+int map_hash_find(struct map *m, struct source *src, const void *key, uint64_t *slot);
+/* The state of a slot; its head and key in m->key. */
+int map_hash_slot(struct map *m, struct source *src, uint64_t slot, uint32_t *state);
+/* The slot at which the search for a key begins. */
+uint64_t map_hash_home(const struct map *m, const void *key);
 
 /* to += from - minus in words of a value; `halves` (session_map.halves) says which of them are two sums; minus NULL: zero. */
 void map_words_add(

@@ -13,10 +13,15 @@
  *	                    zeroes the others.
  *	PERCPU_ARRAY        replica r (one per multiprocessor) at 128 + r * round_up(max_entries * stride, 128),
  *	                    value i in it at i * stride
- *	HASH                n_slots = the power of two >= 2 * max_entries (at least 8); slot s at
+ *	HASH, LRU_HASH      n_slots = the power of two >= 2 * max_entries (at least 8); slot s at
  *	                    128 + s * slot_bytes: u32 state, u32 hash, key (padded to 8), value (padded to 8).
- *	                    state: 0 empty, 1 being written, 2 live, 3 dead (deleted; its key stays, and only the same key
- *	                    takes it again, so a key never moves and never has two slots). Linear probing from hash & (n_slots - 1).
+ *	                    state: bits 0-1 of this slot: 0 empty, 1 being written or taken out, 2 live; MAP_SLOT_USED of its key, in LRU maps:
+ *	                    looked at since eviction last came by. Of the keys whose home is this slot (hash & (n_slots - 1)): MAP_SLOT_LOCK,
+ *	                    one of them is being inserted; bits 8-31, the *reach*: all of them lie in this slot and the next `reach` ones
+ *	                    (cyclically). A key never moves while it is live; a deleted one leaves its slot empty for any other. The reach
+ *	                    only grows.
+ *	PERCPU_HASH,        slots as above without values, at 128 + s * slot_bytes; behind them, at the next multiple of 128 bytes of data, replica r
+ *	LRU_PERCPU_HASH     (one per multiprocessor) at r * round_up(n_slots * stride, 128), in it the value of slot s at s * stride.
  *	RINGBUF             a control part, in device memory and sessions, and behind it bins with records, in device memory alone. For R replicas
  *	                    (one per multiprocessor) there are B = 2 * R bins of map_ring_bin_bytes():
  *	                      R lines of 128: u32 next bin (see below) | MAP_RING_FULL, u32 0, u64 records dropped here
@@ -69,25 +74,34 @@ struct map_ring_group {
 	uint64_t time;	  /* %globaltimer when it was reserved */
 };
 
-enum { MAP_SLOT_EMPTY, MAP_SLOT_BUSY, MAP_SLOT_LIVE, MAP_SLOT_DEAD };
+enum { MAP_SLOT_EMPTY, MAP_SLOT_BUSY, MAP_SLOT_LIVE };
+enum {
+	MAP_SLOT_STATE = 3, /* mask */
+	MAP_SLOT_USED = 4,
+	MAP_SLOT_LOCK = 8,
+	MAP_SLOT_REACH = 8, /* shift */
+	MAP_SLOT_MAX_REACH = 0xffffff,
+};
 
 struct map_image {
 	uint32_t magic;
 	uint32_t type; /* enum bpf_map_type */
 	uint32_t key_size, value_size, max_entries;
-	uint32_t n_replicas; /* PERCPU, RINGBUF: on a device its multiprocessors, in the host's own image the possible CPUs (RINGBUF: 1); else 1 */
+	uint32_t n_replicas; /* per-CPU types, RINGBUF: on a device its multiprocessors, in the host's own image the possible CPUs (RINGBUF: 1); else 1 */
 	uint64_t data_bytes; /* after the header */
-	uint64_t lost;	     /* HASH: insertions refused for want of room, device atomics; RINGBUF, in sessions: records dropped on the device */
-	uint64_t live;	     /* HASH: live keys in the low 32 bits; device atomics. High: insertions under way on the device, 0 at rest */
+	uint64_t lost;	     /* hashes: insertions refused for want of room, device atomics; RINGBUF, in sessions: records dropped on the device */
+	uint64_t live;	     /* hashes: live keys in the low 32 bits; device atomics. High: insertions under way on the device, 0 at rest */
 	uint64_t produced;   /* RINGBUF, in sessions: bytes of groups known to be reserved so far */
 	uint64_t consumed;   /* RINGBUF, in sessions: bytes of groups taken so far */
-	uint64_t reserved[8];
+	uint64_t deleted;    /* hashes: keys taken out on the device; device atomics */
+	uint64_t reserved[7];
 };
 _Static_assert(sizeof(struct map_image) == MAP_IMAGE_HEADER, "image header");
 _Static_assert(offsetof(struct map_image, lost) == 32, "lost");
 _Static_assert(offsetof(struct map_image, live) == 40, "live");
 _Static_assert(offsetof(struct map_image, produced) == 48, "produced");
 _Static_assert(offsetof(struct map_image, consumed) == 56, "consumed");
+_Static_assert(offsetof(struct map_image, deleted) == 64, "deleted");
 
 static inline uint64_t map_round_up(uint64_t n, uint64_t to)
 {
@@ -112,9 +126,55 @@ static inline uint64_t map_hash_slots(uint32_t max_entries)
 	return n;
 }
 
-static inline uint64_t map_hash_slot_bytes(uint32_t key_size, uint32_t value_size)
+/* Numbers of enum bpf_map_type, for device code that has no kernel headers. */
+enum {
+	MAP_HASH = 1,
+	MAP_ARRAY = 2,
+	MAP_PERCPU_HASH = 5,
+	MAP_PERCPU_ARRAY = 6,
+	MAP_LRU_HASH = 9,
+	MAP_LRU_PERCPU_HASH = 10,
+};
+
+static inline int map_is_hash(uint32_t type)
 {
-	return 8 + map_round_up(key_size, 8) + map_stride(value_size);
+	return type == MAP_HASH || type == MAP_PERCPU_HASH || type == MAP_LRU_HASH || type == MAP_LRU_PERCPU_HASH;
+}
+
+static inline int map_is_lru(uint32_t type)
+{
+	return type == MAP_LRU_HASH || type == MAP_LRU_PERCPU_HASH;
+}
+
+static inline int map_is_per_cpu(uint32_t type)
+{
+	return type == MAP_PERCPU_ARRAY || type == MAP_PERCPU_HASH || type == MAP_LRU_PERCPU_HASH;
+}
+
+static inline uint64_t map_hash_slot_bytes(uint32_t type, uint32_t key_size, uint32_t value_size)
+{
+	return 8 + map_round_up(key_size, 8) + (map_is_per_cpu(type) ? 0 : map_stride(value_size));
+}
+
+/* Bytes of the slots of a per-CPU hash, behind which its replicas begin; and of a replica. */
+static inline uint64_t map_hash_slots_bytes(uint32_t key_size, uint32_t max_entries)
+{
+	return map_round_up(map_hash_slots(max_entries) * map_hash_slot_bytes(MAP_PERCPU_HASH, key_size, 0), 128);
+}
+
+static inline uint64_t map_hash_replica_bytes(uint32_t value_size, uint32_t max_entries)
+{
+	return map_round_up(map_hash_slots(max_entries) * map_stride(value_size), 128);
+}
+
+/* Where in the data a slot's value is; replica: of a per-CPU hash, else 0. */
+static inline uint64_t map_hash_value_at(uint32_t type, uint32_t key_size, uint32_t value_size, uint32_t max_entries, uint64_t slot,
+	uint32_t replica)
+{
+	if (map_is_per_cpu(type))
+		return map_hash_slots_bytes(key_size, max_entries) + replica * map_hash_replica_bytes(value_size, max_entries) +
+		       slot * map_stride(value_size);
+	return slot * map_hash_slot_bytes(type, key_size, value_size) + 8 + map_round_up(key_size, 8);
 }
 
 /* A record of more than this less MAP_RING_GROUP bytes never fits. */

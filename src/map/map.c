@@ -117,7 +117,7 @@ static int source_fill(struct map *m, struct source *src, uint64_t offset, uint6
 static bool source_wants_window(const struct map *m, const struct source *src)
 {
 	return (src->instance || src->stable) && src->reads >= READS_BEFORE_WINDOW &&
-	       (src->data_bytes <= WHOLE_BYTES || m->row.type != BPF_MAP_TYPE_PERCPU_ARRAY);
+	       (src->data_bytes <= WHOLE_BYTES || !map_is_per_cpu(m->row.type));
 }
 
 static int source_read(struct map *m, struct source *src, uint64_t offset, void *to, uint64_t n)
@@ -337,7 +337,8 @@ int map_open(struct session *s, uint32_t id, struct map **out, struct diag *d)
 		m->stride = (size_t)map_stride(m->row.value_size ? m->row.value_size : 8);
 		m->sum = calloc(3, m->stride);
 		m->key = calloc(1, 8 + (size_t)map_round_up(m->row.key_size, 8) + m->stride);
-		err = m->sum && m->key ? 0 : -ENOMEM;
+		m->last.key = calloc(1, m->row.key_size + 1);
+		err = m->sum && m->key && m->last.key ? 0 : -ENOMEM;
 	}
 	if (err) {
 		map_close(m);
@@ -362,6 +363,7 @@ void map_close(struct map *m)
 	free(m->instances);
 	free(m->sum);
 	free(m->key);
+	free(m->last.key);
 	free(m);
 }
 
@@ -372,7 +374,7 @@ const struct session_map *map_info(const struct map *m)
 
 size_t map_value_bytes(const struct map *m)
 {
-	return m->row.type == BPF_MAP_TYPE_PERCPU_ARRAY ? m->stride * m->cpus : m->row.value_size;
+	return map_is_per_cpu(m->row.type) ? m->stride * m->cpus : m->row.value_size;
 }
 
 static void words_add(
@@ -461,7 +463,7 @@ static int percpu_lookup(struct map *m, const void *key, void *value)
 
 int map_lookup_sum(struct map *m, const void *key, void *value)
 {
-	if (m->row.type != BPF_MAP_TYPE_PERCPU_ARRAY)
+	if (!map_is_per_cpu(m->row.type))
 		return map_lookup(m, key, value);
 	uint8_t *slots = malloc(map_value_bytes(m));
 	int err = slots ? map_lookup(m, key, slots) : -ENOMEM;
@@ -478,77 +480,96 @@ int map_lookup_sum(struct map *m, const void *key, void *value)
 /* -- hash maps -- */
 
 /* A slot's state and key; m->key holds both. */
-static int hash_slot(struct map *m, struct source *src, uint64_t slot, uint32_t *state)
+int map_hash_slot(struct map *m, struct source *src, uint64_t slot, uint32_t *state)
 {
-	uint64_t bytes = map_hash_slot_bytes(m->row.key_size, m->row.value_size);
+	uint64_t bytes = map_hash_slot_bytes(m->row.type, m->row.key_size, m->row.value_size);
 	int err = source_read(m, src, slot * bytes, m->key, 8 + map_round_up(m->row.key_size, 8));
 	memcpy(state, m->key, sizeof(*state));
 	return err;
 }
 
-/* The slot that holds the key (LIVE or DEAD), or -ENOENT with the first empty one, if any, in
- * *slot. */
-int map_hash_find(
-	struct map *m, struct source *src, const void *key, uint64_t *slot, uint32_t *state)
+uint64_t map_hash_home(const struct map *m, const void *key)
 {
-	uint64_t n = map_hash_slots(m->row.max_entries),
-		 at = map_hash_key(key, m->row.key_size) & (n - 1);
-	for (uint64_t i = 0; i < n; i++, at = (at + 1) & (n - 1)) {
-		int err = hash_slot(m, src, at, state);
-		*slot = at;
+	return map_hash_key(key, m->row.key_size) & (map_hash_slots(m->row.max_entries) - 1);
+}
+
+int map_hash_find(struct map *m, struct source *src, const void *key, uint64_t *slot)
+{
+	uint64_t mask = map_hash_slots(m->row.max_entries) - 1, at = map_hash_home(m, key), reach = 0;
+	for (uint64_t i = 0; i <= reach && i <= mask; i++, at = (at + 1) & mask) {
+		uint32_t state;
+		int err = map_hash_slot(m, src, at, &state);
 		if (err)
 			return err;
-		if (*state == MAP_SLOT_EMPTY)
-			return -ENOENT;
-		if ((*state == MAP_SLOT_LIVE || *state == MAP_SLOT_DEAD) &&
-			!memcmp(m->key + 8, key, m->row.key_size))
+		if (!i)
+			reach = state >> MAP_SLOT_REACH;
+		*slot = at;
+		if ((state & MAP_SLOT_STATE) == MAP_SLOT_LIVE && !memcmp(m->key + 8, key, m->row.key_size))
 			return 0;
 	}
-	*slot = UINT64_MAX;
 	return -ENOENT;
 }
 
 static int hash_is_live(
 	struct map *m, struct source *src, const void *key, uint64_t *slot, bool *live)
 {
-	uint32_t state;
-	int err = map_hash_find(m, src, key, slot, &state);
-	*live = !err && state == MAP_SLOT_LIVE;
+	int err = map_hash_find(m, src, key, slot);
+	*live = !err;
 	return err == -ENOENT ? 0 : err;
 }
 
-static int hash_value(struct map *m, struct source *src, uint64_t slot, uint8_t *to)
+static int hash_value(struct map *m, struct source *src, uint64_t slot, uint32_t replica, uint8_t *to)
 {
-	uint64_t bytes = map_hash_slot_bytes(m->row.key_size, m->row.value_size);
-	return source_read(
-		m, src, slot * bytes + 8 + map_round_up(m->row.key_size, 8), to, m->stride);
+	return source_read(m, src,
+		map_hash_value_at(m->row.type, m->row.key_size, m->row.value_size, m->row.max_entries, slot, replica), to,
+		m->stride);
+}
+
+/* Adds a source's value of a live key to `to`: as it is minus `was`, or replica by replica to the slots of CPUs. */
+static int hash_add(struct map *m, struct source *src, uint64_t slot, uint8_t *to, const uint8_t *was)
+{
+	bool per_cpu = map_is_per_cpu(m->row.type);
+	int err = 0;
+	for (uint32_t r = 0; r < (per_cpu ? src->n_replicas : 1) && !err; r++) {
+		err = hash_value(m, src, slot, r, m->one);
+		if (!err && per_cpu)
+			words_add(m, to + (size_t)(r % m->cpus) * m->stride, m->one, NULL, m->stride);
+		else if (!err)
+			words_add(m, to, m->one, was, m->stride);
+	}
+	return err;
 }
 
 /* A key exists when some instance has it; without instances, when the host's image has it. An
- * instance that deleted it counts for nothing. */
+ * instance that deleted it counts for nothing. Per-CPU values of instances begin with zero. */
 static int hash_lookup(struct map *m, const void *key, void *value)
 {
 	uint64_t slot;
-	bool live, exists;
+	bool live, exists, per_cpu = map_is_per_cpu(m->row.type);
+	uint8_t *to = per_cpu ? value : m->sum;
 	int err = hash_is_live(m, &m->base, key, &slot, &live);
+	if (per_cpu && value)
+		memset(value, 0, map_value_bytes(m));
 	memset(m->was, 0, m->stride);
-	if (!err && live)
-		err = hash_value(m, &m->base, slot, m->was);
-	memcpy(m->sum, m->was, m->stride);
+	memset(m->sum, 0, m->stride);
+	if (!err && live && value)
+		err = hash_add(m, &m->base, slot, to, NULL);
+	if (!per_cpu)
+		memcpy(m->was, m->sum, m->stride);
 	exists = live && !m->n_instances;
 	for (size_t i = 0; i < m->n_instances && !err; i++) {
 		err = hash_is_live(m, &m->instances[i], key, &slot, &live);
 		if (err || !live)
 			continue;
 		exists = true;
-		err = hash_value(m, &m->instances[i], slot, m->one);
-		words_add(m, m->sum, m->one, m->was, m->stride);
+		if (value)
+			err = hash_add(m, &m->instances[i], slot, to, m->was);
 	}
 	if (err)
 		return err;
 	if (!exists)
 		return -ENOENT;
-	if (value)
+	if (value && !per_cpu)
 		memcpy(value, m->sum, m->row.value_size);
 	return 0;
 }
@@ -591,7 +612,7 @@ static int hash_visits(struct map *m, size_t i, const void *key, bool *yes)
 /* The host's image is sparse: the next slot that may hold something. */
 static uint64_t hash_skip_hole(const struct map *m, const struct source *src, uint64_t slot)
 {
-	uint64_t bytes = map_hash_slot_bytes(m->row.key_size, m->row.value_size);
+	uint64_t bytes = map_hash_slot_bytes(m->row.type, m->row.key_size, m->row.value_size);
 	off_t data = lseek(src->fd, (off_t)((slot + 1) * bytes), SEEK_DATA);
 	if (data < 0)
 		return errno == ENXIO ? UINT64_MAX - 1 : slot;
@@ -607,12 +628,12 @@ static int hash_first_from(struct map *m, size_t i, uint64_t slot, void *next)
 		for (; slot < n; slot++) {
 			uint32_t state;
 			bool yes;
-			int err = hash_slot(m, hash_source(m, i), slot, &state);
+			int err = map_hash_slot(m, hash_source(m, i), slot, &state);
 			if (err)
 				return err;
-			if (state == MAP_SLOT_EMPTY && !i)
+			if (!state && !i)
 				slot = hash_skip_hole(m, &m->base, slot);
-			if (state != MAP_SLOT_LIVE)
+			if ((state & MAP_SLOT_STATE) != MAP_SLOT_LIVE)
 				continue;
 			memcpy(key, m->key + 8, m->row.key_size);
 			err = hash_visits(m, i, key, &yes);
@@ -620,36 +641,34 @@ static int hash_first_from(struct map *m, size_t i, uint64_t slot, void *next)
 				return err;
 			if (yes) {
 				memcpy(next, key, m->row.key_size);
+				memcpy(m->last.key, key, m->row.key_size);
+				m->last.n_instances = m->n_instances;
+				m->last.source = i;
+				m->last.slot = slot;
+				m->last.set = true;
 				return 0;
 			}
 		}
 	return -ENOENT;
 }
 
+/* The walk goes on behind the slot where the key was visited: the key handed out last, even if it was deleted since; any other in the
+ * first source that has it live. One that nobody has begins anew, as in the kernel. */
 static int hash_next_key(struct map *m, const void *key, void *next)
 {
 	if (!key)
 		return hash_first_from(m, 0, 0, next);
-	/* A key never moves, so the walk goes on behind the slot where it was visited: in the first
-	 * source that has it live. A key deleted meanwhile still has its slot; the last source that
-	 * knows it is where it was visited last. */
-	size_t from = SIZE_MAX;
-	uint64_t from_slot = 0;
+	if (m->last.set && m->last.n_instances == m->n_instances && !memcmp(m->last.key, key, m->row.key_size))
+		return hash_first_from(m, m->last.source, m->last.slot + 1, next);
 	for (size_t i = 0; i <= m->n_instances; i++) {
 		uint64_t slot;
-		uint32_t state;
-		int err = map_hash_find(m, hash_source(m, i), key, &slot, &state);
-		if (err && err != -ENOENT)
+		int err = map_hash_find(m, hash_source(m, i), key, &slot);
+		if (!err)
+			return hash_first_from(m, i, slot + 1, next);
+		if (err != -ENOENT)
 			return err;
-		if (err)
-			continue;
-		from = i;
-		from_slot = slot + 1;
-		if (state == MAP_SLOT_LIVE)
-			break;
 	}
-	return from == SIZE_MAX ? hash_first_from(m, 0, 0, next)
-				: hash_first_from(m, from, from_slot, next);
+	return hash_first_from(m, 0, 0, next);
 }
 
 /* -- bpf(2) -- */
@@ -673,7 +692,7 @@ int map_next_key(struct map *m, const void *key, void *next)
 {
 	if (m->row.type == BPF_MAP_TYPE_RINGBUF)
 		return -EOPNOTSUPP;
-	if (m->row.type == BPF_MAP_TYPE_HASH) {
+	if (map_is_hash(m->row.type)) {
 		int err = map_begin(m);
 		return err ? err : hash_next_key(m, key, next);
 	}

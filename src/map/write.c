@@ -89,59 +89,117 @@ static int hash_live_add(struct map *m, struct source *src, int n)
 
 static int hash_write_value(struct map *m, struct source *src, uint64_t slot, const void *value)
 {
-	uint64_t bytes = map_hash_slot_bytes(m->row.key_size, m->row.value_size);
-	return file_write_at(src->fd, value, m->row.value_size,
-		src->data_at + slot * bytes + 8 + map_round_up(m->row.key_size, 8));
+	bool per_cpu = map_is_per_cpu(m->row.type);
+	const uint8_t *slots = value;
+	for (uint32_t r = 0; r < (per_cpu ? src->n_replicas : 1); r++) {
+		memset(m->one, 0, m->stride);
+		if (!per_cpu)
+			memcpy(m->one, value, m->row.value_size);
+		else if (is_base(m, src) && r < m->cpus)
+			memcpy(m->one, slots + (size_t)r * m->stride, m->row.value_size);
+		int err = put_words(src,
+			map_hash_value_at(m->row.type, m->row.key_size, m->row.value_size, m->row.max_entries, slot, r),
+			m->one, m->stride);
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
-/* The state goes last, so that a reader never finds a live slot without its value. */
+static uint64_t slot_at(const struct map *m, const struct source *src, uint64_t slot)
+{
+	return src->data_at + slot * map_hash_slot_bytes(m->row.type, m->row.key_size, m->row.value_size);
+}
+
+/* Sets a slot's own state; what it knows of those at home there stays. */
+static int hash_write_state(struct map *m, struct source *src, uint64_t slot, uint32_t state, uint64_t reach)
+{
+	uint32_t old, now;
+	int err = map_hash_slot(m, src, slot, &old);
+	if (reach < old >> MAP_SLOT_REACH)
+		reach = old >> MAP_SLOT_REACH;
+	now = (uint32_t)reach << MAP_SLOT_REACH | state;
+	return err ? err : file_write_at(src->fd, &now, sizeof(now), slot_at(m, src, slot));
+}
+
+/* The state goes last, so that a reader never finds a live slot without its value; before it the home's reach. */
 static int hash_write_slot(
 	struct map *m, struct source *src, uint64_t slot, const void *key, const void *value)
 {
-	uint64_t at =
-		src->data_at + slot * map_hash_slot_bytes(m->row.key_size, m->row.value_size);
-	uint32_t live = MAP_SLOT_LIVE, hash = map_hash_key(key, m->row.key_size);
-	int err = file_write_at(src->fd, &hash, sizeof(hash), at + 4);
+	uint64_t at = slot_at(m, src, slot), home = map_hash_home(m, key),
+		 far = (slot - home) & (map_hash_slots(m->row.max_entries) - 1);
+	uint32_t hash = map_hash_key(key, m->row.key_size), state;
+	int err = far > MAP_SLOT_MAX_REACH ? -E2BIG : map_hash_slot(m, src, home, &state);
+	if (!err)
+		err = hash_write_state(m, src, home, state & MAP_SLOT_STATE, far);
+	if (!err)
+		err = file_write_at(src->fd, &hash, sizeof(hash), at + 4);
 	if (!err)
 		err = file_write_at(src->fd, key, m->row.key_size, at + 8);
 	if (!err)
 		err = hash_write_value(m, src, slot, value);
-	return err ? err : file_write_at(src->fd, &live, sizeof(live), at);
+	return err ? err : hash_write_state(m, src, slot, MAP_SLOT_LIVE, 0);
+}
+
+/* The first slot from the key's home on that is in a state. */
+static int hash_first(struct map *m, struct source *src, const void *key, uint32_t wanted, uint64_t *slot)
+{
+	uint64_t mask = map_hash_slots(m->row.max_entries) - 1, at = map_hash_home(m, key);
+	for (uint64_t i = 0; i <= mask; i++, at = (at + 1) & mask) {
+		uint32_t state;
+		int err = map_hash_slot(m, src, at, &state);
+		*slot = at;
+		if (err || (state & MAP_SLOT_STATE) == wanted)
+			return err;
+	}
+	return -E2BIG;
+}
+
+static int hash_take_out(struct map *m, struct source *src, uint64_t slot)
+{
+	int err = hash_write_state(m, src, slot, MAP_SLOT_EMPTY, 0);
+	return err ? err : hash_live_add(m, src, -1);
+}
+
+/* Room for a key that is not there: in an LRU map another one goes. */
+static int hash_make_room(struct map *m, struct source *src, const void *key)
+{
+	uint64_t slot;
+	int err = hash_live_add(m, src, 1);
+	if (err != -E2BIG || !map_is_lru(m->row.type))
+		return err;
+	err = hash_first(m, src, key, MAP_SLOT_LIVE, &slot);
+	if (!err)
+		err = hash_take_out(m, src, slot);
+	return err ? err : hash_live_add(m, src, 1);
 }
 
 static int put_hash(struct map *m, struct source *src, const void *key, const void *value)
 {
 	uint64_t slot;
-	uint32_t state;
-	int err = map_hash_find(m, src, key, &slot, &state);
-	if (err && err != -ENOENT)
-		return err;
-	if (!err && state == MAP_SLOT_LIVE)
+	int err = map_hash_find(m, src, key, &slot);
+	if (!err)
 		return hash_write_value(m, src, slot, value);
-	if (slot == UINT64_MAX)
-		return -E2BIG;
-	err = hash_live_add(m, src, 1);
+	if (err != -ENOENT)
+		return err;
+	err = hash_make_room(m, src, key);
+	if (!err)
+		err = hash_first(m, src, key, MAP_SLOT_EMPTY, &slot);
 	return err ? err : hash_write_slot(m, src, slot, key, value);
 }
 
 static int remove_hash(struct map *m, struct source *src, const void *key)
 {
 	uint64_t slot;
-	uint32_t state, dead = MAP_SLOT_DEAD;
-	int err = map_hash_find(m, src, key, &slot, &state);
-	if (err || state != MAP_SLOT_LIVE)
-		return err == -ENOENT || !err ? 0 : err;
-	err = file_write_at(src->fd, &dead, sizeof(dead),
-		src->data_at +
-			slot * map_hash_slot_bytes(m->row.key_size, m->row.value_size));
-	return err ? err : hash_live_add(m, src, -1);
+	int err = map_hash_find(m, src, key, &slot);
+	return err ? err == -ENOENT ? 0 : err : hash_take_out(m, src, slot);
 }
 
 static int put(struct map *m, struct source *src, const struct change *c)
 {
 	uint32_t index;
 	src->len = 0; /* what was kept of it is old now */
-	if (m->row.type == BPF_MAP_TYPE_HASH)
+	if (map_is_hash(m->row.type))
 		return c->value ? put_hash(m, src, c->key, c->value) : remove_hash(m, src, c->key);
 	int err = map_array_index(m, c->key, &index);
 	if (err)
@@ -259,11 +317,11 @@ static int write_instances(struct map *m, const struct change *c)
 /* With instances: whether the devices and the host together have the key. */
 static int check_flags(struct map *m, const void *key, uint64_t flags, bool delete)
 {
-	if (m->row.type != BPF_MAP_TYPE_HASH)
+	if (!map_is_hash(m->row.type))
 		return flags == BPF_NOEXIST ? -EEXIST : 0;
 	if (flags == BPF_ANY && !delete)
 		return 0;
-	uint8_t *value = malloc(m->stride);
+	uint8_t *value = malloc(map_value_bytes(m) + m->stride);
 	int err = value ? map_lookup(m, key, value) : -ENOMEM;
 	free(value);
 	if (err && err != -ENOENT)
@@ -275,7 +333,7 @@ static int check_flags(struct map *m, const void *key, uint64_t flags, bool dele
 
 static bool can_reach_devices(const struct map *m)
 {
-	return m->row.type == BPF_MAP_TYPE_ARRAY || m->row.type == BPF_MAP_TYPE_HASH ||
+	return m->row.type == BPF_MAP_TYPE_ARRAY || map_is_hash(m->row.type) ||
 	       m->row.type == BPF_MAP_TYPE_PERCPU_ARRAY;
 }
 
@@ -319,7 +377,7 @@ int map_update(struct map *m, const void *key, const void *value, uint64_t flags
 		return -EOPNOTSUPP;
 	if (flags > BPF_EXIST)
 		return -EINVAL;
-	if (m->row.type != BPF_MAP_TYPE_HASH && flags != BPF_NOEXIST &&
+	if (!map_is_hash(m->row.type) && flags != BPF_NOEXIST &&
 		map_array_index(m, key, &index))
 		return -E2BIG;
 	return locked(m, &(struct change){ key, value, 0, m->row.value_size }, flags);
@@ -339,7 +397,7 @@ int map_update_part(struct map *m, const void *key, uint32_t offset, const void 
 
 int map_delete(struct map *m, const void *key)
 {
-	if (m->row.type != BPF_MAP_TYPE_HASH)
+	if (!map_is_hash(m->row.type))
 		return m->row.type == BPF_MAP_TYPE_RINGBUF ? -EOPNOTSUPP : -EINVAL;
 	return locked(m, &(struct change){ key, NULL, 0, 0 }, BPF_EXIST);
 }

@@ -30,8 +30,10 @@ static int map_check_flags(const union bpf_attr *attr, const char *name, struct 
 	uint32_t allowed = 0;
 	if (attr->map_type == BPF_MAP_TYPE_ARRAY)
 		allowed = BPF_F_MMAPABLE | BPF_F_RDONLY_PROG;
-	else if (attr->map_type == BPF_MAP_TYPE_HASH)
+	else if (attr->map_type == BPF_MAP_TYPE_HASH || attr->map_type == BPF_MAP_TYPE_PERCPU_HASH)
 		allowed = BPF_F_NO_PREALLOC; /* room is taken at once anyway */
+	else if (map_is_lru(attr->map_type))
+		allowed = BPF_F_NO_COMMON_LRU; /* every multiprocessor evicts on its own as it is */
 	if (attr->map_flags & ~allowed)
 		return diag_set(d, EINVAL,
 			"map %s: flags 0x%x are not supported for this type (allowed: 0x%x)", name,
@@ -100,7 +102,7 @@ COMMAND(map_create)
 		.max_entries = attr->max_entries,
 		.flags = attr->map_flags,
 	};
-	bool known = def.type == BPF_MAP_TYPE_ARRAY || def.type == BPF_MAP_TYPE_HASH ||
+	bool known = def.type == BPF_MAP_TYPE_ARRAY || map_is_hash(def.type) ||
 		     def.type == BPF_MAP_TYPE_PERCPU_ARRAY || def.type == BPF_MAP_TYPE_RINGBUF;
 	if (known) /* session_add_map has the words for other types */
 		err = map_check_flags(attr, name, &l->error);
@@ -247,7 +249,7 @@ COMMAND(map_elem_take)
 	int err = map_for(l, attr->map_fd, true, &o);
 	if (err)
 		return err;
-	if (attr->flags || map_info(o->map.map)->type != BPF_MAP_TYPE_HASH)
+	if (attr->flags || !map_is_hash(map_info(o->map.map)->type))
 		return -EINVAL;
 	if (!attr->key || !attr->value)
 		return -EFAULT;

@@ -71,7 +71,7 @@ bool tr_helper_arg_bytes(
 uint32_t tr_helper_by_value(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a)
 {
 	const struct ebpf_map *m = tr_map_arg(t, inst, i);
-	return m && m->type == BPF_MAP_TYPE_HASH ? TR_BY_VALUE : TR_BY_STORE;
+	return m && map_is_hash(m->type) ? TR_BY_VALUE : TR_BY_STORE;
 }
 
 struct tr_name tr_scalar_arg(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a)
@@ -149,6 +149,15 @@ struct tr_name tr_array_value(struct tr *t, const struct ebpf_map *m, struct tr_
 	return at;
 }
 
+struct tr_name tr_hash_cpu_value(struct tr *t, const struct ebpf_map *m, struct tr_name slot)
+{
+	struct tr_name at = element(t, slot, map_stride(m->value_size), tr_map_base(t, m));
+	at = element(t, this_cpu(t), map_hash_replica_bytes(m->value_size, m->max_entries), at);
+	tr_emit(t, "add.s64 %s, %s, %llu;", at.s, at.s,
+		(unsigned long long)(MAP_IMAGE_HEADER + map_hash_slots_bytes(m->key_size, m->max_entries)));
+	return at;
+}
+
 /* The index, and whether it is below max_entries. */
 static int array_index(struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m,
 	struct tr_name *index, struct tr_name *in_range)
@@ -209,7 +218,7 @@ static int array_update(struct tr *t, struct tr_inst *inst, uint32_t i, const st
 
 /* -- hash maps --------------------------------------------------------------- */
 
-enum { MAX_ARGS = 4 + 2 * 64 / 8 };
+enum { MAX_ARGS = 5 + 2 * 64 / 8 };
 
 struct args {
 	struct tr_name all[MAX_ARGS];
@@ -250,6 +259,11 @@ static int hash_call(
 	struct args args = { .n = 0 };
 	push(&args, tr_map_base(t, m));
 	push(&args, tr_imm((int64_t)map_hash_slots(m->max_entries) - 1));
+	if (map_is_per_cpu(m->type)) {
+		struct tr_name cpu = tr_t64(t);
+		tr_emit(t, "cvt.u64.u32 %s, %s;", cpu.s, this_cpu(t).s);
+		push(&args, cpu);
+	}
 	if (update) {
 		push(&args, tr_imm(m->max_entries));
 		push(&args, tr_scalar_arg(t, inst, i, 3));
@@ -284,6 +298,9 @@ static int lower_lookup(struct tr *t, struct tr_inst *inst, uint32_t i)
 	case BPF_MAP_TYPE_PERCPU_ARRAY:
 		return array_lookup(t, inst, i, m);
 	case BPF_MAP_TYPE_HASH:
+	case BPF_MAP_TYPE_LRU_HASH:
+	case BPF_MAP_TYPE_PERCPU_HASH:
+	case BPF_MAP_TYPE_LRU_PERCPU_HASH:
 		return hash_call(t, inst, i, m, tr_hash_lookup, false);
 	default:
 		return bad_type(t, inst, i);
@@ -300,6 +317,9 @@ static int lower_update(struct tr *t, struct tr_inst *inst, uint32_t i)
 	case BPF_MAP_TYPE_PERCPU_ARRAY:
 		return array_update(t, inst, i, m);
 	case BPF_MAP_TYPE_HASH:
+	case BPF_MAP_TYPE_LRU_HASH:
+	case BPF_MAP_TYPE_PERCPU_HASH:
+	case BPF_MAP_TYPE_LRU_PERCPU_HASH:
 		return hash_call(t, inst, i, m, tr_hash_update, true);
 	default:
 		return bad_type(t, inst, i);
@@ -317,6 +337,9 @@ static int lower_delete(struct tr *t, struct tr_inst *inst, uint32_t i)
 		tr_emit(t, "mov.u64 %s, %d;", tr_reg(inst, 0).s, EINVAL_);
 		return 0;
 	case BPF_MAP_TYPE_HASH:
+	case BPF_MAP_TYPE_LRU_HASH:
+	case BPF_MAP_TYPE_PERCPU_HASH:
+	case BPF_MAP_TYPE_LRU_PERCPU_HASH:
 		return hash_call(t, inst, i, m, tr_hash_delete, false);
 	default:
 		return bad_type(t, inst, i);

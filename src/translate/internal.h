@@ -322,6 +322,8 @@ const struct ebpf_map *tr_map_arg(const struct tr *t, const struct tr_inst *inst
 struct tr_name tr_replica(struct tr *t, const struct ebpf_map *m, struct tr_name at);
 /* Address of an array's value; the index is in range. */
 struct tr_name tr_array_value(struct tr *t, const struct ebpf_map *m, struct tr_name index);
+/* The value of a slot of a per-CPU hash on this multiprocessor. */
+struct tr_name tr_hash_cpu_value(struct tr *t, const struct ebpf_map *m, struct tr_name slot);
 /* A scalar argument: a constant where it is known. */
 struct tr_name tr_scalar_arg(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a);
 /* Whether argument a (0..4) is memory that the helper reads. */
@@ -381,7 +383,7 @@ int tr_access_lower(struct tr *t, struct tr_inst *inst, uint32_t i);
 const char *tr_func_add(struct tr *t, const char *name, const struct buf *text);
 /* Leaves the function defined and returns its name, "" when memory is out (buffers have failed then). */
 const char *tr_copy_func(struct tr *t);
-/* Operations on a hash map; arguments: image, slots - 1, of an update also max_entries and flags, then the key and the value, in
+/* Operations on a hash map; arguments: image, slots - 1, of a per-CPU one the multiprocessor, of an update also max_entries and flags, then the key and the value, in
  * 8-byte words or as a generic address. */
 void tr_hash_lookup(
 	struct tr *t, const struct ebpf_map *m, const struct tr_name *args, uint32_t n, struct tr_name result);

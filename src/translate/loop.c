@@ -12,7 +12,7 @@
  */
 #include "translate/internal.h"
 
-enum { E2BIG_ = -7, EINVAL_ = -22, SLOT_LIVE = 2 };
+enum { E2BIG_ = -7, EINVAL_ = -22 };
 
 static bool is_each(const struct tr *t, const struct tr_inst *inst, uint32_t i)
 {
@@ -124,27 +124,41 @@ static int lower_array(struct loop *l, const struct ebpf_map *m)
 	return body(l);
 }
 
+/* The value of the slot before `next`, whose head is at `at`: of a per-CPU map this multiprocessor's. */
+static void give_value(struct loop *l, const struct ebpf_map *m, struct tr_name next, struct tr_name at)
+{
+	struct tr *t = l->t;
+	struct tr_name r3 = tr_reg(l->callee, 3);
+	if (map_is_per_cpu(m->type)) {
+		struct tr_name slot = tr_t32(t);
+		tr_emit(t, "sub.u32 %s, %s, 1;", slot.s, next.s);
+		tr_emit(t, "mov.u64 %s, %s;", r3.s, tr_hash_cpu_value(t, m, slot).s);
+	} else {
+		tr_emit(t, "add.s64 %s, %s, %llu;", r3.s, at.s, (unsigned long long)(8 + map_round_up(m->key_size, 8)));
+	}
+}
+
 static int lower_hash(struct loop *l, const struct ebpf_map *m)
 {
 	struct tr *t = l->t;
 	struct tr_name slot = tr_t32(t), state = tr_t32(t), p = tr_pred(t), at = tr_t64(t),
 		       base = tr_map_base(t, m);
-	uint32_t key_words = (m->key_size + 7) / 8;
 	tr_emit(t, "mov.u32 %s, 0;", slot.s);
 	label(t, l->top);
 	tr_emit(t, "setp.ge.u32 %s, %s, %llu;", p.s, slot.s, (unsigned long long)map_hash_slots(m->max_entries));
 	tr_emit(t, "@%s bra %s;", p.s, l->done.s);
 	tr_emit(t, "mad.wide.u32 %s, %s, %llu, %s;", at.s, slot.s, (unsigned long long)
-		map_hash_slot_bytes(m->key_size, m->value_size), base.s);
+		map_hash_slot_bytes(m->type, m->key_size, m->value_size), base.s);
 	tr_emit(t, "add.s64 %s, %s, %d;", at.s, at.s, MAP_IMAGE_HEADER);
 	tr_emit(t, "add.u32 %s, %s, 1;", slot.s, slot.s);
 	tr_emit(t, "ld.volatile.global.u32 %s, [%s];", state.s, at.s);
-	tr_emit(t, "setp.ne.u32 %s, %s, %d;", p.s, state.s, SLOT_LIVE);
+	tr_emit(t, "and.b32 %s, %s, %d;", state.s, state.s, MAP_SLOT_STATE);
+	tr_emit(t, "setp.ne.u32 %s, %s, %d;", p.s, state.s, MAP_SLOT_LIVE);
 	tr_emit(t, "@%s bra %s;", p.s, l->top.s);
 	if (l->args >> 2 & 1)
 		tr_emit(t, "add.s64 %s, %s, 8;", tr_reg(l->callee, 2).s, at.s);
 	if (l->args >> 3 & 1)
-		tr_emit(t, "add.s64 %s, %s, %u;", tr_reg(l->callee, 3).s, at.s, 8 + 8 * key_words);
+		give_value(l, m, slot, at);
 	give(l, 4, tr_reg(l->inst, 3));
 	return body(l);
 }
@@ -157,7 +171,7 @@ static int lower_each(struct loop *l)
 			l->t, l->inst->at[l->i].pc, "which map is used differs between paths");
 	if (l->args >> 1 & 1)
 		give(l, 1, tr_map_base(l->t, m));
-	return m->type == BPF_MAP_TYPE_HASH ? lower_hash(l, m) : lower_array(l, m);
+	return map_is_hash(m->type) ? lower_hash(l, m) : lower_array(l, m);
 }
 
 int tr_loop_lower(struct tr *t, struct tr_inst *inst, uint32_t i)

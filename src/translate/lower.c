@@ -382,7 +382,7 @@ static int find_place(struct tr *t, struct tr_inst *inst, uint32_t i, struct pla
 	case EBPF_REGION_KEY:
 		if (tr_fact(t, inst, i)->map < 0)
 			break;
-		if (t->p->maps[tr_fact(t, inst, i)->map].type != BPF_MAP_TYPE_HASH)
+		if (!map_is_hash(t->p->maps[tr_fact(t, inst, i)->map].type))
 			out->space = "local";
 		return 0;
 	}

@@ -122,7 +122,7 @@ static int key_mem(struct tr *t, const struct tr_inst *inst, uint32_t i, struct 
 		const struct ebpf_fact *f = &t->v->facts[pc];
 		if (!f->reached || !f->callback || t->p->insns[pc].imm != EBPF_FUNC_for_each_map_elem)
 			continue;
-		bool is_hash = f->map >= 0 && t->p->maps[f->map].type == BPF_MAP_TYPE_HASH;
+		bool is_hash = f->map >= 0 && map_is_hash(t->p->maps[f->map].type);
 		hash |= is_hash;
 		array |= !is_hash;
 	}

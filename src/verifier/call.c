@@ -344,6 +344,9 @@ static int loop_limit(struct verifier *v, struct call *c)
 		case BPF_MAP_TYPE_ARRAY:
 		case BPF_MAP_TYPE_PERCPU_ARRAY:
 		case BPF_MAP_TYPE_HASH:
+		case BPF_MAP_TYPE_PERCPU_HASH:
+		case BPF_MAP_TYPE_LRU_HASH:
+		case BPF_MAP_TYPE_LRU_PERCPU_HASH:
 			break;
 		default:
 			return refuse(v, EINVAL, "map", "cannot pass map_type %u into func bpf_%s#%u", c->map->type, c->helper->name, c->helper->number);

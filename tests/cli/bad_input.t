@@ -61,15 +61,27 @@ for command in "run --softgpu $tmp/context.bpf.c -- true" "verify $tmp/context.b
 	# shellcheck disable=SC2086
 	bad "${command%% *}: a context of another point" 'program f: .*gpu/load.*struct egpu_mem \*; this one takes struct egpu_entry' "$egpu" $command
 done
-cat >"$tmp/maptype.bpf.c" <<'C'
+# Types of maps that there are not: each with its own reason, and what to write instead.
+maptype() { # TYPE MORE REASON
+	cat >"$tmp/maptype.bpf.c" <<C
 #include <egpu/probe.bpf.h>
-struct { __uint(type, BPF_MAP_TYPE_LRU_HASH); __uint(max_entries, 5); __type(key, __u32); __type(value, __u64); } m SEC(".maps");
+struct { __uint(type, BPF_MAP_TYPE_$1); __uint(max_entries, 5); $2 } m SEC(".maps");
 SEC("gpu/entry") int f(struct egpu_entry *c) { __u32 k = 0; return bpf_map_lookup_elem(&m, &k) != 0; }
 C
-for command in "run --softgpu $tmp/maptype.bpf.c -- true" "verify $tmp/maptype.bpf.c" "translate $tmp/maptype.bpf.c"; do
-	# shellcheck disable=SC2086
-	bad "${command%% *}: a type of map that we do not have" 'map m: type 9 is not supported; use ARRAY' "$egpu" $command
-done
+	for command in "run --softgpu $tmp/maptype.bpf.c -- true" "verify $tmp/maptype.bpf.c" "translate $tmp/maptype.bpf.c"; do
+		# shellcheck disable=SC2086
+		bad "${command%% *}: $1" "map m: $3" "$egpu" $command
+	done
+}
+plain='__uint(key_size, 4); __uint(value_size, 4);'
+inner='__uint(key_size, 4); __array(values, struct { __uint(type, BPF_MAP_TYPE_ARRAY); __uint(max_entries, 1); __type(key, __u32); __type(value, __u32); });'
+maptype PROG_ARRAY "$plain" 'PROG_ARRAY is not supported: programs do not call each other.*object order'
+maptype PERF_EVENT_ARRAY "$plain" 'PERF_EVENT_ARRAY is not supported.*RINGBUF'
+maptype STACK_TRACE '__uint(key_size, 4); __uint(value_size, 1016);' 'STACK_TRACE is not supported.*ctx->site'
+maptype ARRAY_OF_MAPS "$inner" 'a map of maps is not supported.*key begin with'
+maptype HASH_OF_MAPS "$inner" 'a map of maps is not supported.*key begin with'
+maptype LPM_TRIE '__uint(map_flags, BPF_F_NO_PREALLOC); __uint(key_size, 8); __uint(value_size, 4);' 'LPM_TRIE is not supported: use a HASH'
+maptype CPUMAP "$plain" 'this type is not supported; use ARRAY, '
 bad "a program that cannot be verified" 'program forgets is refused: .*NULL' "$egpu" run --softgpu "$probes/unsafe.bpf.c" -- "$samples/vecadd" 10
 says "the verifier's log shows instruction and source line" '^ +[0-9]+: \(7b\)' '\*v = 1'
 run "$egpu" verify "$probes/unsafe.bpf.c"

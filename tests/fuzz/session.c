@@ -14,7 +14,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const uint32_t types[] = { BPF_MAP_TYPE_ARRAY, BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_PERCPU_ARRAY,
-	BPF_MAP_TYPE_RINGBUF };
+	BPF_MAP_TYPE_PERCPU_HASH, BPF_MAP_TYPE_LRU_HASH, BPF_MAP_TYPE_RINGBUF };
+enum { N_TYPES = sizeof(types) / sizeof(types[0]) };
 
 static struct session *make(void)
 {
@@ -23,11 +24,11 @@ static struct session *make(void)
 	struct map_image *image;
 	size_t bytes;
 	uint32_t id, key = 1;
-	uint64_t value = 2;
+	uint64_t value[1024] = { 2 }; /* of as many CPUs */
 	bool created;
 	if (session_create(&s, NULL))
 		abort();
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < N_TYPES; i++) {
 		bool ring = types[i] == BPF_MAP_TYPE_RINGBUF;
 		struct ebpf_map def = { .name = "m",
 			.type = types[i],
@@ -38,8 +39,8 @@ static struct session *make(void)
 		struct map *m;
 		if (session_add_map(s, &def, &id, NULL) || map_open(s, id, &m, NULL))
 			abort();
-		if (types[i] == BPF_MAP_TYPE_HASH)
-			map_update(m, &key, &value, 0);
+		if (map_is_hash(types[i]) && map_possible_cpus() <= 1024)
+			map_update(m, &key, value, 0);
 		map_close(m);
 		if (map_instance_create(s, id, 3, 0, &inst, &image, &bytes, NULL))
 			abort();

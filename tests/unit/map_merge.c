@@ -28,25 +28,29 @@ static uint64_t *device_slot(struct instance *i, const void *key)
 {
 	const struct map_image *m = i->image;
 	uint64_t n = map_hash_slots(m->max_entries),
-		 bytes = map_hash_slot_bytes(m->key_size, m->value_size);
-	uint64_t at = map_hash_key(key, m->key_size) & (n - 1);
-	for (;; at = (at + 1) & (n - 1)) {
-		uint8_t *slot = i->data + at * bytes;
+		 bytes = map_hash_slot_bytes(m->type, m->key_size, m->value_size);
+	uint64_t home = map_hash_key(key, m->key_size) & (n - 1);
+	uint32_t *reach = (uint32_t *)(void *)(i->data + home * bytes);
+	for (uint64_t k = 0;; k++) {
+		uint8_t *slot = i->data + ((home + k) & (n - 1)) * bytes;
 		uint32_t *state = (uint32_t *)(void *)slot;
-		if (*state == MAP_SLOT_EMPTY || !memcmp(slot + 8, key, m->key_size)) {
-			if (*state != MAP_SLOT_LIVE)
-				i->image->live++;
-			*state = MAP_SLOT_LIVE;
-			memcpy(slot + 8, key, m->key_size);
-			return (uint64_t *)(void *)(slot + 8 + map_round_up(m->key_size, 8));
-		}
+		bool live = (*state & MAP_SLOT_STATE) == MAP_SLOT_LIVE;
+		if (live && memcmp(slot + 8, key, m->key_size))
+			continue;
+		if (*reach >> MAP_SLOT_REACH < k)
+			*reach = (*reach & 0xff) | (uint32_t)k << MAP_SLOT_REACH;
+		if (!live)
+			i->image->live++;
+		*state = (*state & ~(uint32_t)MAP_SLOT_STATE) | MAP_SLOT_LIVE;
+		memcpy(slot + 8, key, m->key_size);
+		return (uint64_t *)(void *)(slot + 8 + map_round_up(m->key_size, 8));
 	}
 }
 
 static void device_delete(struct instance *i, const void *key)
 {
 	uint8_t *value = (uint8_t *)device_slot(i, key);
-	*(uint32_t *)(void *)(value - map_round_up(i->image->key_size, 8) - 8) = MAP_SLOT_DEAD;
+	*(uint32_t *)(void *)(value - map_round_up(i->image->key_size, 8) - 8) &= ~(uint32_t)MAP_SLOT_STATE;
 	i->image->live--;
 }
 
@@ -452,13 +456,13 @@ static void test_shapes(void)
 		is_int(fixture_map(
 			       s, bad[i].type, bad[i].key, bad[i].value, bad[i].entries, 0, &id),
 			-EINVAL, "%s", bad[i].what);
-	struct ebpf_map def = { .name = "lpm",
-		.type = BPF_MAP_TYPE_LPM_TRIE,
+	struct ebpf_map def = { .name = "cpus",
+		.type = BPF_MAP_TYPE_CPUMAP,
 		.key_size = 8,
 		.value_size = 8,
 		.max_entries = 1 };
 	session_add_map(s, &def, &id, &d);
-	ok(strstr(d.text, "lpm") && strstr(d.text, "RINGBUF"),
+	ok(strstr(d.text, "cpus") && strstr(d.text, "RINGBUF"),
 		"the message lists what there is: %s", d.text);
 	is_int(map_image_bytes(BPF_MAP_TYPE_HASH, 4, 8, 5, 1), 128 + 16 * 24,
 		"a hash of 5 has 16 slots of 24 bytes");

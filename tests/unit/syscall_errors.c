@@ -31,7 +31,7 @@ static const struct row rows[] = {
 	{ "lpm",
 		MAP("BPF_MAP_TYPE_LPM_TRIE", "8", "8", "1", "__uint(map_flags, 1);")
 			USE("gpu/load/k", "struct egpu_mem"),
-		"-g", { "map m", "type 11", "ARRAY, HASH, PERCPU_ARRAY or RINGBUF" } },
+		"-g", { "map m", "LPM_TRIE", "use a HASH" } },
 	{ "flags",
 		MAP("BPF_MAP_TYPE_ARRAY", "4", "8", "1", "__uint(map_flags, BPF_F_NUMA_NODE);")
 			USE("gpu/load/k", "struct egpu_mem"),

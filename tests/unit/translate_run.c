@@ -246,32 +246,32 @@ static void test_histogram(const char *cpu)
 	finish(&r);
 }
 
-/* Slots of a hash image: how many are live; whether two hold one key; any that is neither free,
- * live nor dead. */
+/* Slots of a hash image: how many are live; whether two hold one key; any that is at rest neither free nor live, locked, or out of its
+ * home's reach. */
 static uint32_t check_hash(struct map_image *image, bool *doubled, bool *busy,
 	void (*each)(void *, const uint8_t *, const uint8_t *), void *arg)
 {
 	uint64_t slots = map_hash_slots(image->max_entries),
-		 bytes = map_hash_slot_bytes(image->key_size, image->value_size);
+		 bytes = map_hash_slot_bytes(image->type, image->key_size, image->value_size);
 	uint32_t live = 0;
 	*doubled = *busy = false;
 	for (uint64_t a = 0; a < slots; a++) {
 		uint8_t *slot = data_of(image) + a * bytes;
 		uint32_t state = ((uint32_t *)slot)[0];
-		if (state == MAP_SLOT_EMPTY)
+		*busy |= (state & MAP_SLOT_LOCK) || (state & MAP_SLOT_STATE) == MAP_SLOT_BUSY;
+		if ((state & MAP_SLOT_STATE) != MAP_SLOT_LIVE)
 			continue;
-		*busy |= state == MAP_SLOT_BUSY || state > MAP_SLOT_DEAD ||
-			 ((uint32_t *)slot)[1] != map_hash_key(slot + 8, image->key_size);
+		uint32_t hash = map_hash_key(slot + 8, image->key_size);
+		uint64_t home = hash & (slots - 1), far = (a - home) & (slots - 1);
+		*busy |= ((uint32_t *)slot)[1] != hash || far > *(uint32_t *)(data_of(image) + home * bytes) >> MAP_SLOT_REACH;
 		for (uint64_t b = 0; b < a; b++) {
 			uint8_t *twin = data_of(image) + b * bytes;
-			*doubled |= ((uint32_t *)twin)[0] &&
+			*doubled |= (((uint32_t *)twin)[0] & MAP_SLOT_STATE) == MAP_SLOT_LIVE &&
 				    !memcmp(twin + 8, slot + 8, image->key_size);
 		}
-		if (state == MAP_SLOT_LIVE) {
-			live++;
-			if (each)
-				each(arg, slot + 8, slot + 8 + map_round_up(image->key_size, 8));
-		}
+		live++;
+		if (each)
+			each(arg, slot + 8, slot + 8 + map_round_up(image->key_size, 8));
 	}
 	return live;
 }

@@ -38,7 +38,7 @@ struct cpu {
 
 static bool is_hash(const struct cpu_map *m)
 {
-	return m->def->type == BPF_MAP_TYPE_HASH;
+	return map_is_hash(m->def->type);
 }
 
 static uint8_t *value_at(struct cpu_map *m, uint32_t k)
@@ -264,12 +264,12 @@ static bool same_hash(struct cpu *c, uint32_t map, const struct map_image *image
 {
 	struct cpu_map *m = &c->maps[map];
 	uint32_t live = 0, expected = 0;
-	uint64_t bytes = map_hash_slot_bytes(image->key_size, image->value_size);
+	uint64_t bytes = map_hash_slot_bytes(image->type, image->key_size, image->value_size);
 	for (uint64_t k = 0; k < map_hash_slots(image->max_entries); k++) {
 		const uint8_t *slot = (const uint8_t *)image + MAP_IMAGE_HEADER + k * bytes;
 		uint32_t slot_state;
 		memcpy(&slot_state, slot, 4);
-		if (slot_state != MAP_SLOT_LIVE)
+		if ((slot_state & MAP_SLOT_STATE) != MAP_SLOT_LIVE)
 			continue;
 		live++;
 		const uint8_t *want = cpu_lookup(c, map, slot + 8);
