@@ -3,7 +3,8 @@
 # bit what the driver makes of the unprobed PTX, or egpu says of the kernel that the last bit may differ. Of those of which it does not
 # say so the machine code has no product that was fused and is no longer.
 #
-# EGPU_ON=--softgpu runs all but the machine code without a GPU; EGPU_POINTS names the points to try.
+# EGPU_ON=--softgpu runs all but the machine code without a GPU; EGPU_POINTS names the points to try, EGPU_CODE those
+# whose machine code is looked at.
 : "${EGPU_SOURCE:=$(cd "$(dirname "$0")/../.." && pwd)}"
 : "${EGPU_BUILD:=$EGPU_SOURCE/build}"
 : "${EGPU_ON:=--gpu}"
@@ -79,7 +80,7 @@ else
 			END { print k, f + 0, m + 0 }' "$1"
 	}
 	ptxas -arch=sm_90 "$tmp/all.ptx" -o "$tmp/all.cubin" && cuobjdump -sass "$tmp/all.cubin" >"$tmp/all.sass"
-	for p in mem mem_thread load_done block insn_mov branch insn_add warp_mem; do
+	for p in ${EGPU_CODE:-mem mem_thread load_done block insn_mov branch insn_add warp_mem}; do
 		mkdir "$tmp/$p"
 		"$EGPU_BUILD/egpu" instrument -v -k '/_f(32|32ftz|64)$/' "$d/$p.bpf.o" "$tmp/all.ptx" -o "$tmp/$p" 2>"$tmp/$p.said"
 		for k in "$tmp/$p"/*.ptx; do
