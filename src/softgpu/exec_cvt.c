@@ -241,9 +241,10 @@ static bool keep_nan(const struct sg_insn *in, uint64_t raw, uint64_t *out)
 		*out = ((uint32_t)raw + 0x1000) & 0xffffe000;
 	else
 		return false;
-	/* Rounding may have made it an infinity. */
-	if (in->flags & SG_SATFINITE && (*out & 0x7fffffff) == 0x7f800000)
-		*out = (*out & 0x80000000) | 0x7f7fe000;
+	/* A finite result is one step below what has the exponent of an infinity: that of a NaN may
+	 * be a NaN again. */
+	if (in->flags & SG_SATFINITE && (*out & 0x7fffffff) >= 0x7f800000)
+		*out -= 0x2000;
 	return true;
 }
 

@@ -46,21 +46,6 @@ static const struct bound {
 	{ "mma.f64", ABSOLUTE, 0x1p-48, 0, 0, INFINITY, "9.7.14 mma: the same" },
 };
 
-/* What is known to differ from an H200, with the reason it stays so. */
-static const struct {
-	const char *name, *why;
-} known[] = {
-	{ "cvt.rna.satfinite.tf32.f32", "NaN operands" },
-};
-
-const char *diff_known(const char *name)
-{
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (!strcmp(known[i].name, name))
-			return known[i].why;
-	return NULL;
-}
-
 static const struct bound *find(const char *name)
 {
 	for (size_t i = 0; name && i < sizeof(bounds) / sizeof(bounds[0]); i++)

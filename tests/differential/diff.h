@@ -58,8 +58,6 @@ char *diff_ptx(const struct diff_list *list, uint32_t from, uint32_t to);
 /* bounds.c */
 bool diff_close(
 	const struct diff_case *c, uint32_t result, uint64_t got, uint64_t want, uint64_t operand);
-/* Why a case may differ from the record; NULL: it may not. */
-const char *diff_known(const char *name);
 /* Whether the name is in the table. */
 bool diff_bound_known(const char *name);
 

@@ -139,6 +139,8 @@ static const struct insn_case conversions[] = {
 	{ "cvt.rn.f16x2.f32 %r0, %f1, %f2", { ONE, 0x40000000 }, 0x3c004000 },
 	{ "cvt.rn.relu.bf16x2.f32 %r0, %f1, %f2", { 0xbf800000, 0x40000000 }, 0x00004000 },
 	{ "cvt.rna.tf32.f32 %r0, %f1", { 0x3f801000 }, 0x3f802000 },
+	{ "cvt.rna.satfinite.tf32.f32 %r0, %f1", { 0x7f800000 }, 0x7f7fe000 },
+	{ "cvt.rna.satfinite.tf32.f32 %r0, %f1", { 0xffc00000 }, 0xffbfe000 },
 	{ "cvt.rni.f32.f32 %f0, %f1", { 0x40200000 }, 0x40000000 },
 	{ "cvt.rmi.f64.f64 %d0, %d1", { 0xbff8000000000000 }, 0xc000000000000000 },
 	{ "cvt.sat.f32.f32 %f0, %f1", { 0x40000000 }, ONE },
