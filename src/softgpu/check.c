@@ -26,6 +26,7 @@
 
 struct cell {
 	uint32_t block, grid; /* serial numbers; block 0: empty */
+	uint32_t place;       /* of the block in its grid, from 0, x first */
 	uint32_t stamp, time, pc;
 	uint32_t value;
 	uint16_t thread;
@@ -188,6 +189,22 @@ static void thread_name(const struct sg_grid *g, uint32_t thread, char *out, siz
 		out, size, "(%u,%u,%u)", thread % d[0], thread / d[0] % d[1], thread / d[0] / d[1]);
 }
 
+static uint32_t place_of(const struct sg_block *b)
+{
+	const uint32_t *n = b->grid->launch.grid;
+	return b->id[0] + n[0] * (b->id[1] + n[1] * b->id[2]);
+}
+
+static void block_name(const struct sg_grid *g, const struct cell *of, char *out, size_t size)
+{
+	const uint32_t *n = g->launch.grid;
+	if ((unsigned __int128)n[0] * n[1] * n[2] >> 32)
+		snprintf(out, size, "another block");
+	else
+		snprintf(out, size, "block (%u,%u,%u)", of->place % n[0], of->place / n[0] % n[1],
+			of->place / n[0] / n[1]);
+}
+
 static const char *verb(uint32_t access)
 {
 	if ((access & (SG_READ | SG_WRITE)) == (SG_READ | SG_WRITE))
@@ -201,11 +218,13 @@ static void report_race(struct sg_warp *w, const struct sg_insn *in, uint32_t la
 	struct sg_grid *g = w->block->grid;
 	struct sg_check *c = g->dev->check;
 	const struct sg_insn *other = &w->code[old->pc];
-	char mine[48], theirs[48];
+	char mine[48], theirs[48], there[48] = "the same block";
 	pthread_mutex_lock(&c->report_lock);
 	if (is_new(c, (uint32_t)g->id, shared, (uint32_t)(in - w->code), old->pc)) {
 		thread_name(g, w->index * 32 + lane, mine, sizeof(mine));
 		thread_name(g, old->thread, theirs, sizeof(theirs));
+		if (!same_block)
+			block_name(g, old, there, sizeof(there));
 		fprintf(stderr,
 			"softgpu: check: kernel %s: race on %s memory at 0x%llx: PTX line %u (%s) "
 			"%s it in thread %s "
@@ -214,7 +233,7 @@ static void report_race(struct sg_warp *w, const struct sg_insn *in, uint32_t la
 			g->name, shared ? "shared" : "global", (unsigned long long)at, in->line,
 			in->opcode, verb(access), mine, w->block->id[0], w->block->id[1],
 			w->block->id[2], other->line, other->opcode, verb(old->access), theirs,
-			same_block ? "the same block" : "another block");
+			there);
 	}
 	pthread_mutex_unlock(&c->report_lock);
 }
@@ -384,6 +403,7 @@ void sg_check_access(struct sg_warp *w, const struct sg_insn *in, uint32_t lane,
 			 to = off + bytes - a < 8 ? (uint32_t)(off + bytes - a) : 8;
 		struct cell now = { .block = k->serial,
 			.grid = (uint32_t)w->block->grid->id,
+			.place = place_of(w->block),
 			.stamp = k->clock[w->index],
 			.time = atomic_load_explicit(&c->time, memory_order_relaxed),
 			.pc = (uint32_t)(in - w->code),

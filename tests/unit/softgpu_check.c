@@ -87,11 +87,11 @@ static const struct planted planted[] = {
 		{ "race on global memory", "the same block", "writes it" }, 1, 64 },
 	{ "global: blocks write different values",
 		"setp.eq.u32 %p0, %r0, 0; @%p0 st.global.u32 [%rd0], %r1;",
-		{ "race on global memory", "another block", "writes it" }, 4, 32 },
+		{ "race on global memory", "), and nothing orders", "writes it" }, 4, 32 },
 	{ "global: a block reads what another writes",
 		"setp.eq.u32 %p0, %r1, 0; @%p0 st.global.u32 [%rd1], 7; @!%p0 ld.global.u32 %r3, "
 		"[%rd1];",
-		{ "race on global memory", "another block", "reads it" }, 2, 32 },
+		{ "race on global memory", " of block (0,0,0)", " of block (1,0,0)" }, 2, 32 },
 	{ "global: an increment that is not atomic",
 		"ld.global.u32 %r3, [%rd0]; add.u32 %r3, %r3, %r0; st.global.u32 [%rd0], %r3;",
 		{ "race on global memory", "ld.global.u32", "st.global.u32" }, 1, 64 },
@@ -101,7 +101,7 @@ static const struct planted planted[] = {
 		"st.volatile.global.u32 [%rd0], 1; bra E;\nR: ld.volatile.global.u32 %r3, [%rd0]; "
 		"setp.eq.u32 %p2, %r3, 0;\n"
 		"@%p2 bra R; ld.global.u32 %r4, [%rd0+64];\nE:",
-		{ "race on global memory", "another block", "ld.global.u32" }, 2, 32 },
+		{ "race on global memory", " of block (0,0,0)", " of block (1,0,0)" }, 2, 32 },
 	{ "global: an atomic and a plain write",
 		"setp.eq.u32 %p0, %r1, 0; @%p0 atom.global.add.u32 %r3, [%rd1], 1; @!%p0 "
 		"st.global.u32 [%rd1], 9;",
