@@ -214,6 +214,31 @@ static __u64 (*const bpf_egpu_lane_read)(__u32 lane, __u64 field_offset) = (void
 static long (*const bpf_egpu_access)(void *ring, __u32 site, __u64 address, __u32 bytes, __u32 op) = (void *)601;
 #define egpu_access_output(ring, ctx) bpf_egpu_access(ring, (ctx)->site, (ctx)->address, (ctx)->bytes, (ctx)->op)
 
+/* A histogram by powers of two: EGPU_HIST(sizes); ... egpu_hist_add(&sizes, value); Bucket 0 counts zeros, bucket n values from
+ * 2^(n-1) to 2^n - 1. A count costs what a per-multiprocessor counter does. egpu draws maps whose values have this type. */
+typedef __u64 egpu_hist_t;
+#define EGPU_HIST(name_)                                                                                  \
+	struct {                                                                                          \
+		__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);                                                  \
+		__uint(max_entries, 65);                                                                  \
+		__type(key, __u32);                                                                       \
+		__type(value, egpu_hist_t);                                                               \
+	} name_ SEC(".maps")
+
+static inline __attribute__((always_inline)) void egpu_hist_add(void *hist, __u64 value)
+{
+	__u32 bucket = value != 0, half;
+#pragma unroll
+	for (half = 32; half; half /= 2)
+		if (value >> half) {
+			value >>= half;
+			bucket += half;
+		}
+	egpu_hist_t *count = bpf_map_lookup_elem(hist, &bucket);
+	if (count)
+		*count += 1;
+}
+
 /* These change what the probed kernel does: egpu wants --allow-perturb. Delays are bounded by 1,000,000 ns; a trap ends the
  * launch with an error; a thread that has exited does nothing more of the kernel. */
 static long (*const bpf_egpu_delay_ns)(__u64 ns) = (void *)610;

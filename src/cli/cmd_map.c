@@ -16,7 +16,7 @@ enum { MAX_SESSIONS = 256 };
 struct opts {
 	const char *session; /* pid of the loader, or the directory */
 	const char *device;
-	bool json, per_cpu, zeros;
+	bool json, per_cpu, zeros, bars;
 };
 
 static const struct opt options[] = {
@@ -29,6 +29,8 @@ static const struct opt options[] = {
 		"per-CPU maps: every slot, not only the sum" },
 	{ 'z', "zeros", OPT_FLAG, offsetof(struct opts, zeros), NULL,
 		"arrays: also elements that are all zero" },
+	{ 0, "hist", OPT_FLAG, offsetof(struct opts, bars), NULL,
+		"dump: numbers with a bar each (histograms of egpu_hist_add always have one)" },
 	{ 0 },
 };
 
@@ -105,7 +107,7 @@ static int find_map(struct dump *d, const char *want)
 
 static int dump_map(struct dump *d, uint32_t id, const struct opts *o)
 {
-	struct dump_options how = { o->per_cpu, o->zeros };
+	struct dump_options how = { o->per_cpu, o->zeros, o->bars };
 	struct buf out = { 0 };
 	struct diag diag = { 0 };
 	struct json j;

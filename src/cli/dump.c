@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/bars.h"
 #include "cli/cli.h"
 #include "cli/dump.h"
 #include "cli/typed.h"
@@ -295,6 +296,45 @@ static void text_element(const struct element *e, void *arg)
 	}
 }
 
+/* Values of this type, of egpu/probe.bpf.h, are buckets of powers of two. */
+static bool is_histogram(const struct session_map *r, const struct btf *btf, uint32_t value_type)
+{
+	const struct btf_type *t = btf ? btf__type_by_id(btf, value_type) : NULL;
+	const char *name = t && btf_is_typedef(t) ? btf__name_by_offset(btf, t->name_off) : NULL;
+	return name && !strcmp(name, "egpu_hist_t") && r->key_size == 4 && r->value_size == 8;
+}
+
+static bool is_number(const struct session_map *r, const struct btf *btf, uint32_t value_type)
+{
+	const struct btf_type *t = typed_resolve(btf, value_type);
+	return r->value_size && r->value_size <= 8 && (!t || btf_is_int(t));
+}
+
+static void bar_element(const struct element *e, void *arg)
+{
+	struct bars *b = arg;
+	struct buf label = { 0 };
+	uint64_t count = 0, bucket = 0;
+	memcpy(&count, e->value, e->row->value_size);
+	if (is_histogram(e->row, e->btf, e->value_type)) {
+		memcpy(&bucket, e->key, e->row->key_size);
+		bars_add_bucket(b, bucket, count);
+		return;
+	}
+	text_key(e, &label);
+	bars_add(b, label.data ? label.data : "", count);
+	buf_free(&label);
+}
+
+static int64_t text_bars(struct dump *d, uint32_t id, const struct dump_options *o, struct buf *out, struct diag *diag)
+{
+	struct bars *b = bars_new();
+	int64_t left_out = walk(d, id, o, bar_element, b, diag);
+	bars_print(b, out);
+	bars_free(b);
+	return left_out;
+}
+
 static void text_ring(struct dump *d, uint32_t id, bool all, struct buf *out)
 {
 	const struct dump_map *m = &d->maps[id];
@@ -331,12 +371,15 @@ int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, str
 			: r->max_entries == 1           ? "entry"
 							: "entries");
 	int64_t left_out = 0;
-	struct dump_options all = { o->per_cpu, o->zeros || typed_section_name(btf, value_type) };
+	struct dump_options all = { o->per_cpu, o->zeros || typed_section_name(btf, value_type), o->bars };
+	bool histogram = is_histogram(r, btf, value_type);
 	if (r->type == BPF_MAP_TYPE_RINGBUF)
 		text_ring(d, id, o->per_cpu, out);
+	else if (!o->per_cpu && (histogram || (o->bars && is_number(r, btf, value_type))))
+		left_out = text_bars(d, id, &all, out, diag);
 	else
 		left_out = walk(d, id, &all, text_element, out, diag);
-	if (left_out > 0)
+	if (left_out > 0 && !histogram)
 		buf_printf(out, "  (%ld all-zero entr%s left out)\n", (long)left_out,
 			left_out == 1 ? "y" : "ies");
 	uint32_t devices[MAX_DEVICES];
@@ -477,8 +520,8 @@ int dump_one_json(struct dump *d, uint32_t id, const struct dump_options *o, str
 	const struct btf *btf = dump_btf(d, id, &key_type, &value_type);
 	bool section = typed_section_name(btf, value_type);
 	/* Small arrays are given in full, so that a script finds each index. */
-	struct dump_options all = { o->per_cpu,
-		o->zeros || section || r->max_entries <= SMALL_ARRAY };
+	struct dump_options all = { .per_cpu = o->per_cpu,
+		.zeros = o->zeros || section || r->max_entries <= SMALL_ARRAY };
 	int64_t left_out = 0;
 	json_object(j);
 	json_put_string(j, "type", section ? "globals" : dump_type_name(r->type));

@@ -25,6 +25,7 @@ const struct btf *dump_btf(struct dump *d, uint32_t id, uint32_t *key_type, uint
 struct dump_options {
 	bool per_cpu; /* every CPU slot of per-CPU maps, instead of the sum */
 	bool zeros;   /* also elements of arrays that are all zero */
+	bool bars;    /* text: numbers with a bar each, as histograms always have */
 };
 
 /* All maps of the session, one paragraph each. */

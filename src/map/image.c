@@ -176,6 +176,12 @@ static const char *map_refused(uint32_t type)
 	case BPF_MAP_TYPE_HASH_OF_MAPS:
 		return "a map of maps is not supported: the inner map's code is made for its sizes when the program is translated; make one map, "
 		       "and let its key begin with what would choose the inner one";
+	case BPF_MAP_TYPE_QUEUE:
+	case BPF_MAP_TYPE_STACK:
+		return "QUEUE and STACK are not supported: all threads would meet at one end; send records through a RINGBUF, hand values out "
+		       "by an atomic addition to an index into an ARRAY";
+	case BPF_MAP_TYPE_BLOOM_FILTER:
+		return "BLOOM_FILTER is not supported: use an LRU_HASH, or set bits of an ARRAY by __sync_fetch_and_or";
 	case BPF_MAP_TYPE_LPM_TRIE:
 		return "LPM_TRIE is not supported: use a HASH, and look up each prefix length that occurs";
 	default:

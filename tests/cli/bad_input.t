@@ -81,6 +81,9 @@ maptype STACK_TRACE '__uint(key_size, 4); __uint(value_size, 1016);' 'STACK_TRAC
 maptype ARRAY_OF_MAPS "$inner" 'a map of maps is not supported.*key begin with'
 maptype HASH_OF_MAPS "$inner" 'a map of maps is not supported.*key begin with'
 maptype LPM_TRIE '__uint(map_flags, BPF_F_NO_PREALLOC); __uint(key_size, 8); __uint(value_size, 4);' 'LPM_TRIE is not supported: use a HASH'
+maptype QUEUE '__uint(value_size, 4);' 'QUEUE and STACK are not supported.*RINGBUF'
+maptype STACK '__uint(value_size, 4);' 'QUEUE and STACK are not supported.*ARRAY'
+maptype BLOOM_FILTER '__uint(value_size, 4);' 'BLOOM_FILTER is not supported: use an LRU_HASH'
 maptype CPUMAP "$plain" 'this type is not supported; use ARRAY, '
 bad "a program that cannot be verified" 'program forgets is refused: .*NULL' "$egpu" run --softgpu "$probes/unsafe.bpf.c" -- "$samples/vecadd" 10
 says "the verifier's log shows instruction and source line" '^ +[0-9]+: \(7b\)' '\*v = 1'
