@@ -74,6 +74,18 @@ static void skips_text(const struct kernel_file *f, struct buf *out)
 	}
 }
 
+static void parting_text(const struct kernel_file *f, struct buf *out)
+{
+	const char *head = "\nthe last bit of floating-point results may differ when all places are probed:\n";
+	for (uint32_t i = 0; i < f->n_kernels; i++) {
+		const struct file_kernel *k = &f->kernels[i];
+		if (k->reason || !k->parting)
+			continue;
+		buf_printf(out, "%s  %s: %u of %u between a product and its sum\n", head, k->demangled, k->parting, k->n_sites);
+		head = "";
+	}
+}
+
 static void file_text(const struct kernel_file *f, const char *path, const struct kernel_query *q,
 	struct buf *out)
 {
@@ -100,6 +112,7 @@ static void file_text(const struct kernel_file *f, const char *path, const struc
 			buf_printf(
 				out, "  %s: %s\n", f->kernels[i].demangled, f->kernels[i].reason);
 	skips_text(f, out);
+	parting_text(f, out);
 	if (f->n_notes)
 		buf_puts(out, "\nalso there:\n");
 	for (uint32_t i = 0; i < f->n_notes; i++)
@@ -132,6 +145,7 @@ static void file_json(
 		json_put_bool(j, "instrumentable", !k->reason);
 		json_put_string(j, "reason", k->reason);
 		json_put_u64(j, "sites", k->n_sites);
+		json_put_u64(j, "last_bit_sites", k->parting);
 		json_key(j, "left_alone");
 		json_array(j);
 		for (uint32_t s = 0; s < k->n_skips; s++) {

@@ -145,6 +145,9 @@ static void examine(struct reader *r, struct file_kernel *k, const struct ptx_mo
 	if (err)
 		k->n_sites = 0;
 	list_skips(r, k, sites, k->n_sites);
+	k->parting = 0;
+	for (uint32_t i = 0; i < k->n_sites; i++)
+		k->parting += sites[i].parts_product;
 	arena_free(scratch);
 }
 

@@ -23,6 +23,7 @@ struct file_kernel {
 	uint32_t n_sites;    /* instrumentable places, entry and exits included */
 	struct file_skip *skips; /* of these places, those left alone */
 	uint32_t n_skips;
+	uint32_t parting; /* of these places, those where a probe may change the last bit of floating-point results */
 	bool before_link;    /* its PTX is that of a unit before the device link (-rdc) */
 	const char *reason;  /* why no probe can go in; NULL when it can */
 };

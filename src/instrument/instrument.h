@@ -26,6 +26,8 @@ struct instrument_site {
 	enum ptx_space space;
 	uint32_t bytes;
 	const char *skipped;	 /* reason why no probe runs here; NULL: probes run */
+	bool parts_product;	 /* instrument_sites only: a probe that looks at the operands here parts a product from its sum, and
+				  * the last bit may differ */
 	const char *unguarded;	 /* reason why a guard of --live is not here, other probes are; NULL: it is */
 };
 

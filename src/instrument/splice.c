@@ -422,28 +422,28 @@ static bool add_launch_param(struct splicer *s)
 /* -- all sites -- */
 
 /* The statement before which a site's probe goes. */
-static uint32_t probe_stmt(const struct splicer *s, uint32_t site)
+static uint32_t probe_stmt(const struct variant *v, uint32_t site)
 {
-	const struct spot *spot = &s->v->spots[site];
+	const struct spot *spot = &v->spots[site];
 	const struct ptx_func *f = spot->place->func;
 
 	if (spot->stmt != NO_STMT)
-		return spot->stmt + (s->v->sites[site].point == EBPF_POINT_LOAD_DONE);
+		return spot->stmt + (v->sites[site].point == EBPF_POINT_LOAD_DONE);
 	return f->n_stmts && spot->at <= f->stmts[0].span.begin ? 0 : f->n_stmts;
 }
 
 /* Where a probe would part products from their sums it goes behind the sums. */
-static bool keep_products(struct splicer *s, uint32_t site, const struct products *p, uint32_t *at)
+static bool keep_products(struct variant *v, uint32_t site, const struct products *p, uint64_t fields, uint32_t *at)
 {
-	struct spot *spot = &s->v->spots[site];
-	enum ebpf_point point = s->v->sites[site].point;
+	struct spot *spot = &v->spots[site];
+	enum ebpf_point point = v->sites[site].point;
 	bool moves = point <= EBPF_POINT_MEM || point == EBPF_POINT_INSN;
 
 	if (!p->parted[*at])
 		return true;
-	if (!moves || !sink_past_products(spot->place, p, spot, merge(s, site).fields, at))
+	if (!moves || !sink_past_products(spot->place, p, spot, fields, at))
 		return false;
-	spot->at = insert_point(s->v, spot->place->func, *at);
+	spot->at = insert_point(v, spot->place->func, *at);
 	return true;
 }
 
@@ -461,8 +461,8 @@ static bool keep_sums(struct splicer *s, const struct place *place, uint32_t fro
 	for (uint32_t i = from; i < to && p.any; i++) {
 		if (v->sites[i].skipped || !merge(s, i).n)
 			continue;
-		at[i - from] = probe_stmt(s, i);
-		s->out->last_bit_may_differ |= !keep_products(s, i, &p, &at[i - from]);
+		at[i - from] = probe_stmt(v, i);
+		s->out->last_bit_may_differ |= !keep_products(v, i, &p, merge(s, i).fields, &at[i - from]);
 		p.probed[at[i - from]] = true;
 	}
 	for (uint32_t i = from; i < to && p.any; i++) {
@@ -472,6 +472,31 @@ static bool keep_sums(struct splicer *s, const struct place *place, uint32_t fro
 			return false;
 		v->spots[i].held = &held[i - from];
 		s->out->last_bit_may_differ |= held[i - from].some_missing;
+	}
+	return true;
+}
+
+/* The sites of one function end where the next one's begin. */
+static uint32_t end_of_place(const struct variant *v, uint32_t from)
+{
+	uint32_t to = from;
+
+	while (to < v->n_sites && v->spots[to].place == v->spots[from].place)
+		to++;
+	return to;
+}
+
+bool mark_parting(struct variant *v)
+{
+	for (uint32_t from = 0, to; from < v->n_sites; from = to) {
+		struct products p;
+		to = end_of_place(v, from);
+		if (!products_find(v, v->spots[from].place, &p))
+			return false;
+		for (uint32_t i = from; i < to && p.any; i++) {
+			uint32_t at = probe_stmt(v, i);
+			v->sites[i].parts_product = !v->sites[i].skipped && !keep_products(v, i, &p, UINT64_MAX, &at);
+		}
 	}
 	return true;
 }
@@ -515,10 +540,8 @@ bool splice(struct variant *v, const struct instrument_request *req, struct inst
 	if (!check_fragments(&s))
 		return false;
 	for (; from < v->n_sites; from = to) {
-		const struct place *place = v->spots[from].place;
-		for (to = from; to < v->n_sites && v->spots[to].place == place;)
-			to++;
-		if (!keep_sums(&s, place, from, to))
+		to = end_of_place(v, from);
+		if (!keep_sums(&s, v->spots[from].place, from, to))
 			return false;
 	}
 	return splice_sites(&s) && add_launch_param(&s);

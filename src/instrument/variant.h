@@ -196,6 +196,8 @@ bool is_guard(const struct ebpf_fragment *f);
 bool choose_guards(struct variant *v, const struct instrument_request *req);
 
 /* splice.c */
+/* Sets parts_product of the sites; nothing may be spliced afterwards. */
+bool mark_parting(struct variant *v);
 bool splice(struct variant *v, const struct instrument_request *req, struct instrument_result *out);
 
 /* float.c */

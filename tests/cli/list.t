@@ -97,6 +97,40 @@ says "a kernel that counts them, and one with a table of targets and an alias, c
 is "$(json "$tmp/json" 'join ";", map { my $k = $_; map { "$k->{name} $_->{sites} $_->{reason}" } @{$k->{left_alone}} } grep { $_->{name} eq "waits" } @{$j->{kernels}}')" \
 	"waits 1 inside a loop that waits for an mbarrier" "the JSON has the same"
 
+# A product whose sum comes behind an access that cannot be moved, and one that can.
+cat >"$tmp/pairs.ptx" <<'P'
+.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry parted(.param .u64 p)
+{
+	.reg .b64 %rd<2>; .reg .f32 %f<5>;
+	ld.param.u64 %rd1, [p];
+	ld.global.v2.f32 {%f1, %f2}, [%rd1];
+	mul.f32 %f3, %f1, %f2;
+	st.global.f32 [%rd1], %f1;
+	add.f32 %f1, %f3, %f2;
+	st.global.f32 [%rd1+4], %f1;
+	ret;
+}
+.visible .entry whole(.param .u64 p)
+{
+	.reg .b64 %rd<2>; .reg .f32 %f<5>;
+	ld.param.u64 %rd1, [p];
+	ld.global.v2.f32 {%f1, %f2}, [%rd1];
+	mul.f32 %f3, %f1, %f2;
+	st.global.f32 [%rd1], %f1;
+	add.f32 %f4, %f3, %f2;
+	st.global.f32 [%rd1+4], %f4;
+	ret;
+}
+P
+run "$egpu" list --json="$tmp/json" "$tmp/pairs.ptx"
+says "places that part a product from its sum are named" 'last bit of floating-point results may differ' '^  parted: 1 of 5 between a product and its sum$'
+! grep -q '^  whole' "$tmp/out"
+ok $? "a kernel whose probes can be moved is not"
+is "$(json "$tmp/json" 'join " ", map { "$_->{name} $_->{last_bit_sites}" } @{$j->{kernels}}')" "parted 1 whole 0" "the JSON has the same"
+
 # Every point goes into them; ptxas takes what comes out.
 for k in products waits hidden measured_pool table; do
 	run "$egpu" instrument -k $k -o "$tmp/$k.ptx" "$EGPU_SOURCE/tests/cli/probes/points.bpf.c" "$tmp/regions.ptx"
