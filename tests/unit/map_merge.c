@@ -330,6 +330,100 @@ static void test_hash_merge(void)
 	session_destroy(s);
 }
 
+/* Keys that come and go, at random and in a full table, against a plain set. */
+static void test_hash_churn(uint32_t type)
+{
+	enum { ENTRIES = 100, KEYS = 150, STEPS = 4000 };
+	struct session *s;
+	struct map *m;
+	uint32_t id, seed = 7, n = 0;
+	uint64_t keys;
+	bool there[KEYS] = { false }, lru = map_is_lru(type);
+	int bad = 0;
+	session_create(&s, NULL);
+	fixture_map(s, type, 4, 8, ENTRIES, 0, &id);
+	map_open(s, id, &m, NULL);
+	uint64_t *v = calloc(1, map_value_bytes(m) + 8), *got = calloc(1, map_value_bytes(m) + 8);
+	for (int step = 0; step < STEPS; step++) {
+		seed = seed * 1664525 + 1013904223;
+		uint32_t key = (seed >> 8) % KEYS;
+		v[0] = key * 3 + 1;
+		bool full = n == ENTRIES;
+		int err = seed >> 31 ? map_update(m, &key, v, BPF_ANY) : map_delete(m, &key);
+		if (seed >> 31) {
+			bad += err != (full && !there[key] && !lru ? -E2BIG : 0);
+			n += !err && !there[key] && !full;
+			there[key] |= !err;
+		} else {
+			bad += err != (there[key] ? 0 : -ENOENT);
+			n -= there[key];
+			there[key] = false;
+		}
+		/* One that made room is found by its absence. */
+		for (uint32_t k = 0; lru && full && k < KEYS; k++)
+			if (there[k] && k != key && map_lookup(m, &k, got) == -ENOENT)
+				there[k] = false;
+		bad += map_lookup(m, &key, got) != (there[key] ? 0 : -ENOENT) || (there[key] && got[0] != v[0]);
+	}
+	is_int(bad, 0, "type %u: %d insertions and deletions are answered as a set would", type, STEPS);
+	is_int(count_keys(m, &keys), n, "type %u: all that is left is visited once", type);
+	for (uint32_t k = 0; k < KEYS; k++)
+		keys -= there[k] ? k : 0;
+	is_int(keys, 0, "type %u: and nothing else", type);
+	free(v);
+	free(got);
+	map_close(m);
+	session_destroy(s);
+}
+
+/* Values of a per-CPU hash: those of the host as it wrote them, each multiprocessor's in the slot of its CPU. */
+static void test_hash_per_cpu(void)
+{
+	enum { SMS = 5 };
+	struct session *s;
+	struct map *m;
+	uint32_t id, key = 4, other = 9;
+	session_create(&s, NULL);
+	fixture_map(s, BPF_MAP_TYPE_PERCPU_HASH, 4, 12, 20, 0, &id);
+	map_open(s, id, &m, NULL);
+	uint32_t cpus = map_possible_cpus();
+	uint64_t *v = calloc(1, map_value_bytes(m)), want = 0, sum[2];
+	for (uint32_t c = 0; c < cpus; c++)
+		want += v[2 * c] = c + 10;
+	is_int(map_update(m, &key, v, BPF_ANY), 0, "a per-CPU hash is written");
+	struct instance a = instance(s, id, SMS);
+	is_int(a.image->n_replicas, SMS, "an instance has a replica for each multiprocessor");
+	map_instance_begin(a.inst);
+	device_slot(&a, &key);
+	device_slot(&a, &other);
+	uint64_t slots = map_hash_slots(20);
+	for (uint64_t k = 0; k < slots; k++) {
+		uint64_t bytes = map_hash_slot_bytes(BPF_MAP_TYPE_PERCPU_HASH, 4, 12);
+		uint32_t *slot = (uint32_t *)(void *)(a.data + k * bytes);
+		for (uint32_t r = 0; (slot[0] & MAP_SLOT_STATE) == MAP_SLOT_LIVE && r < SMS; r++)
+			*(uint64_t *)(void *)(a.data + map_hash_value_at(BPF_MAP_TYPE_PERCPU_HASH, 4, 12, 20, k, r)) +=
+				slot[2] == key ? 1000 << r : 1;
+	}
+	map_instance_end(a.inst, 1);
+	is_int(map_lookup(m, &key, v), 0, "it is read");
+	bool each = true;
+	for (uint32_t c = 0; c < cpus; c++) {
+		uint64_t slot = c + 10;
+		for (uint32_t r = c; r < SMS; r += cpus)
+			slot += 1000u << r;
+		each &= v[2 * c] == slot;
+	}
+	ok(each, "multiprocessors add to the slot of their number mod the CPUs");
+	map_lookup_sum(m, &key, sum);
+	is_int(sum[0], want + 31000, "the sum is of all");
+	map_lookup_sum(m, &other, sum);
+	is_int(sum[0], SMS, "a key that only the device has");
+	free(v);
+	map_close(m);
+	map_instance_close(a.inst);
+	session_destroy(s);
+}
+
 /* A reader against a writer that changes all words together: every answer is one of its states. */
 static void test_seqlock(void)
 {
@@ -528,6 +622,11 @@ int main(void)
 	test_dump(BPF_MAP_TYPE_PERCPU_ARRAY, 40, 60000, 40);
 	test_hash_host();
 	test_hash_merge();
+	test_hash_churn(BPF_MAP_TYPE_HASH);
+	test_hash_churn(BPF_MAP_TYPE_LRU_HASH);
+	test_hash_churn(BPF_MAP_TYPE_PERCPU_HASH);
+	test_hash_churn(BPF_MAP_TYPE_LRU_PERCPU_HASH);
+	test_hash_per_cpu();
 	test_seqlock();
 	test_mapped_globals();
 	test_shapes();
