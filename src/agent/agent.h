@@ -208,6 +208,8 @@ struct context {
 	void *scratch;       /* counters of a ring */
 	size_t scratch_bytes;
 	bool settling; /* the last look at a ring saw records that are too fresh to be taken */
+	bool stuck;    /* or some that no reader makes room for */
+	int ring_ms;   /* until the next look */
 	uint64_t copy_took_ns;
 	struct devmap maps[EBPF_MAX_MAPS];
 	struct live *live; /* NULL: no kernel of it was built with guards; under copying */

@@ -22,6 +22,8 @@ enum {
 	COPY_MAX_MS = 1000,
 	REQUEST_MS = 1,     /* between looks for a moment at which the host's write can be done */
 	RING_MS = 2,        /* the same where a ring fills */
+	REAP_NS = 1000000000,
+	STUCK_MS = 64,      /* where nothing runs, and the reader makes no room: this long at last */
 	LATE_MS = 200,      /* when the last launch was more than a second ago */
 	AFTER_SYNC_MS = 10, /* at most one copy in the program's own thread in this time */
 	AFTER_SYNC_BYTES = 1 << 20,
@@ -240,7 +242,7 @@ static bool copy_maps(struct context *c, bool images)
 	uint64_t start = now_ns();
 	if (!ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
 		return false;
-	c->settling = false;
+	c->settling = c->stuck = false;
 	/* In this order: a launch counts itself first and then looks whether its maps are dirty. */
 	uint64_t dirty = images ? atomic_exchange(&c->dirty, 0) : 0;
 	uint64_t launches = atomic_load(&c->launches), finished = atomic_load(&c->finished);
@@ -253,7 +255,8 @@ static bool copy_maps(struct context *c, bool images)
 		if (m->is_ring) {
 			int64_t got = drain_ring(c, i);
 			flows |= got > 0;
-			waits |= got == -EAGAIN || c->settling;
+			c->stuck |= got == -EAGAIN;
+			waits |= c->stuck || c->settling;
 		} else if (dirty >> i & 1) {
 			copy_image(c, m);
 		}
@@ -349,6 +352,17 @@ static bool has_ring(const struct context *c)
 	return false;
 }
 
+/* Milliseconds until the next look at a ring. */
+static int ring_interval(struct context *c, bool flows)
+{
+	bool idle = atomic_load(&c->finished) >= atomic_load(&c->launches);
+	if (flows || !c->stuck || !idle)
+		c->ring_ms = RING_MS;
+	else if (c->ring_ms < STUCK_MS)
+		c->ring_ms *= 2;
+	return c->ring_ms;
+}
+
 /* Milliseconds until this context wants the next look. */
 static int serve(struct context *c)
 {
@@ -375,11 +389,12 @@ static int serve(struct context *c)
 	uint64_t wait = due ? copy_interval_ns(c) : interval - since;
 	bool asked = request_pending(c);
 	lock_drop(&c->copying);
+	int next = ring_interval(c, flows);
 	if (flows && ring)
 		return 0;
 	if (asked)
 		return REQUEST_MS;
-	return ring ? RING_MS : (int)(wait / 1000000) + 1;
+	return ring ? next : (int)(wait / 1000000) + 1;
 }
 
 static void last_copy(struct context *c)
@@ -435,7 +450,13 @@ static void *sync_thread(void *arg)
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	if (REAL(cuThreadExchangeStreamCaptureMode))
 		REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+	uint64_t reaped = now_ns();
 	while (!atomic_load(&agent.sync.stop)) {
+		/* What a dead loader left attached goes. */
+		if (now_ns() - reaped > REAP_NS) {
+			reaped = now_ns();
+			session_reap(agent.session);
+		}
 		int seen = atomic_load(sync_word()), ms = PARKED_MS;
 		bool parked = true;
 		for (struct context *c = atomic_load(&agent.contexts); c; c = c->next) {

@@ -103,6 +103,14 @@ const struct ring_mapping *map_ring_get(struct session *s, uint32_t map, int *er
 	return have;
 }
 
+int map_ring_file(struct session *s, uint32_t map)
+{
+	char path[SESSION_FILE_PATH_BYTES];
+	uint64_t size;
+	int err = session_file_path(s, path, "ring-%u", map);
+	return err ? err : file_open(path, O_RDWR, s->owner, &size);
+}
+
 int map_ring_memory(struct session *s, uint32_t map, void **at, size_t *bytes)
 {
 	int err;
@@ -478,4 +486,17 @@ void map_ring_advance_raw(const struct ring_mapping *r, uint64_t bytes)
 	uint64_t from, used = ring_used(r->raw, r->max_entries, &from, 16);
 	/* The agent sees the room once what was there has been read. */
 	__atomic_store_n(&r->raw->consumer, from + (bytes < used ? bytes : used), __ATOMIC_RELEASE);
+}
+
+int map_ring_positions(struct session *s, uint32_t map, uint64_t *produced, uint64_t *consumed)
+{
+	int err;
+	const struct ring_mapping *r = map_ring_get(s, map, &err);
+	*produced = *consumed = 0;
+	if (!r)
+		return err;
+	map_ring_refill(r);
+	*produced = __atomic_load_n(&r->ring->producer, __ATOMIC_ACQUIRE);
+	*consumed = __atomic_load_n(&r->ring->consumer, __ATOMIC_ACQUIRE);
+	return 0;
 }

@@ -365,6 +365,10 @@ uint64_t map_ring_piece(struct session *s, uint32_t map, uint64_t at, uint64_t b
 int map_ring_end(struct session *s, uint32_t map, const struct map_ring_room *room, uint64_t bytes);
 /* Records in raw-ID go on to ring-ID. The number moved; -EAGAIN: some found no room. */
 int map_ring_flush(struct session *s, uint32_t map);
+/* A descriptor of ring-ID, which is struct map_ring as consumers of the kernel's layout map it. -errno. */
+int map_ring_file(struct session *s, uint32_t map);
+/* Where it has been written and read to, after what waits in raw-ID was moved on as far as there is room. */
+int map_ring_positions(struct session *s, uint32_t map, uint64_t *produced, uint64_t *consumed);
 /* All of that memory, to be pinned. */
 int map_ring_memory(struct session *s, uint32_t map, void **at, size_t *bytes);
 /* At the end of a context: counts records that nobody will take, `lost` of them on the device, as lost. */

@@ -11,6 +11,7 @@
 /* There is one bpf(2) in a process, and it has no argument that could carry this. */
 static struct loader the_loader;
 static pthread_mutex_t the_lock = PTHREAD_MUTEX_INITIALIZER;
+static int sweep_wanted; /* atomic */
 
 static long id_next(struct loader *l, union bpf_attr *attr, enum object_kind kind)
 {
@@ -116,6 +117,8 @@ long egpu_bpf(int cmd, union bpf_attr *attr, unsigned int size)
 	if (!l->error.err)
 		l->error = before;
 	pthread_mutex_unlock(&the_lock);
+	if (__atomic_load_n(&sweep_wanted, __ATOMIC_ACQUIRE))
+		loader_sweep();
 	if (attr_goes_back(cmd))
 		memcpy(attr, &copy, size < sizeof(copy) ? size : sizeof(copy));
 	return r;
@@ -167,6 +170,19 @@ void loader_stop(void)
 	free(l->default_pattern);
 	*l = (struct loader){ 0 };
 	pthread_mutex_unlock(&the_lock);
+}
+
+/* The lock may be held by this very thread, which closes what it frees: whoever has it comes here when
+ * it is through. */
+void loader_sweep(void)
+{
+	__atomic_store_n(&sweep_wanted, 1, __ATOMIC_RELEASE);
+	while (__atomic_load_n(&sweep_wanted, __ATOMIC_ACQUIRE) && !pthread_mutex_trylock(&the_lock)) {
+		__atomic_store_n(&sweep_wanted, 0, __ATOMIC_RELEASE);
+		if (the_loader.running)
+			object_sweep(&the_loader);
+		pthread_mutex_unlock(&the_lock);
+	}
 }
 
 void loader_last_error(struct diag *out)

@@ -18,6 +18,9 @@ long egpu_bpf(int cmd, union bpf_attr *attr, unsigned int size);
 /* Whether syscall(2) as this program sees it is ours. */
 int egpu_syscall_is_ours(void);
 
+/* Called before each bpf(2) where something defines it (preload.c). */
+void egpu_before_bpf(void) __attribute__((weak));
+
 /* A system call with six arguments, the kernel's -errno unchanged (raw_*.S, one file per
  * architecture). */
 long egpu_raw_syscall(long number, long a, long b, long c, long d, long e, long f);

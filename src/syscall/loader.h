@@ -7,7 +7,7 @@
  * loader_last_error and loader_prog_by_name say more than errno.
  *
  * Life of what bpf(2) made: as in the kernel, a link whose last descriptor is closed is detached.
- * This is noticed at the next bpf(2) command that makes something. A map that a GPU program used
+ * This is noticed at the next bpf(2) command that makes something, or by loader_sweep. A map that a GPU program used
  * stays in the session until the session ends.
  */
 #ifndef EGPU_SYSCALL_LOADER_H
@@ -31,6 +31,8 @@ struct loader_options {
 int loader_start(const struct loader_options *options, struct diag *d);
 /* Frees every object; descriptors that are still open lose their meaning. The session stays. */
 void loader_stop(void);
+/* Frees what no descriptor holds any more. Never waits. */
+void loader_sweep(void);
 /* Sections "gpu/..." and "gpu.warp/..." for libbpf ("raw_tp/gpu/..." needs nothing). */
 int loader_register_sections(struct diag *d);
 

@@ -27,6 +27,8 @@ __attribute__((visibility("default"), no_sanitize_address)) long syscall(long nu
 	va_end(ap);
 	if (number == PROBE)
 		probe_reached++;
+	if (number == SYS_bpf && egpu_before_bpf)
+		egpu_before_bpf();
 	if (number == SYS_bpf)
 		r = egpu_bpf((int)a[0], (union bpf_attr *)a[1], (unsigned int)a[2]);
 	else

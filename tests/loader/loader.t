@@ -1,0 +1,81 @@
+#!/bin/bash
+# An unmodified libbpf loader under LD_PRELOAD=libegpu-syscall.so: its maps, programs and links are those of a session, and
+# ring_buffer__poll consumes what kernels send.
+. "$(dirname "$0")/../cli/lib.sh"
+loader=$EGPU_BUILD/tests/loader/loader
+target=$EGPU_BUILD/tests/dynamic/dynamic_target
+preload=$EGPU_BUILD/src/syscall/libegpu-syscall.so
+if [ ! -x "$loader" ] || ! ldd "$loader" | grep -q 'libbpf.so.*=> /'; then
+	echo "1..0 # SKIP no shared libbpf"
+	exit 0
+fi
+trap 'kill $egpu_pid $loader_pid 2> /dev/null; rm -rf "$tmp"' EXIT
+cat > "$tmp/none.bpf.c" <<'C'
+#include <egpu/probe.bpf.h>
+__u64 x;
+SEC("gpu/entry/none_of_them") int none(struct egpu_entry *ctx) { x++; return 0; }
+C
+
+start() { # a program in a session, which a probe that matches nothing has made
+	"$egpu" run --softgpu --allow-empty -o "$tmp/report" "$tmp/none.bpf.c" -- "$target" linked > "$tmp/target" 2>&1 &
+	egpu_pid=$!
+	for _ in $(seq 200); do grep -qs running "$tmp/target" && break; sleep 0.02; done
+	pid=
+	for _ in $(seq 200); do
+		pid=$("$egpu" ps 2> /dev/null | sed -n 's/^ *\([0-9][0-9]*\) .*/\1/p' | head -1)
+		[ -n "$pid" ] && break
+		sleep 0.02
+	done
+}
+
+stop() {
+	kill -TERM $egpu_pid
+	wait $egpu_pid
+	ok $? "$1: the program ends well"
+	grep -q 'wrong 0' "$tmp/target"
+	ok $? "$1: its results were right"
+}
+
+# What came, what was dropped on the device: all that the program counted.
+exact() { # LABEL
+	says "$1: whole records" '^records [0-9]+ sum [0-9]+ bad 0 '
+	read -r _ records _ sum _ < <(grep '^records ' "$tmp/out")
+	read -r _ threads _ dropped < <(grep '^threads ' "$tmp/out")
+	is "$sum" "$records" "$1: with their contents"
+	is $((records + dropped)) "$threads" "$1: every record came, or was told to be dropped"
+	[ "$records" -gt 1000 ]
+	ok $? "$1: there were some ($records)"
+	is $((threads % 256)) 0 "$1: of whole launches"
+}
+
+start
+run env EGPU_PID="$pid" LD_PRELOAD="$preload" "$loader" "$EGPU_BUILD/tests/loader/events.bpf.o" events 1 0 free
+is $status 0 "by process: the loader ends well"
+exact "by process"
+echo "# $(tail -1 "$tmp/out")"
+run env EGPU_SESSION="$(ls -d "$EGPU_DIR"/*)" LD_PRELOAD="$preload" "$loader" "$EGPU_BUILD/tests/loader/events.bpf.o" events 1 5000 free
+is $status 0 "again, slowly, by session: the loader ends well"
+exact "again, slowly, by session"
+LD_PRELOAD="$preload" EGPU_PID="$pid" "$loader" "$EGPU_BUILD/tests/loader/events.bpf.o" events 20 > "$tmp/killed" 2>&1 &
+loader_pid=$!
+for _ in $(seq 100); do grep -qs ready "$tmp/killed" && break; sleep 0.02; done
+sleep 0.2
+kill -KILL $loader_pid
+{ wait $loader_pid; } 2> /dev/null
+for _ in $(seq 30); do
+	sleep 0.1
+	run "$egpu" link
+	grep -q events_of "$tmp/out" || break
+done
+! grep -q events_of "$tmp/out"
+ok $? "the links of a killed loader are gone"
+stop "the program under loaders"
+
+run env LD_PRELOAD="$preload" EGPU_PID=1 "$loader" "$EGPU_BUILD/tests/loader/events.bpf.o" events 1
+is $status 1 "a process that is in no session: the loader fails"
+says "and a line says why" '^libegpu-syscall: '
+run env LD_PRELOAD="$preload" sh -c 'echo fine; exec ls "$0"' "$tmp"
+is $status 0 "programs that load nothing are left alone"
+ls -A "$EGPU_DIR" > "$tmp/left"
+is "$(cat "$tmp/left")" "" "nothing is left in the session directory"
+finish
