@@ -10,6 +10,7 @@
  *   slots.c    pointers to the driver's functions    sources.c  PTX in the process's files and memory
  *   devmap.c   maps: device <-> session             ptxas.c    the compiler of last resort
  *   live.c     programs into kernels that are running
+ *   hold.c     launches held until the device is idle
  *   filter.c   which launches are probed            gputime.c  how long kernels run
  *   blackbox.c what a device fault leaves
  *   cache.c    compiled variants on disk            request.c  writes of the host to maps in use
@@ -51,14 +52,17 @@ void lock_drop(struct lock *l);
  * loader's look at the streams and its load, and nobody waits for a launch that waits for the
  * device. */
 struct gate {
-	atomic_int users;   /* launches inside; -1: the loader is */
+	atomic_int users;   /* launches inside; -1: the loader is; lock.c */
 	atomic_int waiting; /* launches that wait for it */
 	atomic_int owner;   /* thread id of the loader: its own nested calls pass */
 };
 void gate_enter(struct gate *g);
 void gate_leave(struct gate *g);
 bool gate_close(struct gate *g); /* false: a launch is inside */
+/* The same, but new launches wait until those inside have left, or until that time (now_ns): then false. */
+bool gate_hold(struct gate *g, uint64_t until_ns);
 void gate_open(struct gate *g);
+void nap_us(long us);
 /* Sleeps until *word differs from seen, or for at most ms milliseconds. */
 void word_wait(atomic_int *word, int seen, int ms);
 void word_wake(atomic_int *word);
@@ -317,6 +321,24 @@ void request_watch(struct context *c, uint32_t id);
 /* Before a launch of a variant that uses these maps. */
 void request_push_globals(struct context *c, uint64_t maps);
 
+/* -- hold.c: by who holds agent.build -- */
+
+struct hold {
+	uint64_t since_ns;   /* something waits for an idle moment; 0: nothing does */
+	uint64_t next_ns;    /* no hold before */
+	uint64_t backoff_ns; /* after the next hold that is in vain */
+	uint64_t begun_ns;   /* of the hold that is going on */
+	uint64_t launches;   /* at the last look */
+	struct stream_row *busy; /* what had not ended after the last hold */
+	uint32_t busy_uses;
+};
+/* The device is not idle and something waits for that: whether launches may be held back for it now. */
+bool hold_due(void);
+/* Closes the gate and waits until nothing runs. False with *why: it does, and the gate is open again. */
+bool hold_until_idle(const char **why);
+/* The gate is open again; done: nothing waits any more. */
+void hold_end(bool done);
+
 /* -- build.c, variant.c ---------------------------------------------------- */
 
 enum { MAX_PREPARED = 16 };
@@ -511,6 +533,14 @@ bool stream_idle(const char **why);
 bool stream_context_idle(CUcontext handle, bool threads);
 /* Waits, at most ms milliseconds, until the streams of a context are idle. */
 bool stream_settle(CUcontext handle, int ms);
+/* Whether what keeps the device from being idle can be waited for at all while nobody launches. */
+bool stream_can_drain(void);
+/* A stream that has work, with the number of launches it has got; NULL: none that we know by its handle. */
+struct stream_row *stream_busy(uint32_t *uses);
+/* Whether it has work still, and nothing more has been given to it. */
+bool stream_still_busy(struct stream_row *r, uint32_t uses);
+/* Asks about this thread's own default stream; whether it has no work that we know of. */
+bool stream_ask_own(void);
 /* Whether what is given to this stream goes into a graph. */
 bool stream_capturing(CUstream stream, bool per_thread);
 void capture_begun(void);
@@ -567,6 +597,8 @@ struct agent {
 	} sync;
 	uint64_t cache_written; /* since make_room(); under build */
 	bool cache_pruned;
+	struct hold hold;       /* under build */
+	_Atomic uint64_t graph_launches;
 	int log_fd;
 };
 extern struct agent agent;

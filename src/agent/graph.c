@@ -417,6 +417,7 @@ static CUresult launch(CUgraphExec handle, CUstream stream, bool per_thread)
 	gate_leave(&agent.gate);
 	if (!ok(r) || captured)
 		return r;
+	atomic_fetch_add_explicit(&agent.graph_launches, 1, memory_order_relaxed);
 	if (e)
 		count(e);
 	else if (agent.row)

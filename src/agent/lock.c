@@ -55,11 +55,24 @@ uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* users: launches inside, with GATE_HELD while the loader waits for them to leave; -1: the loader is inside. */
+enum { GATE_HELD = 1 << 30, OWN_US = 200 };
+
+static void wait_at_gate(struct gate *g, int seen)
+{
+	struct timespec t = { 0, OWN_US * 1000 };
+	atomic_fetch_add(&g->waiting, 1);
+	/* Our own stream can only be asked about by us. */
+	bool busy = !stream_ask_own();
+	futex_wait(&g->users, seen, busy ? &t : NULL);
+	atomic_fetch_sub(&g->waiting, 1);
+}
+
 void gate_enter(struct gate *g)
 {
 	int n = atomic_load_explicit(&g->users, memory_order_relaxed);
 	for (;;) {
-		if (n >= 0) {
+		if (n >= 0 && !(n & GATE_HELD)) {
 			if (atomic_compare_exchange_weak_explicit(&g->users, &n, n + 1,
 				    memory_order_acquire, memory_order_relaxed))
 				return;
@@ -69,9 +82,7 @@ void gate_enter(struct gate *g)
 		 * here. */
 		if (atomic_load(&g->owner) == thread_id())
 			return;
-		atomic_fetch_add(&g->waiting, 1);
-		futex_wait(&g->users, -1, NULL);
-		atomic_fetch_sub(&g->waiting, 1);
+		wait_at_gate(g, n);
 		n = atomic_load_explicit(&g->users, memory_order_relaxed);
 	}
 }
@@ -79,19 +90,47 @@ void gate_enter(struct gate *g)
 void gate_leave(struct gate *g)
 {
 	int n = atomic_load_explicit(&g->users, memory_order_relaxed);
-	while (n > 0)
+	while (n > 0 && n != GATE_HELD)
 		if (atomic_compare_exchange_weak_explicit(
 			    &g->users, &n, n - 1, memory_order_release, memory_order_relaxed))
 			return;
 }
 
-bool gate_close(struct gate *g)
+static bool take_gate(struct gate *g, int from)
 {
-	int none = 0;
 	if (!atomic_compare_exchange_strong_explicit(
-		    &g->users, &none, -1, memory_order_acquire, memory_order_relaxed))
+		    &g->users, &from, -1, memory_order_acquire, memory_order_relaxed))
 		return false;
 	atomic_store(&g->owner, thread_id());
+	return true;
+}
+
+bool gate_close(struct gate *g)
+{
+	return take_gate(g, 0);
+}
+
+static void let_pass(struct gate *g)
+{
+	if (atomic_load(&g->waiting))
+		futex_wake(&g->users, INT_MAX);
+}
+
+bool gate_hold(struct gate *g, uint64_t until_ns)
+{
+	int n = atomic_load(&g->users);
+	do
+		if (n < 0 || n & GATE_HELD)
+			return false;
+	while (!atomic_compare_exchange_weak(&g->users, &n, n | GATE_HELD));
+	while (!take_gate(g, GATE_HELD)) {
+		if (now_ns() > until_ns) {
+			atomic_fetch_and(&g->users, ~GATE_HELD);
+			let_pass(g);
+			return false;
+		}
+		nap_us(OWN_US / 10);
+	}
 	return true;
 }
 
@@ -99,8 +138,15 @@ void gate_open(struct gate *g)
 {
 	atomic_store(&g->owner, 0);
 	atomic_store(&g->users, 0);
-	if (atomic_load(&g->waiting))
-		futex_wake(&g->users, INT_MAX);
+	let_pass(g);
+}
+
+void nap_us(long us)
+{
+	struct timespec t = { 0, us * 1000 };
+	int keep = errno;
+	nanosleep(&t, NULL);
+	errno = keep;
 }
 
 /* Words may be in memory that other processes share. */

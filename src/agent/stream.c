@@ -28,6 +28,7 @@ struct stream_row {
 	CUstream stream; /* valid while USED, or busy and USED before */
 	CUcontext context;
 	uint32_t number;
+	atomic_uint uses; /* launches */
 };
 
 /* Thread `tid` launched into its own default stream, last at `epoch`; 0: and all that is done. */
@@ -210,14 +211,23 @@ static bool threads_idle(bool ask)
 	return true;
 }
 
+static void remember_use(CUstream stream)
+{
+	struct stream_row *r = handles_get(&agent.streams, stream);
+	if (r)
+		atomic_fetch_add_explicit(&r->uses, 1, memory_order_relaxed);
+	else
+		remember_stream(stream);
+}
+
 /* -- what launches and synchronising calls tell ------------------------------------ */
 
 void stream_used(CUstream stream, bool per_thread)
 {
 	if (stream == CU_STREAM_PER_THREAD || (!stream && per_thread))
 		remember_thread();
-	else if (stream && stream != CU_STREAM_LEGACY && !handles_get(&agent.streams, stream))
-		remember_stream(stream);
+	else if (stream && stream != CU_STREAM_LEGACY)
+		remember_use(stream);
 }
 
 void stream_synchronised(CUstream stream, bool per_thread)
@@ -398,6 +408,56 @@ bool stream_idle(const char **why)
 		*why = "a thread's own default stream has not been synchronised";
 		idle = threads_idle(true);
 	}
+	end_asking();
+	return idle;
+}
+
+bool stream_can_drain(void)
+{
+	return !atomic_load(&agent.captures) && !atomic_load(&agent.unknown_work) &&
+	       !(atomic_load(&agent.late) && !contexts_known());
+}
+
+static bool row_busy(struct stream_row *r)
+{
+	atomic_fetch_add(&r->busy, 1);
+	bool busy = atomic_load(&r->state) == ROW_USED && !ask_row(r);
+	atomic_fetch_sub(&r->busy, 1);
+	return busy;
+}
+
+struct stream_row *stream_busy(uint32_t *uses)
+{
+	struct stream_row *r = begin_asking() ? atomic_load(&agent.stream_rows) : NULL;
+	if (!r)
+		return NULL;
+	while (r && !row_busy(r))
+		r = r->next;
+	end_asking();
+	*uses = r ? atomic_load(&r->uses) : 0;
+	return r;
+}
+
+bool stream_still_busy(struct stream_row *r, uint32_t uses)
+{
+	if (!r || atomic_load(&r->uses) != uses || !begin_asking())
+		return false;
+	bool busy = row_busy(r);
+	end_asking();
+	return busy;
+}
+
+bool stream_ask_own(void)
+{
+	int tid = thread_id();
+	struct thread_use *u = atomic_load(&agent.thread_uses);
+	while (u && !(atomic_load(&u->tid) == tid && atomic_load(&u->epoch)))
+		u = u->next;
+	if (!u || !begin_asking())
+		return true;
+	bool idle = REAL(cuStreamQuery)(CU_STREAM_PER_THREAD) == CUDA_SUCCESS;
+	if (idle)
+		atomic_store(&u->epoch, 0);
 	end_asking();
 	return idle;
 }

@@ -13,7 +13,14 @@
 
 #include "agent/agent.h"
 
-enum { RETRY_NS = 50000, REG_FILE = 65536, REG_UNIT = 8, WARP = 32 };
+enum {
+	RETRY_NS = 50000,
+	UNLOAD_RETRY_NS = 1000000,
+	HELD_LOAD_NS = 5000000,
+	REG_FILE = 65536,
+	REG_UNIT = 8,
+	WARP = 32,
+};
 
 /* Attributes that a program sets on its kernel and that the variant must share. */
 static const CUfunction_attribute mirrored[] = {
@@ -469,43 +476,66 @@ static void sweep(void)
 		__atomic_store_n(&agent.row->drained, generation, __ATOMIC_RELEASE);
 }
 
+/* The device is idle, the gate closed. After a hold, only for so long that launches do not wait much
+ * longer. */
+static void load_all(void)
+{
+	uint64_t until = agent.hold.begun_ns ? now_ns() + HELD_LOAD_NS : UINT64_MAX;
+	while (agent.queue && now_ns() < until) {
+		struct variant *v = agent.queue;
+		agent.queue = v->queued;
+		atomic_fetch_sub(&agent.n_queued, 1);
+		load_one(v);
+	}
+	unload_retired();
+	if (atomic_load(&agent.sweep_due))
+		sweep();
+	live_idle();
+}
+
+/* Whether an idle moment would be of use: what a graph holds has to wait for more. */
+static bool work_waits(void)
+{
+	if (agent.queue || (!agent.retired && atomic_load(&agent.sweep_due)))
+		return true;
+	for (const struct variant *v = agent.retired; v; v = v->queued)
+		if (!atomic_load(&v->graph_refs))
+			return true;
+	return false;
+}
+
 /* agent.build is held. */
 static void try_load(void)
 {
 	const char *why = "another launch is under way";
-	if (!gate_close(&agent.gate)) {
+	bool idle = gate_close(&agent.gate);
+	if (idle && !stream_idle(&why)) {
+		gate_open(&agent.gate);
+		idle = false;
+	}
+	if (!idle && work_waits() && hold_due())
+		idle = hold_until_idle(&why);
+	if (!idle) {
+		agent_log("pending: %s", why);
 		set_pending(why);
 		return;
 	}
-	if (stream_idle(&why)) {
-		while (agent.queue) {
-			struct variant *v = agent.queue;
-			agent.queue = v->queued;
-			atomic_fetch_sub(&agent.n_queued, 1);
-			load_one(v);
-		}
-		unload_retired();
-		if (atomic_load(&agent.sweep_due))
-			sweep();
-		live_idle();
-		why = NULL;
-	}
+	load_all();
 	gate_open(&agent.gate);
-	if (why) {
-		agent_log("pending: %s", why);
-		set_pending(why);
-	}
+	hold_end(!agent.queue);
 }
 
 void variant_load_queued(enum load_hurry hurry)
 {
 	uint64_t now = now_ns();
-	bool work = atomic_load(&agent.n_queued) ||
-		    (hurry == LOAD_SYNC &&
-			    (atomic_load(&agent.n_retired) || atomic_load(&agent.sweep_due) || live_wants_idle()));
+	bool load = atomic_load(&agent.n_queued),
+	     work = load || atomic_load(&agent.n_retired) || atomic_load(&agent.sweep_due) ||
+		    (hurry == LOAD_SYNC && live_wants_idle());
 	if (!agent_on() || (!work && hurry != LOAD_MUST))
 		return;
-	if (hurry == LOAD_POLL && now - atomic_load(&agent.last_try_ns) < RETRY_NS)
+	/* Unloading has time. */
+	if (hurry == LOAD_POLL &&
+		now - atomic_load(&agent.last_try_ns) < (load ? RETRY_NS : UNLOAD_RETRY_NS))
 		return;
 	/* A launch of a kernel that another thread is loading waits for it, although the queue may
 	 * be empty by then: that ends, since it waits for nothing on the device. */

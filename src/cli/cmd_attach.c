@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -21,7 +22,7 @@
 #include "live/program.h"
 #include "map/session.h"
 
-enum { TICK_MS = 50, COME_MS = 5000, DRAIN_MS = 2000 };
+enum { TICK_MS = 50, COME_MS = 5000, DRAIN_MS = 2000, LOCK_MS = 15000, LOCK_TICK_MS = 5 };
 
 struct opts {
 	const char *pattern, *json, *out, *time;
@@ -63,8 +64,9 @@ struct attached {
 	pid_t pid;
 	struct inject_target target;
 	struct session *session;
+	int lock; /* the process's, while we look for its agent and bring it */
 	bool fresh; /* the agent has yet to be brought there */
-	uint64_t graphs_before;
+	uint64_t graphs_before, holds_before;
 	bool armed; /* --live: some kernel could run it */
 	struct snapshot *before, *during; /* at the beginning, and just before the end */
 };
@@ -158,24 +160,54 @@ int attach_find(pid_t pid, struct session **s)
 	return 0;
 }
 
+static void nap_ms(int ms)
+{
+	struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
+	nanosleep(&t, NULL);
+}
+
+static void unlock_target(struct attached *a)
+{
+	if (a->lock > 0)
+		close(a->lock);
+	a->lock = 0;
+}
+
+/* One command at a time looks for the agent and brings it; others find it there then. The lock is on the
+ * process's directory in /proc, so that there is nothing to clean up. */
+static int lock_target(struct attached *a)
+{
+	char path[32];
+	snprintf(path, sizeof(path), "/proc/%d", (int)a->pid);
+	a->lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (a->lock < 0)
+		return say_fail("no process %d", (int)a->pid);
+	for (int ms = 0; flock(a->lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK; ms += LOCK_TICK_MS) {
+		if (ms > LOCK_MS)
+			return say_fail(
+				"another egpu attach to process %d has not come to an end in %d s; try again",
+				(int)a->pid, LOCK_MS / 1000);
+		nap_ms(LOCK_TICK_MS);
+	}
+	return 0;
+}
+
 static int join_session(struct attached *a, const char *probe)
 {
 	struct diag d = { 0 };
 	session_gc();
-	if (!session_of_process(a->pid, &a->session, NULL))
+	if (lock_target(a))
+		return EGPU_FAILED;
+	if (!session_of_process(a->pid, &a->session, NULL)) {
+		unlock_target(a);
 		return session_enter(a->session, probe, &d) ? say_diag("session", &d) : 0;
+	}
 	if (inject_look(a->pid, &a->target, &d))
 		return say_fail("%s", d.text);
 	return make_session(a);
 }
 
 /* -- the agent ---------------------------------------------------------------------- */
-
-static void nap_ms(int ms)
-{
-	struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
-	nanosleep(&t, NULL);
-}
 
 static const struct session_agent *agent_of(const struct session *s, pid_t pid)
 {
@@ -285,6 +317,22 @@ static uint64_t graphs_unseen(const struct attached *a)
 	return agent ? __atomic_load_n(&agent->graphs_unseen, __ATOMIC_RELAXED) : 0;
 }
 
+static uint64_t holds(const struct attached *a)
+{
+	const struct session_agent *agent = agent_of(a->session, a->pid);
+	return agent ? __atomic_load_n(&agent->holds, __ATOMIC_RELAXED) : 0;
+}
+
+/* What waiting for a device that is never idle has cost. */
+static void held(const struct attached *a, struct buf *text)
+{
+	const struct session_agent *agent = agent_of(a->session, a->pid);
+	uint64_t n = holds(a) - a->holds_before;
+	if (n)
+		buf_printf(text, "launches were held back %llu time%s until the device was idle: %.1f ms at most\n",
+			(unsigned long long)n, n == 1 ? "" : "s", (double)agent->held_max_ns / 1e6);
+}
+
 /* By now nothing is attached any more: what kernels were is told by the moment before. */
 static void as_attached(struct attached *a, struct snapshot *snap)
 {
@@ -296,6 +344,7 @@ static void as_attached(struct attached *a, struct snapshot *snap)
 			if (is->id != was->id)
 				continue;
 			is->state = was->state;
+			is->since_ns = was->since_ns;
 			is->reason = was->reason;
 			is->links = was->links;
 		}
@@ -330,6 +379,8 @@ static int report(const struct opts *o, const struct probe *p, struct attached *
 			"attach, or "
 			"have nodes that egpu does not follow\n",
 			(unsigned long long)graphs);
+	if (o->verbose)
+		held(a, &text);
 	if (write_out(o->out, stderr, &text))
 		status = EGPU_FAILED;
 	if (o->json && write_out(o->json, NULL, &json_text))
@@ -384,6 +435,7 @@ static int stay_attached(const struct opts *o, struct probe *p, struct attached 
 /* The session lives as long as its agent does, which knows it and no other. */
 static void leave_session(struct attached *a)
 {
+	unlock_target(a);
 	if (!a->session)
 		return;
 	session_end_client(a->session);
@@ -416,9 +468,11 @@ static int attach(const struct opts *o, struct probe *p, struct attached *a, dou
 	status = status ? status : probe_load(p);
 	a->before = snap_take(a->session);
 	a->graphs_before = graphs_unseen(a);
+	a->holds_before = holds(a);
 	status = status ? status : probe_attach(p);
 	if (!status && a->fresh)
 		status = bring_agent(a, o->verbose > 0);
+	unlock_target(a);
 	if (!status && o->detached) {
 		/* What a loader has attached goes with it, unless it just ends. */
 		session_stay(a->session);

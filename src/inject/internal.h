@@ -17,6 +17,9 @@ int proc_read(pid_t pid, const char *what, char *text, size_t size);
 /* Calls fn for each mapping until it returns nonzero; negative values are passed on. */
 int each_mapping(pid_t pid, int (*fn)(const struct mapping *m, void *arg), void *arg);
 
+/* -EBUSY with d, which says who traces this thread; 0: nobody does. */
+int look_tracer(pid_t pid, pid_t tid, struct diag *d);
+
 /* -- code.c: addresses in the target -- */
 enum { MAX_RANGES = 64 };
 struct range {

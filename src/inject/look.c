@@ -42,6 +42,25 @@ static long number(const char *status, const char *name)
 	return at ? strtol(at, NULL, 10) : 0;
 }
 
+static int say_traced(pid_t pid, long tracer, struct diag *d)
+{
+	char name[32] = "";
+	proc_read((pid_t)tracer, "comm", name, sizeof(name));
+	name[strcspn(name, "\n")] = 0;
+	return diag_set(d, EBUSY, "process %d is traced by process %ld%s%s%s, and only one can: end that first",
+		(int)pid, tracer, *name ? " (" : "", name, *name ? ")" : "");
+}
+
+int look_tracer(pid_t pid, pid_t tid, struct diag *d)
+{
+	char status[8192], what[32];
+	snprintf(what, sizeof(what), "task/%d/status", (int)tid);
+	if (proc_read(pid, what, status, sizeof(status)) <= 0)
+		return 0;
+	long tracer = number(status, "TracerPid");
+	return tracer ? say_traced(pid, tracer, d) : 0;
+}
+
 /* The executable's machine. */
 static int check_machine(pid_t pid, struct diag *d)
 {
@@ -82,10 +101,7 @@ static int check_status(pid_t pid, const char *status, struct diag *d)
 			"process %d is stopped: let it go on (kill -CONT %d), then attach",
 			(int)pid, (int)pid);
 	if (tracer)
-		return diag_set(d, EBUSY,
-			"process %d is traced by process %ld (a debugger or strace): end that "
-			"first",
-			(int)pid, tracer);
+		return say_traced(pid, tracer, d);
 	if (seccomp == 1)
 		return diag_set(d, EACCES,
 			"process %d is in strict seccomp mode, which forbids every call that "

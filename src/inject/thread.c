@@ -264,6 +264,8 @@ static int find_thread(
 	}
 	if (d->err)
 		return err;
+	if (err == -EPERM && look_tracer(t->pid, t->tid, d))
+		return -EBUSY;
 	if (err == -EPERM || err == -EACCES)
 		return diag_set(d, EPERM,
 			"process %d may not be traced: it belongs to another user, or "

@@ -179,6 +179,7 @@ struct session_agent { /* writer: the agent */
 	session_string trouble; /* what it could not do; 0: nothing */
 	uint32_t pad;
 	uint64_t graphs_unseen; /* atomic: launches of graphs that were made before it came, or that it cannot follow */
+	uint64_t holds, held_ns, held_max_ns; /* atomic: how often launches were held until the device was idle; how long in all; the longest */
 };
 
 /* One loader, or one `egpu attach`: rows that it adds carry its number, which is the index here plus 1. */
