@@ -26,9 +26,9 @@
  * LRU maps: a look-up that finds a key sets MAP_SLOT_USED. Who finds no room takes out a live key, the first from its home on
  * that was not used since another came by here; it clears the bits that it passes. Nothing waits, nothing is refused.
  *
- * Waiting is bounded, and each pass of the loop ends in one place: lanes of a warp that wait for
- * another lane's insertion let it finish its pass first, also on hardware that runs the lanes of a
- * warp in lockstep.
+ * Waiting is bounded, and each pass of an update ends in one place, that of the one who has just got a lock too: lanes of a warp that
+ * wait for another lane's insertion let it finish its pass first, and the next, in which it inserts, also on hardware that runs the
+ * lanes of a warp in lockstep.
  *
  * Every access to a slot is volatile or atomic, "strong" in the words of PTX's memory consistency model, so there is no data race in it.
  * Look-ups take no acquire, which on sm_70 and later would empty the L1 cache each time (docs/decisions.md says what
@@ -436,19 +436,19 @@ static void put_lock(struct buf *b, const struct hash *h)
 			    "\tcvt.u64.u32 %d, %lo;\n\tsetp.lt.u64 %p, %d, %limit;\n\t@%p bra $lock;\n"
 			    "\tsetp.eq.u32 %full, %h, %h;\n"
 			    "\tmembar.gl;\n" /* the count, then the walk that finds no key */
-			    "\tbra $scan;\n"
+			    "\tbra $latch;\n"
 			    "$again:\n"
 			    "\tmembar.gl;\n" /* the walk, then the deletions */
 			    "\tld.volatile.global.u64 %d, [%image+64];\n\tsetp.eq.u64 %p, %d, %was;\n"
 			    "\tsetp.eq.or.u32 %p, %looks, 0, %p;\n\t@%p mov.u64 %r, -7;\n"
-			    "\tsub.u32 %looks, %looks, 1;\n\tbra $latch;\n$lock:\n");
+			    "\tsub.u32 %looks, %looks, 1;\n\tbra $retry;\n$lock:\n");
 	buf_printf(b,
 		"\tmov.b64 {%%lo, %%hi}, %%hw;\n\tand.b32 %%t, %%lo, %d;\n\tsetp.ne.u32 %%p, %%t, 0;\n"
-		"\t@%%p bra $latch;\n\tor.b32 %%lo, %%lo, %d;\n\tmov.b64 %%e, {%%lo, %%hi};\n"
+		"\t@%%p bra $retry;\n\tor.b32 %%lo, %%lo, %d;\n\tmov.b64 %%e, {%%lo, %%hi};\n"
 		"\tatom.global.cas.b64 %%d, [%%home], %%hw, %%e;\n\tsetp.ne.u64 %%p, %%d, %%hw;\n"
-		"\t@%%p bra $latch;\n"
+		"\t@%%p bra $retry;\n"
 		"\tmembar.gl;\n" /* acquires what earlier holders did */
-		"\tsetp.eq.u32 %%locked, %%h, %%h;\n\tbra $scan;\n",
+		"\tsetp.eq.u32 %%locked, %%h, %%h;\n\tbra $latch;\n",
 		MAP_SLOT_LOCK, MAP_SLOT_LOCK);
 }
 
@@ -525,7 +525,7 @@ static void put_evict(struct buf *b, const struct hash *h)
 		return;
 	}
 	buf_printf(b,
-		"\tsub.u32 %%spins, %%spins, 1;\n\tsetp.eq.u32 %%p, %%spins, 0;\n\t@%%p bra $unlock;\n"
+		"\tsub.u32 %%spins, %%spins, 1;\n\tsetp.le.s32 %%p, %%spins, 0;\n\t@%%p bra $unlock;\n"
 		"\tmov.u32 %%n, %d;\n\tand.b32 %%i, %%h, %%mask;\n"
 		"$evict:\n\tsetp.eq.u32 %%p, %%n, 0;\n\t@%%p bra $unlock;\n\tsub.u32 %%n, %%n, 1;\n",
 		EVICT_LOOKS);
@@ -562,17 +562,19 @@ static void put_update(struct buf *b, struct hash *h)
 		    "$absent:\n"
 		    "\t@%locked bra $reserve;\n"
 		    "\tsetp.eq.u64 %p, %flags, 2;\n\t@%p mov.u64 %r, -2;\n\t@%p bra $latch;\n"
-		    "\t@%busy bra $latch;\n"); /* it may be our key: wait */
+		    "\t@%busy bra $retry;\n"); /* it may be our key: wait */
 	put_lock(b, h);
 	put_evict(b, h);
 	put_reserve(b);
 	put_claim(b, h);
 	put_publish(b, h);
 	buf_puts(b,
-		"$latch:\n"
+		"$retry:\n"
 		"\tsetp.ne.u32 %full, %h, %h;\n"
-		"\tsub.u32 %spins, %spins, 1;\n\tsetp.eq.u32 %p, %spins, 0;\n\tsetp.eq.and.u64 %p, "
+		"$latch:\n"
+		"\tsub.u32 %spins, %spins, 1;\n\tsetp.le.s32 %p, %spins, 0;\n\tsetp.eq.and.u64 %p, "
 		"%r, 1, %p;\n"
+		"\tnot.pred %q, %locked;\n\tand.pred %p, %p, %q;\n" /* who holds a lock goes on to give it back */
 		"\t@%p mov.u64 %r, -16;\n"
 		"\tsetp.eq.u64 %p, %r, 1;\n\t@%p bra $scan;\n"
 		"\tsetp.eq.u64 %p, %r, -7;\n\tsetp.eq.u64 %q, %r, -16;\n\tor.pred %p, %p, %q;\n"
