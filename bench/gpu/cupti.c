@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+void cupti_open(void);
 void cupti_start(void);
 void cupti_round(void);
 void cupti_stop(void);
@@ -21,6 +22,7 @@ enum { N_WANTED = 2 };
 static void *lib;
 static CUcontext context;
 static uint64_t ids[N_WANTED], totals[N_WANTED];
+static size_t most_records, most_instances;
 
 __attribute__((noreturn)) static void give_up(const char *what, int error)
 {
@@ -56,6 +58,18 @@ static void open_library(void)
 		give_up("libcupti.so is not here", 0);
 }
 
+/* Before there is a context: CUPTI sees only contexts that are created after this. */
+void cupti_open(void)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+	CUresult (*init_driver)(unsigned) = driver ? (CUresult(*)(unsigned))dlsym(driver, "cuInit") : NULL;
+	if (!init_driver || init_driver(0))
+		give_up("no driver", 0);
+	open_library();
+	CALL(cuptiProfilerInitialize, CUpti_Profiler_Initialize_Params, init, .pPriv = NULL);
+}
+
+/* With a context, before its modules are loaded. */
 void cupti_start(void)
 {
 	CUpti_SassMetrics_Config config[N_WANTED];
@@ -65,8 +79,9 @@ void cupti_start(void)
 		current = (CUresult(*)(CUcontext *))dlsym(driver, "cuCtxGetCurrent");
 	if (!current || current(&context))
 		give_up("no context", 0);
-	open_library();
-	CALL(cuptiProfilerInitialize, CUpti_Profiler_Initialize_Params, init, .pPriv = NULL);
+	CALL(cuptiProfilerDeviceSupported, CUpti_Profiler_DeviceSupported_Params, supported, .cuDevice = 0, .api = CUPTI_PROFILER_SASS_METRICS);
+	if (supported.isSupported != CUPTI_PROFILER_CONFIGURATION_SUPPORTED)
+		give_up("this device or its configuration has no SASS metrics", (int)supported.isSupported);
 	CALL(cuptiDeviceGetChipName, CUpti_Device_GetChipName_Params, chip, .deviceIndex = 0);
 	for (int i = 0; i < N_WANTED; i++) {
 		CALL(cuptiSassMetricsGetProperties, CUpti_SassMetrics_GetProperties_Params, p, .pChipName = chip.pChipName, .pMetricName = wanted[i]);
@@ -82,6 +97,8 @@ void cupti_round(void)
 {
 	CALL(cuptiSassMetricsGetDataProperties, CUpti_SassMetricsGetDataProperties_Params, p, .ctx = context);
 	size_t n = p.numOfPatchedInstructionRecords, each = p.numOfInstances;
+	most_records = n > most_records ? n : most_records;
+	most_instances = each > most_instances ? each : most_instances;
 	if (!n || !each)
 		return;
 	CUpti_SassMetrics_Data *data = calloc(n, sizeof(*data));
@@ -108,6 +125,8 @@ void cupti_stop(void)
 	CALL(cuptiSassMetricsUnsetConfig, CUpti_SassMetricsUnsetConfig_Params, unset, .deviceIndex = 0);
 	for (int m = 0; m < N_WANTED; m++)
 		fprintf(stderr, "# %s: %llu\n", wanted[m], (unsigned long long)totals[m]);
-	if (!totals[0])
+	if (!totals[0]) {
+		fprintf(stderr, "# %zu instructions were patched, %zu values each\n", most_records, most_instances);
 		give_up("nothing was counted", 0);
+	}
 }

@@ -1,5 +1,7 @@
 /* kernels.cu - the work that is measured, and the same work with recordings written by hand: the floor that a probe is compared with.
  *
+ * Recordings stand behind the loads, which are on their way by then; an author who measures finds that out.
+ *
  * A body is a template over a recording; NONE leaves nothing of it behind. clang compiles this without a toolkit, nvcc with
  * its own names (kernel.h).
  */
@@ -32,12 +34,30 @@ DEVICE u32 population(u32 m)
 	return n;
 }
 
-/* The lowest of the active lanes. */
-DEVICE bool elected(u32 mask)
+DEVICE u32 lanes_below()
 {
 	u32 below;
 	asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
-	return !(mask & below);
+	return below;
+}
+
+DEVICE u32 threads_y()
+{
+	u32 n;
+	asm("mov.u32 %0, %%ntid.y;" : "=r"(n));
+	return n;
+}
+
+/* The lowest of the active lanes. */
+DEVICE bool elected(u32 mask)
+{
+	return !(mask & lanes_below());
+}
+
+/* All threads of a block enter: one of them can count for the others. */
+DEVICE bool first_of_block()
+{
+	return !(thread_x() | thread_y());
 }
 
 DEVICE void add(u64 *p, u64 n)
@@ -58,35 +78,34 @@ struct none {
 	template <int BLOCK> static DEVICE_METHOD void block(const struct record &) {}
 };
 
-/* Threads that entered, in a counter of each multiprocessor, added by one lane of a warp. */
+/* Threads that entered, in a counter of each multiprocessor, added by one thread of a block. */
 struct entries : none {
 	static DEVICE_METHOD void entry(const struct record &r)
 	{
-		u32 mask = active_lanes();
-		if (elected(mask))
-			add(r.counters + sm_id() * RECORD_COUNTERS, population(mask));
+		if (first_of_block())
+			add(r.counters + sm_id() * RECORD_COUNTERS, threads_x() * threads_y());
 	}
 };
 
-/* Executions and bytes of each access. */
+/* Executions and bytes of each access: the first lane adds to one, the second to the other. */
 struct counts : none {
 	template <int SITE, int BYTES> static DEVICE_METHOD void access(const struct record &r, const void *)
 	{
-		u32 mask = active_lanes();
-		if (elected(mask)) {
+		u32 mask = active_lanes(), rank = population(mask & lanes_below()), n = population(mask);
+		if (rank < 2) {
 			u64 *c = r.counters + sm_id() * RECORD_COUNTERS + 2 * SITE;
-			add(c, population(mask));
-			add(c + 1, population(mask) * BYTES);
+			add(c + rank, rank ? n * BYTES : n);
+			if (n == 1)
+				add(c + 1, BYTES);
 		}
 	}
 };
 
+/* The compiler makes one addition of a warp's. */
 struct blocks : none {
 	template <int BLOCK> static DEVICE_METHOD void block(const struct record &r)
 	{
-		u32 mask = active_lanes();
-		if (elected(mask))
-			add(r.counters + sm_id() * RECORD_COUNTERS + BLOCK, population(mask));
+		add(r.counters + sm_id() * RECORD_COUNTERS + BLOCK, 1);
 	}
 };
 
@@ -138,8 +157,7 @@ struct warp_records : none {
 struct table : none {
 	static DEVICE_METHOD void entry(const struct record &r)
 	{
-		u32 mask = active_lanes();
-		if (!elected(mask))
+		if (!first_of_block())
 			return;
 		u64 key = block_x() % RECORD_KEYS + 1;
 		u32 at = (u32)(key * 2654435761u) % RECORD_SLOTS;
@@ -151,7 +169,7 @@ struct table : none {
 			if (!seen || seen == key)
 				break;
 		}
-		add(&r.slots[at].value, population(mask));
+		add(&r.slots[at].value, threads_x() * threads_y());
 	}
 };
 
@@ -163,10 +181,9 @@ template <class R> DEVICE void vecadd_body(const float *a, const float *b, float
 	R::entry(r);
 	if (i >= n)
 		return;
+	float x = a[i], y = b[i];
 	R::template access<0, 4>(r, a + i);
-	float x = a[i];
 	R::template access<1, 4>(r, b + i);
-	float y = b[i];
 	R::template access<2, 4>(r, c + i);
 	c[i] = x + y;
 }
@@ -180,11 +197,12 @@ template <class R> DEVICE void matmul_body(const float *a, const float *b, float
 	R::entry(r);
 	R::template block<0>(r);
 	for (u32 t = 0; t < n; t += 16) {
+		float va = a[(u64)row * n + t + x], vb = b[(u64)(t + y) * n + col];
 		R::template block<1>(r);
 		R::template access<0, 4>(r, a + (u64)row * n + t + x);
-		ta[y][x] = a[(u64)row * n + t + x];
 		R::template access<1, 4>(r, b + (u64)(t + y) * n + col);
-		tb[y][x] = b[(u64)(t + y) * n + col];
+		ta[y][x] = va;
+		tb[y][x] = vb;
 		block_barrier();
 		UNROLL
 		for (u32 k = 0; k < 16; k++)

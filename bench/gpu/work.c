@@ -486,13 +486,17 @@ static void report(const struct work *w, const struct arm *arms, int n_arms, int
 }
 
 #ifdef HAVE_CUPTI
+void cupti_open(void);
 void cupti_start(void); /* cupti.c: ends the program with a sentence when it cannot */
 void cupti_round(void);
 void cupti_stop(void);
 #else
-static void cupti_start(void)
+static void cupti_open(void)
 {
 	die("--cupti: built without CUPTI");
+}
+static void cupti_start(void)
+{
 }
 static void cupti_round(void)
 {
@@ -547,6 +551,8 @@ int main(int argc, char **argv)
 	if (size && size < kind->size) /* a small run, as on softgpu */
 		flush_bytes = 1 << 20, ring_bytes = 64 << 20;
 
+	if (cupti)
+		cupti_open();
 	CUdevice dev = open_device();
 	if (cupti)
 		cupti_start();

@@ -70,6 +70,7 @@ struct ebpf_fragment {
 	uint64_t fields;      /* bit per enum ebpf_field */
 	uint64_t gathered;    /* the same, of all lanes */
 	bool slot;	      /* %egpu_slot is read */
+	bool anywhere;	      /* it only adds to maps, and reads nothing that changes within a basic block: it may run anywhere in one */
 	uint64_t maps;	      /* bit per map id */
 	uint32_t max_insns;   /* worst-case eBPF instructions a run */
 	uint32_t local_bytes; /* stack in local memory, 0 when all slots became registers; and what lanes hand over */

@@ -10,8 +10,7 @@ enum {
 	MAX_HELD = 32,
 };
 
-/* No probe is moved past one. */
-static bool keeps_order(const struct ptx_insn *insn)
+bool keeps_order(const struct ptx_insn *insn)
 {
 	static const char *const bases[] = { "call", "brkpt", "bar", "barrier", "mbarrier",
 		"membar", "fence", "wgmma", "tcgen05", "setmaxnreg", "griddepcontrol",

@@ -48,6 +48,13 @@ static bool runs_at(const struct splicer *s, const struct ebpf_fragment *f, uint
 	       (s->v->spots[site].place->is_kernel || !f->n_params);
 }
 
+bool fragment_runs_at(struct variant *v, const struct ebpf_fragment *f, uint32_t site)
+{
+	struct splicer s = { .v = v };
+
+	return runs_at(&s, f, site);
+}
+
 static bool check_param(
 	const struct splicer *s, const struct ebpf_fragment *f, const struct ebpf_fragment_param *p)
 {
@@ -427,6 +434,8 @@ static uint32_t probe_stmt(const struct variant *v, uint32_t site)
 	const struct spot *spot = &v->spots[site];
 	const struct ptx_func *f = spot->place->func;
 
+	if (spot->moved)
+		return spot->before;
 	if (spot->stmt != NO_STMT)
 		return spot->stmt + (v->sites[site].point == EBPF_POINT_LOAD_DONE);
 	return f->n_stmts && spot->at <= f->stmts[0].span.begin ? 0 : f->n_stmts;
@@ -456,7 +465,7 @@ static bool keep_sums(struct splicer *s, const struct place *place, uint32_t fro
 
 	if (!at || !held)
 		return no_memory(v);
-	if (!products_find(v, place, &p))
+	if (!products_find(v, place, &p) || !put_behind_loads(v, s->req, place, p.parted, from, to))
 		return false;
 	for (uint32_t i = from; i < to && p.any; i++) {
 		if (v->sites[i].skipped || !merge(s, i).n)

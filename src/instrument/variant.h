@@ -78,6 +78,8 @@ struct spot {
 	uint32_t at;   /* offset where probes go */
 	struct ptx_access access;
 	const struct held *held; /* NULL: nothing is */
+	bool moved;		 /* behind loads (behind.c): the probes go before statement `before` */
+	uint32_t before;
 };
 
 struct target {
@@ -195,9 +197,16 @@ bool is_guard(const struct ebpf_fragment *f);
 /* loops.c */
 bool choose_guards(struct variant *v, const struct instrument_request *req);
 
+/* behind.c */
+/* Sites [first, end) are those of the place. */
+bool put_behind_loads(struct variant *v, const struct instrument_request *req, const struct place *place, const uint32_t *parted,
+	uint32_t first, uint32_t end);
+
 /* splice.c */
 /* Sets parts_product of the sites; nothing may be spliced afterwards. */
 bool mark_parting(struct variant *v);
+/* Whether the program is among those of a site. */
+bool fragment_runs_at(struct variant *v, const struct ebpf_fragment *f, uint32_t site);
 bool splice(struct variant *v, const struct instrument_request *req, struct instrument_result *out);
 
 /* float.c */
@@ -210,6 +219,8 @@ struct products {
 bool products_find(struct variant *v, const struct place *place, struct products *out);
 
 /* sink.c */
+/* No probe is moved past one. */
+bool keeps_order(const struct ptx_insn *insn);
 /* The first statement from the spot's own on before which a probe with these fields parts nothing and still
  * sees the same. False: there is none. */
 bool sink_past_products(

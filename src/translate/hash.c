@@ -47,6 +47,7 @@ struct hash {
 	uint32_t arg;                /* the next */
 	bool lru, per_cpu;
 	uint32_t entries; /* per-CPU: max_entries, else 0 */
+	const char *lost; /* how many updates one that fails stands for */
 };
 
 static struct hash hash_of(const struct ebpf_map *m)
@@ -54,7 +55,7 @@ static struct hash hash_of(const struct ebpf_map *m)
 	bool per_cpu = map_is_per_cpu(m->type);
 	return (struct hash){ .key = m->key_size, .value = m->value_size,
 		.slot = map_hash_slot_bytes(m->type, m->key_size, m->value_size),
-		.key_words = m->key_size <= TR_BY_VALUE,
+		.lost = "1", .key_words = m->key_size <= TR_BY_VALUE,
 		.value_words = m->value_size <= TR_BY_VALUE,
 		.lru = map_is_lru(m->type), .per_cpu = per_cpu,
 		.entries = per_cpu ? m->max_entries : 0 };
@@ -330,13 +331,26 @@ static void count_calls(struct tr *t)
 		}
 }
 
+static bool stands_inline(struct tr *t, const struct hash *h, bool update)
+{
+	count_calls(t);
+	return h->key <= TR_INLINE_KEY && (!update || h->value <= TR_INLINE_KEY) && t->hash_calls <= TR_INLINE_CALLS &&
+	       (!update || t->hash_updates == 1);
+}
+
+bool tr_hash_update_inline(struct tr *t, const struct ebpf_map *m)
+{
+	struct hash h = hash_of(m);
+	return stands_inline(t, &h, true);
+}
+
 static void emit(struct tr *t, const struct ebpf_map *m, const char *what, void (*put)(struct buf *b, struct hash *h), bool update,
 	const struct tr_name *args, uint32_t n, struct tr_name result)
 {
 	struct hash h = hash_of(m);
-	count_calls(t);
-	bool small = h.key <= TR_INLINE_KEY && (!update || h.value <= TR_INLINE_KEY);
-	if (small && t->hash_calls <= TR_INLINE_CALLS && (!update || t->hash_updates == 1))
+	if (t->once)
+		h.lost = t->threads64.s;
+	if (stands_inline(t, &h, update))
 		emit_inline(t, &h, put, args, result);
 	else
 		call_func(t, &h, what, put, update, args, n, result);
@@ -578,8 +592,8 @@ static void put_update(struct buf *b, struct hash *h)
 		"\t@%p mov.u64 %r, -16;\n"
 		"\tsetp.eq.u64 %p, %r, 1;\n\t@%p bra $scan;\n"
 		"\tsetp.eq.u64 %p, %r, -7;\n\tsetp.eq.u64 %q, %r, -16;\n\tor.pred %p, %p, %q;\n"
-		"\t@%p red.global.add.u64 [%image+32], 1;\n"
-		"$done:\n");
+		"\t@%p red.global.add.u64 [%image+32], ");
+	buf_printf(b, "%s;\n$done:\n", h->lost);
 }
 
 void tr_hash_update(struct tr *t, const struct ebpf_map *m, const struct tr_name *args, uint32_t n, struct tr_name result)

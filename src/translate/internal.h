@@ -143,6 +143,37 @@ struct tr_mem {
 struct tr_lanes {
 	size_t at; /* length of the body up to which they hold; 0: none */
 	struct tr_name mask, below, count, first; /* first: predicate of the elected one */
+	struct tr_name lower;			  /* the lanes here below this one: 0 in the elected */
+};
+
+enum tr_op { TR_ADD, TR_AND, TR_OR, TR_XOR };
+
+/* An update of memory whose old value nobody wants. */
+struct tr_sum {
+	enum tr_op op;
+	bool wide;			 /* of 64 bits; else 32 */
+	bool same_address, same_value; /* in all lanes */
+	bool constant;			 /* value is the number `addend` */
+	int64_t addend;
+	uint32_t bits; /* wide: that the value may have */
+	struct tr_name address, value;
+};
+
+/* Who does it, and what with: all lanes, or those where pred holds. */
+struct tr_lead {
+	bool all;
+	bool nudged; /* the address takes `nudge`, a .b32 that is 0 where pred holds (tr_nudge) */
+	struct tr_name nudge;
+	struct tr_name pred, value;
+};
+
+/* Additions to one value that wait for the last of them (join.c). */
+enum { TR_MAX_JOINED = 4 };
+struct tr_joined {
+	uint32_t n;
+	struct tr_name mask;	   /* the lanes that they were elected among */
+	int32_t at[TR_MAX_JOINED]; /* displacement */
+	struct tr_lead lead[TR_MAX_JOINED];
 };
 
 /* The look-up in an array made last: where, and the predicate that its value is there. */
@@ -161,6 +192,9 @@ struct tr {
 	bool test;         /* test-run: table by pointer, result stored */
 	const char *table; /* test: register that holds the table's address */
 	const char *end;   /* label text after the body */
+	bool entry;	   /* runs where a kernel begins */
+	bool once;	   /* in one thread of a block, for all */
+	struct tr_name threads, threads64; /* once: threads of the block, .b32 and .b64 */
 
 	struct tr_func *funcs;
 	size_t n_funcs, cap_funcs;
@@ -176,6 +210,7 @@ struct tr {
 	struct buf body;
 	struct tr_lanes lanes;
 	struct tr_found found;
+	struct tr_joined joined;
 	uint32_t n_t64, n_t32, n_pred, n_slots, n_labels, n_keys;
 	uint64_t fields, gathered, maps;
 	struct ebpf_map_use *use; /* by map id */
@@ -272,6 +307,13 @@ int tr_use(struct tr *t);
 /* Such a map may have a replica on each multiprocessor. */
 bool tr_only_adds(const struct tr *t, const struct ebpf_map *m);
 
+/* -- once.c: requires use; leaves once -- */
+void tr_once(struct tr *t);
+/* Whether the program only adds, of what is the same at all places of a basic block. */
+bool tr_anywhere(struct tr *t);
+/* Lets one thread of the block on; leaves threads. */
+void tr_once_begin(struct tr *t);
+
 /* -- lower.c: requires all of the above; leaves the body -- */
 int tr_lower(struct tr *t);
 
@@ -287,27 +329,14 @@ uint16_t tr_loop_uses(const struct tr *t, const struct tr_inst *inst, uint32_t i
 int tr_loop_lower(struct tr *t, struct tr_inst *inst, uint32_t i);
 
 /* -- warp.c: one lane for all -- */
-enum tr_op { TR_ADD, TR_AND, TR_OR, TR_XOR };
-
-/* An update of memory whose old value nobody wants. */
-struct tr_sum {
-	enum tr_op op;
-	bool wide;			 /* of 64 bits; else 32 */
-	bool same_address, same_value; /* in all lanes */
-	bool constant;			 /* value is the number `addend` */
-	int64_t addend;
-	uint32_t bits; /* wide: that the value may have */
-	struct tr_name address, value;
-};
-
-/* Who does it, and what with: all lanes, or those where pred holds. */
-struct tr_lead {
-	bool all;
-	struct tr_name pred, value;
-};
-
 void tr_elect(struct tr *t, const struct tr_sum *s, struct tr_lead *out);
+/* base + 8 * nudge, which is 0. Where ptxas sees that all lanes add to one address, it elects one of them itself, after us: a vote, a branch and
+ * a barrier for nothing. This address it does not see through. */
+struct tr_name tr_nudge(struct tr *t, struct tr_name base, struct tr_name nudge);
 uint32_t tr_known_bits(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint8_t reg);
+
+/* -- join.c: additions to one value in one instruction. False: this one is not among them; else it is done, or will be with the next -- */
+bool tr_join(struct tr *t, const struct tr_inst *inst, uint32_t i, struct tr_name base, int32_t displacement, const struct tr_sum *sum);
 
 /* -- special.c: what a GPU knows of itself, and helpers that stop it -- */
 int tr_special_lower(struct tr *t, struct tr_inst *inst, uint32_t i);
@@ -389,6 +418,8 @@ void tr_hash_lookup(
 	struct tr *t, const struct ebpf_map *m, const struct tr_name *args, uint32_t n, struct tr_name result);
 void tr_hash_update(
 	struct tr *t, const struct ebpf_map *m, const struct tr_name *args, uint32_t n, struct tr_name result);
+/* Whether an update stands in the program's own text. */
+bool tr_hash_update_inline(struct tr *t, const struct ebpf_map *m);
 void tr_hash_delete(
 	struct tr *t, const struct ebpf_map *m, const struct tr_name *args, uint32_t n, struct tr_name result);
 /* A call with 64-bit arguments; result: register or NULL. */

@@ -197,8 +197,11 @@ static int lower_end(struct tr *t, struct tr_inst *inst, uint32_t i, bool always
 static int lower_divide(struct tr *t, struct tr_inst *inst, uint32_t i, bool wide)
 {
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
-	const struct width *w = wide ? &width64 : &width32;
 	bool rem = BPF_OP(in->code) == BPF_MOD;
+	/* There is no 64-bit division in hardware, only a call of some hundred instructions. */
+	if (wide && !in->off && BPF_SRC(in->code) == BPF_K && in->imm > 0 && tr_known_bits(t, inst, i, in->dst_reg) <= 32)
+		wide = false;
+	const struct width *w = wide ? &width64 : &width32;
 	if (in->off != 0 && in->off != 1)
 		return tr_unsupported(t, inst->at[i].pc, "unknown kind of division");
 	struct tr_name dst = tr_reg(inst, in->dst_reg);
@@ -681,15 +684,17 @@ static struct tr_name atomic_operand(struct tr *t, struct tr_name reg, bool wide
 }
 
 /* red, in as few lanes as do it all. */
-static void emit_red(struct tr *t, const struct tr_sum *sum, const struct place *at, const char *name)
+static void emit_red(struct tr *t, const struct tr_inst *inst, uint32_t i, const struct tr_sum *sum, const struct place *at, const char *name)
 {
 	struct tr_lead lead;
+	if (tr_join(t, inst, i, at->base, at->displacement, sum))
+		return;
 	tr_elect(t, sum, &lead);
 	if (lead.all)
 		tr_emit(t, "red.global.%s [%s+%d], %s;", name, at->base.s, at->displacement, lead.value.s);
 	else
-		tr_emit(t, "@%s red.global.%s [%s+%d], %s;", lead.pred.s, name, at->base.s, at->displacement,
-			lead.value.s);
+		tr_emit(t, "@%s red.global.%s [%s+%d], %s;", lead.pred.s, name, lead.nudged ? tr_nudge(t, at->base, lead.nudge).s : at->base.s,
+			at->displacement, lead.value.s);
 }
 
 static bool is_uniform(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint8_t reg)
@@ -714,7 +719,7 @@ static void lower_reduction(struct tr *t, struct tr_inst *inst, uint32_t i, cons
 		.bits = tr_known_bits(t, inst, i, in->src_reg),
 		.address = at->base,
 		.value = src };
-	emit_red(t, &sum, at, name);
+	emit_red(t, inst, i, &sum, at, name);
 }
 
 static int lower_atomic(struct tr *t, struct tr_inst *inst, uint32_t i)
@@ -845,7 +850,7 @@ static int lower_rmw_store(struct tr *t, struct tr_inst *inst, uint32_t i)
 		.address = at.base,
 		.value = value };
 	if (!rmw->tracked && rmw->bytes >= 4) {
-		emit_red(t, &sum, &at, wide ? "add.u64" : "add.u32");
+		emit_red(t, inst, i, &sum, &at, wide ? "add.u64" : "add.u32");
 		return 0;
 	}
 	struct tr_lead lead = { .all = true, .value = value };
@@ -1064,6 +1069,9 @@ static void lower_entry(struct tr *t)
 int tr_lower(struct tr *t)
 {
 	int err = 0;
+	tr_once(t);
+	if (t->once)
+		tr_once_begin(t);
 	lower_entry(t);
 	lower_body(t, t->insts[0], &err);
 	bool any = false;
@@ -1076,5 +1084,7 @@ int tr_lower(struct tr *t)
 			err = lower_shared(t, t->insts[k]);
 	if (any)
 		buf_puts(&t->body, "$egpu_end:\n");
+	if (t->once)
+		buf_puts(&t->body, "$egpu_others:\n");
 	return err;
 }

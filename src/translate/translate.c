@@ -84,6 +84,7 @@ static int fill(struct tr *t, enum ebpf_point point, bool warp, struct ebpf_frag
 		.fields = t->fields,
 		.gathered = t->gathered,
 		.slot = t->replicates,
+		.anywhere = tr_anywhere(t),
 		.maps = t->maps,
 		.use = t->use,
 		.max_insns = t->v->max_run_insns < UINT32_MAX ? (uint32_t)t->v->max_run_insns
@@ -109,7 +110,7 @@ int translate_program(struct arena *arena, const struct ebpf_program *p,
 	const struct verifier_result *v, enum ebpf_point point, bool warp,
 	struct ebpf_fragment *out, struct diag *d)
 {
-	struct tr t = { .arena = arena, .p = p, .v = v, .d = d, .one_lane = warp };
+	struct tr t = { .arena = arena, .p = p, .v = v, .d = d, .one_lane = warp, .entry = point == EBPF_POINT_ENTRY };
 	if (p->context == EBPF_CONTEXT_NONE)
 		return diag_set(d, EINVAL, "a program without a context runs only in a test");
 	int err = run_passes(&t);

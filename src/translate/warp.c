@@ -52,16 +52,23 @@ static const struct tr_lanes *lanes(struct tr *t)
 	l->below = tr_t32(t);
 	l->count = tr_t32(t);
 	l->first = tr_pred(t);
-	struct tr_name lower = tr_t32(t);
+	l->lower = tr_t32(t);
 	line(t, IF_MASK);
 	tr_emit(t, "activemask.b32 %s;", l->mask.s);
 	tr_emit(t, "mov.u32 %s, %%lanemask_lt;", l->below.s);
-	tr_emit(t, "and.b32 %s, %s, %s;", lower.s, l->mask.s, l->below.s);
-	tr_emit(t, "setp.eq.u32 %s, %s, 0;", l->first.s, lower.s);
+	tr_emit(t, "and.b32 %s, %s, %s;", l->lower.s, l->mask.s, l->below.s);
+	tr_emit(t, "setp.eq.u32 %s, %s, 0;", l->first.s, l->lower.s);
 	tr_emit(t, "popc.b32 %s, %s;", l->count.s, l->mask.s);
 	line(t, "#endif\n");
 	l->at = t->body.len;
 	return l;
+}
+
+struct tr_name tr_nudge(struct tr *t, struct tr_name base, struct tr_name nudge)
+{
+	struct tr_name at = tr_t64(t);
+	tr_emit(t, "mad.wide.u32 %s, %s, 8, %s;", at.s, nudge.s, base.s);
+	return at;
 }
 
 /* -- equal values ------------------------------------------------------------ */
@@ -108,9 +115,11 @@ static void together(struct tr *t, const struct tr_sum *s, struct tr_name count,
 	}
 }
 
-static void copy_pred(struct tr *t, struct tr_name to, struct tr_name from)
+/* The lowest lane that is here, where all lanes mean one address. */
+static void elect_first(struct tr *t, struct tr_lead *out)
 {
-	tr_emit(t, "mov.pred %s, %s;", to.s, from.s);
+	tr_emit(t, "mov.pred %s, %s;", out->pred.s, t->lanes.first.s);
+	tr_emit(t, "mov.u32 %s, %s;", out->nudge.s, t->lanes.lower.s);
 }
 
 static void equal_all(struct tr *t, const struct tr_sum *s, struct tr_lead *out)
@@ -118,7 +127,7 @@ static void equal_all(struct tr *t, const struct tr_sum *s, struct tr_lead *out)
 	const struct tr_lanes *l = lanes(t);
 	line(t, IF_MASK);
 	together(t, s, l->count, out->value);
-	copy_pred(t, out->pred, l->first);
+	elect_first(t, out);
 }
 
 static void equal_groups(struct tr *t, const struct tr_sum *s, struct tr_lead *out)
@@ -227,15 +236,15 @@ static void shuffle_sum(struct tr *t, const struct tr_sum *s, struct tr_name out
 
 static void varying_all(struct tr *t, const struct tr_sum *s, struct tr_lead *out)
 {
-	const struct tr_lanes *l = lanes(t);
+	lanes(t);
 	line(t, IF_REDUX);
 	redux_sum(t, s, out->value);
-	copy_pred(t, out->pred, l->first);
+	elect_first(t, out);
 	if (s->op != TR_ADD)
 		return;
 	line(t, "#elif ptx 6.2\n");
 	shuffle_sum(t, s, out->value);
-	copy_pred(t, out->pred, l->first);
+	elect_first(t, out);
 }
 
 static void varying_perhaps(struct tr *t, const struct tr_sum *s, struct tr_lead *out)
@@ -255,7 +264,16 @@ void tr_elect(struct tr *t, const struct tr_sum *s, struct tr_lead *out)
 	*out = (struct tr_lead){ .pred = tr_pred(t), .value = s->value, .all = t->one_lane };
 	if (out->all)
 		return;
+	if (t->once) {
+		out->all = true;
+		out->value = s->wide ? tr_t64(t) : tr_t32(t);
+		together(t, s, t->threads, out->value);
+		return;
+	}
 	out->value = s->wide ? tr_t64(t) : tr_t32(t);
+	out->nudged = s->same_address;
+	if (out->nudged)
+		out->nudge = tr_t32(t);
 	if (s->same_value)
 		(s->same_address ? equal_all : equal_groups)(t, s, out);
 	else
@@ -263,6 +281,8 @@ void tr_elect(struct tr *t, const struct tr_sum *s, struct tr_lead *out)
 	line(t, "#else\n");
 	tr_emit(t, "mov.%s %s, %s;", type_of(s, "b64", "b32"), out->value.s, s->value.s);
 	tr_emit(t, "setp.eq.u32 %s, 0, 0;", out->pred.s);
+	if (out->nudged)
+		tr_emit(t, "mov.u32 %s, 0;", out->nudge.s);
 	line(t, "#endif\n");
 }
 
