@@ -406,10 +406,22 @@ static bool any_armed(struct session *s)
 	return false;
 }
 
+/* Why programs for kernels that run did not come to them. */
+static void say_why(struct session *s)
+{
+	const struct session_file *f = session_data(s);
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
+		const struct session_link *l = &f->links[i];
+		if (l->state == SESSION_LINK_ATTACHED && l->owner == session_client_number(s) && l->why && l->prog < SESSION_MAX_PROGS)
+			say("%.*s: %s", (int)sizeof(f->progs[0].name), f->progs[l->prog].name, session_text(s, l->why));
+	}
+}
+
 static int finish(const struct opts *o, struct probe *p, struct attached *a, struct watch *w)
 {
 	a->during = snap_take(a->session);
 	a->armed = any_armed(a->session);
+	say_why(a->session);
 	session_detach_client(a->session, session_client_number(a->session));
 	if (alive(a->pid) && !session_drained(a->session, DRAIN_MS))
 		say("kernels of the process still run what was attached: counts may be a moment "

@@ -219,7 +219,12 @@ static void each_kind(const char *mode)
 	sleep_ms(opt.gpu ? 300 : 100);
 	uint32_t n = count_sms(p.last, &latest);
 	printf("# %s: detach to last run %.2f ms\n", mode, latest > t0 ? (double)(latest - t0) / 1e6 : 0.0);
-	ok(n && settled && latest <= settled + CLOCK_NS, "%s: gone means that it runs no more (%u multiprocessors)", mode, n);
+	/* Runs that had begun end after it: on a software GPU, whose threads wait for a processor, much later. */
+	uint64_t before = latest;
+	sleep_ms(opt.gpu ? 100 : 150);
+	count_sms(p.last, &latest);
+	ok(n && settled && latest == before && (!opt.gpu || latest <= settled + CLOCK_NS), "%s: gone means that it runs no more (%u multiprocessors)",
+		mode, n);
 	check_stores(&p, mode, armed, t0);
 	ok(attach(&p, 2), "%s: a third comes at the exits", mode);
 	wait_settled(s);
@@ -311,33 +316,40 @@ static void print_latency(const char *mode, const char *what, double *ms, int n)
 static void measure_latency(const char *mode)
 {
 	enum { MAX = 256 };
-	double in[MAX], out[MAX];
+	double in[MAX], armed[MAX], out[MAX], gone[MAX];
 	struct target t;
 	struct probe p;
-	int n = 0;
+	int n = 0, late = 0;
 	start(&t, mode, "entry,exit,loop", "100000");
 	struct session *s = find_session(&t, "rate");
 	if (s && load(&p, s)) {
 		for (; n < opt.cycles && n < MAX; n++) {
-			uint64_t latest, t0 = now_ns(), took;
+			uint64_t latest, t0 = now_ns(), took, at;
 			attach(&p, 0);
 			took = until_everywhere(&p, opt.gpu ? 132 : 2, t0);
-			if (!took)
+			at = wait_settled(s);
+			if (!took || !at)
 				break;
 			in[n] = (double)took / 1e6;
+			armed[n] = (double)(at - t0) / 1e6;
 			t0 = now_ns();
 			detach(&p, 0);
-			wait_settled(s);
-			sleep_ms(120);
+			at = wait_settled(s);
+			sleep_ms(100);
 			count_sms(p.last, &latest);
 			out[n] = latest > t0 ? (double)(latest - t0) / 1e6 : 0;
+			gone[n] = at > t0 ? (double)(at - t0) / 1e6 : 0;
+			late += latest > at + CLOCK_NS;
 			clear(&p);
 			sleep_ms(30);
 		}
 		unload(&p);
 	}
 	print_latency(mode, "attach to first run on every multiprocessor", in, n);
+	print_latency(mode, "attach to armed", armed, n);
 	print_latency(mode, "detach to last run", out, n);
+	print_latency(mode, "detach to gone", gone, n);
+	printf("%s: %d of %d detaches had a run after gone\n", mode, late, n);
 	session_close(s);
 	kill(t.pid, SIGTERM);
 	finish(&t);

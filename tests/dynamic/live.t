@@ -25,7 +25,7 @@ number() { sed -n "s/^ *$1 = \([0-9]*\)\$/\1/p" "$work/err"; }
 
 # A kernel that runs until it is told to stop.
 mkfifo "$work/in"
-EGPU_SAMPLE_SMALL=1 "$egpu" run --softgpu=sm_90,sms=2 --live -k queue -- "$EGPU_BUILD/samples/persistent" queue 600000 < "$work/in" \
+EGPU_SAMPLE_SMALL=1 "$egpu" run --softgpu=sm_90,sms=2 --json="$work/report.json" --live -k queue -- "$EGPU_BUILD/samples/persistent" queue 600000 < "$work/in" \
 	> "$work/out" 2> "$work/run" &
 run=$!
 exec 5> "$work/in"
@@ -46,10 +46,30 @@ attach --live --for 0.3 "$pid" "$work/loops.bpf.c"; ok $? "the next attach"
 [ "$(number loops)" -gt 0 ]; ok $? "counts too"
 attach --live --for 0.2 "$pid" "$work/entries.bpf.c"; ok $? "a program for a place that is not passed is armed, and counts nothing"
 [ "$(number threads)" = 0 ]; ok $? "nothing"
+cat > "$work/ring.bpf.c" <<'C'
+#include <egpu/probe.bpf.h>
+struct { __uint(type, BPF_MAP_TYPE_RINGBUF); __uint(max_entries, 65536); } ring SEC(".maps");
+SEC("gpu/block/queue") int loop(struct egpu_block *ctx) { __u64 v = 1; bpf_ringbuf_output(&ring, &v, sizeof(v), 0); return 0; }
+C
+attach --live --for 0.2 "$pid" "$work/ring.bpf.c"; status=$?
+[ $status = 125 ] && grep -q "ringbuf_output is not there inside a running kernel" "$work/err"; ok $? "ring buffers are refused with the reason"
+cat > "$work/large.bpf.c" <<'C'
+#include <egpu/probe.bpf.h>
+struct { __uint(type, BPF_MAP_TYPE_ARRAY); __uint(max_entries, 10000000); __type(key, __u32); __type(value, __u64); } large SEC(".maps");
+SEC("gpu.warp/block/queue") int loop(struct egpu_warp *ctx) { __u32 k = ctx->sm; __u64 *v = bpf_map_lookup_elem(&large, &k); if (v) __sync_fetch_and_add(v, 1); return 0; }
+C
+attach --live --for 0.3 "$pid" "$work/large.bpf.c"; status=$?
+[ $status = 125 ] && grep -q "loop: map large takes 80000" "$work/err"; ok $? "a map of 80 MB does not come there, and egpu attach says so"
+attach --live -d "$pid" "$work/large.bpf.c"; ok $? "it stays attached"
+for _ in $(seq 100); do "$egpu" link > "$work/err" 2>&1; grep -q "pending for .* map large takes" "$work/err" && break; sleep 0.02; done
+grep -q "map large takes 80000[0-9]* bytes on the device; maps of programs for kernels that run have 64 MiB together" "$work/err"; ok $? "egpu link says so, with the limit"
+"$egpu" detach --link "$(sed -n 's/^\([0-9.]*\) .* loop  *queue.*/\1/p' "$work/err")" > "$work/out2" 2>&1; ok $? "and taken away"
 exec 5>&-
 wait $run; ok $? "the program ends well"
 grep -q '^persistent: queue .* ok$' "$work/out"; ok $? "its results are its own"
 rm -f "$work/run.pid"
+grep -q '"skipped": "no guard: a loop of [0-9]* instructions without memory accesses, at most [0-9]* times' "$work/report.json"
+ok $? "the report says which loop head has no guard, and why"
 
 # A program that knows nothing of egpu.
 if [ -z "$EGPU_SANITIZED" ]; then
