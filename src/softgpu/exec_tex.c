@@ -269,7 +269,7 @@ static void add_term(const struct sampler *s, struct sg_filter *f, uint32_t weig
 static void add_level(struct sampler *s, struct sg_filter *f, uint32_t share, uint32_t level,
 	const double *x, uint32_t dims, uint32_t slice, const int32_t *offset)
 {
-	uint32_t size[3], fraction[3], weight[8];
+	uint32_t size[3], fraction[3] = { 0 }, weight[8];
 	struct axis a[3];
 	if (!s->t->linear) {
 		add_term(s, f, share, one_texel(s, level, x, dims, slice, offset));
