@@ -392,6 +392,33 @@ static void hash(void)
 	run_end(&r);
 }
 
+/* Where a hash map is full, a key of the host's takes another's place. */
+static void lru(void)
+{
+	struct run r;
+	run_begin(&r);
+	uint32_t live = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1),
+		 map = run_map(&r, BPF_MAP_TYPE_LRU_HASH, 4, 8, 3), there = 0;
+	struct ebpf_fragment f = live_count(live, map);
+	run_attach(&r, &f, "fill");
+	pid_t pid = run_start(&r, "paused");
+	await(session_path(r.session), "ready");
+	int bad = 0;
+	for (uint32_t key = 1; key <= 20; key++) {
+		bad += put(&r, map, key, 10 * key, BPF_ANY) != 0;
+		bad += run_count(&r, map, key) != 10 * key;
+	}
+	is_int(bad, 0, "an LRU map takes every key");
+	go(&r);
+	is_int(run_wait(&r, pid, 60), 0, "the target's results are right");
+	is_int(run_count(&r, live, 0), 3, "the device has as many as there may be");
+	for (uint32_t key = 1; key <= 20; key++)
+		there += run_count(&r, map, key) == 10 * key;
+	is_int(there, 3, "and so came back");
+	is_int(run_count(&r, map, 20), 200, "the last among them");
+	run_end(&r);
+}
+
 static void while_running(void)
 {
 	struct run r;
@@ -494,6 +521,7 @@ int main(int argc, char **argv)
 	while_busy();
 	per_cpu();
 	hash();
+	lru();
 	while_running();
 	globals();
 	killed();
