@@ -6,8 +6,8 @@
  *
  * Kernels count bytes as committed without a fence behind the stores, which would cost more than
  * all the rest of a record. So bytes that were seen committed are taken only when no store can be
- * on its way any more: all that was launched has ended, or DRAIN_SETTLE_US have passed, which is a
- * hundred times what a store takes to reach the second-level cache.
+ * on its way any more: DRAIN_SETTLE_US later, which is a hundred times what a store takes to reach
+ * the second-level cache.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -129,8 +129,8 @@ static uint32_t ready_of(const struct view *v, uint32_t bin)
 	return v->m->bins[bin].sure - v->m->bins[bin].taken;
 }
 
-/* Updates what is known of each bin. quiet: nothing has run since before the look. */
-static void settle(struct view *v, bool quiet)
+/* Updates what is known of each bin. */
+static void settle(struct view *v)
 {
 	uint64_t now = now_ns();
 	v->fresh = false;
@@ -139,8 +139,6 @@ static void settle(struct view *v, bool quiet)
 		uint32_t end = bin->taken + committed_bytes(v, b);
 		if (bin->seen > bin->sure && now - bin->seen_ns >= DRAIN_SETTLE_US * UINT64_C(1000))
 			bin->sure = bin->seen;
-		if (quiet && end > bin->sure)
-			bin->sure = bin->seen = end;
 		if (end > bin->seen && bin->seen <= bin->sure) {
 			bin->seen = end;
 			bin->seen_ns = now;
@@ -172,12 +170,9 @@ static bool begin_view(struct view *v, struct context *c, uint32_t id)
 	*v = (struct view){
 		.c = c, .m = &c->maps[id], .id = id, .bins = c->maps[id].replicas * MAP_RING_BINS
 	};
-	uint64_t launches = atomic_load(&c->launches);
-	bool ended = atomic_load(&c->finished) >= launches;
 	if (!look(v))
 		return false;
-	/* A launch counts itself before it can run. */
-	settle(v, ended && atomic_load(&c->launches) == launches);
+	settle(v);
 	return true;
 }
 

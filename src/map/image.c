@@ -261,7 +261,7 @@ int session_add_map(struct session *s, const struct ebpf_map *def, uint32_t *id,
 
 void session_forget_ring(struct session *s, uint32_t id)
 {
-	map_ring_forget(__atomic_exchange_n(&s->rings[id], NULL, __ATOMIC_ACQ_REL));
+	map_ring_retire(s, __atomic_exchange_n(&s->rings[id], NULL, __ATOMIC_ACQ_REL));
 }
 
 void session_remove_map(struct session *s, uint32_t id)

@@ -22,6 +22,7 @@ struct ring_mapping {
 	struct map_ring *ring, *raw; /* ring-ID, raw-ID: the data twice in a row */
 	size_t mapped;               /* bytes of each mapping */
 	uint32_t max_entries;
+	struct ring_mapping *next; /* of those retired */
 };
 
 struct session {
@@ -32,6 +33,7 @@ struct session {
 	pid_t maker; /* the process that made the directory; 0: opened */
 	struct ring_mapping
 		*rings[EBPF_MAX_MAPS]; /* mapped at the first use; set once, atomically */
+	struct ring_mapping *retired; /* atomic; somebody may still look at them */
 	uint64_t reserved[(SESSION_GRANULES + 63) / 64]; /* atomic bits: memory taken */
 	/* Offsets of texts added lately, so that a text is stored once a process. Lossy, lock-free,
 	 * safe over fork. */
@@ -66,6 +68,8 @@ int map_base_copy(int fd, void *to, uint64_t data_bytes);
 /* ring-ID and raw-ID, mapped. NULL with *err. */
 const struct ring_mapping *map_ring_get(struct session *s, uint32_t map, int *err);
 void map_ring_forget(struct ring_mapping *r);
+/* Lets go of its files, but keeps the addresses valid until the session is closed: other threads may be on their way to them. */
+void map_ring_retire(struct session *s, struct ring_mapping *r);
 /* What map.h says, for a mapped ring. */
 int map_ring_consume_ring(const struct ring_mapping *r,
 	int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg);

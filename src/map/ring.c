@@ -61,6 +61,20 @@ void map_ring_forget(struct ring_mapping *r)
 	free(r);
 }
 
+void map_ring_retire(struct session *s, struct ring_mapping *r)
+{
+	if (!r)
+		return;
+	/* The files may live on, under their number or another process's eyes. */
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+	mmap(r->ring, r->mapped, PROT_READ | PROT_WRITE, flags, -1, 0);
+	mmap(r->raw, r->mapped, PROT_READ | PROT_WRITE, flags, -1, 0);
+	r->next = __atomic_load_n(&s->retired, __ATOMIC_RELAXED);
+	while (!__atomic_compare_exchange_n(
+		&s->retired, &r->next, r, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		;
+}
+
 static struct ring_mapping *map_ring_new(struct session *s, uint32_t map, int *err)
 {
 	struct session_map row;

@@ -220,9 +220,11 @@ int session_open(const char *dir, struct session **out, struct diag *d)
 static void session_unmap(struct session *s)
 {
 	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
-		if (s->rings[i]) {
-			map_ring_forget(s->rings[i]);
-		}
+		map_ring_forget(s->rings[i]);
+	for (struct ring_mapping *r = s->retired, *next; r; r = next) {
+		next = r->next;
+		map_ring_forget(r);
+	}
 	munmap(s->file, sizeof(*s->file));
 	free(s);
 }

@@ -321,6 +321,26 @@ static void test_two_producers(struct session *s, uint32_t id)
 	map_close(m);
 }
 
+/* A thread that was about to look at a ring which is removed meanwhile. */
+static void test_removed(struct session *s, uint32_t id)
+{
+	uint64_t produced, consumed;
+	size_t bytes;
+	void *at;
+	struct map_ring_room room;
+	is_int(map_ring_begin(s, id, 16, &room), 0, "room in a ring");
+	map_ring_end(s, id, &room, 0);
+	is_int(map_ring_memory(s, id, &at, &bytes), 0, "its memory");
+	memset((char *)at + sizeof(struct map_ring), 7, 64);
+	session_remove_map(s, id);
+	is_int(((volatile char *)at)[sizeof(struct map_ring)], 0, "a removed ring's memory is given back, its addresses are not");
+	ok(map_ring_positions(s, id, &produced, &consumed) < 0, "who asks for it anew is told");
+	uint32_t again;
+	is_int(fixture_map(s, BPF_MAP_TYPE_RINGBUF, 0, 0, RING, 0, &again), 0, "another in its place");
+	is_int(map_ring_positions(s, again, &produced, &consumed), 0, "is a ring of its own");
+	is_int(produced + consumed, 0, "and empty");
+}
+
 int main(void)
 {
 	struct session *s;
@@ -336,6 +356,7 @@ int main(void)
 	test_dead_lock(s, id[4]);
 	test_bulk(s, id[5]);
 	test_two_producers(s, id[6]);
+	test_removed(s, id[0]);
 	session_destroy(s);
 	is_int(fixture_end(), 0, "nothing is left behind");
 	return tap_done();
