@@ -3,8 +3,7 @@
  *   EGPU_PID=PID LD_PRELOAD=libegpu-syscall.so LOADER ...
  *
  * The loader's first bpf(2) makes it a client of the session that the process is in, or of that in
- * the directory EGPU_SESSION; without either it makes a session of its own, which
- * `egpu run --join=PID` runs a program in. Beside syscall(2) it takes over what libbpf's
+ * the directory EGPU_SESSION. Beside syscall(2) it takes over what libbpf's
  * ring_buffer does with a map's descriptor: mmap gives the kernel's layout, whose data come twice,
  * epoll_ctl puts an event in the descriptor's place that is set when records have come, and close of
  * a link's last descriptor detaches it at once.
@@ -43,7 +42,6 @@ static struct {
 	pthread_once_t once;
 	pthread_mutex_t lock; /* of what follows, but for `stop` */
 	struct session *session;
-	bool own;
 	struct waited rings[EBPF_MAX_MAPS];
 	uint32_t n_rings;
 	pthread_t watcher;
@@ -61,11 +59,10 @@ static int find_session(struct diag *d)
 		err = session_of_process((pid_t)atol(pid), &here.session, d);
 	else if (dir && *dir)
 		err = session_open(dir, &here.session, d);
-	else {
-		session_gc();
-		here.own = true;
-		return session_create(&here.session, d);
-	}
+	else
+		return diag_set(d, ENOENT,
+			"EGPU_PID=PID or EGPU_SESSION=DIRECTORY must say which program this loader is for; "
+			"start it under egpu run first");
 	return err ? err : session_enter(here.session, program_invocation_short_name, d);
 }
 
@@ -97,10 +94,7 @@ __attribute__((destructor)) static void end(void)
 	loader_stop();
 	session_detach_client(here.session, session_client_number(here.session));
 	session_end_client(here.session);
-	if (here.own)
-		session_destroy(here.session);
-	else
-		session_close(here.session);
+	session_close(here.session);
 	here.session = NULL;
 }
 

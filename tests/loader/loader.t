@@ -74,6 +74,9 @@ stop "the program under loaders"
 run env LD_PRELOAD="$preload" EGPU_PID=1 "$loader" "$EGPU_BUILD/tests/loader/events.bpf.o" events 1
 is $status 1 "a process that is in no session: the loader fails"
 says "and a line says why" '^libegpu-syscall: '
+run env LD_PRELOAD="$preload" "$loader" "$EGPU_BUILD/tests/loader/events.bpf.o" events 1
+is $status 1 "no process named: the loader fails"
+says "and is told what is missing" '^libegpu-syscall: EGPU_PID'
 run env LD_PRELOAD="$preload" sh -c 'echo fine; exec ls "$0"' "$tmp"
 is $status 0 "programs that load nothing are left alone"
 ls -A "$EGPU_DIR" > "$tmp/left"
