@@ -119,6 +119,8 @@ static struct tr_name element(
 /* The multiprocessor's number, below the number of replicas: taken once, where the kernel begins. */
 static struct tr_name this_cpu(struct tr *t)
 {
+	if (t->once) /* where the others need not come */
+		return t->slot;
 	t->replicates = true;
 	return tr_text("%egpu_slot");
 }

@@ -195,6 +195,7 @@ struct tr {
 	bool entry;	   /* runs where a kernel begins */
 	bool once;	   /* in one thread of a block, for all */
 	struct tr_name threads, threads64; /* once: threads of the block, .b32 and .b64 */
+	struct tr_name slot;		   /* once: what %egpu_slot is elsewhere */
 
 	struct tr_func *funcs;
 	size_t n_funcs, cap_funcs;
@@ -311,7 +312,7 @@ bool tr_only_adds(const struct tr *t, const struct ebpf_map *m);
 void tr_once(struct tr *t);
 /* Whether the program only adds, of what is the same at all places of a basic block. */
 bool tr_anywhere(struct tr *t);
-/* Lets one thread of the block on; leaves threads. */
+/* Lets one thread of the block on; leaves threads and slot. */
 void tr_once_begin(struct tr *t);
 
 /* -- lower.c: requires all of the above; leaves the body -- */

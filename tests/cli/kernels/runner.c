@@ -1,7 +1,7 @@
 /* runner PTX OUT COUNTS KERNEL GRID BLOCK ARGUMENT...: launches a kernel of a PTX file once and
  * writes its buffers to OUT. An argument is b:BYTES (a buffer with a pattern in it) or a number (64
  * bits, of which the kernel takes what it declares). COUNTS gets the module's variable counts, when
- * it has one, as decimal lines. */
+ * it has one, as decimal lines. GRID and BLOCK are 4, 4x2 or 4x2x3. */
 #include "common.h"
 
 enum { MAX_ARGUMENTS = 64, MAX_FILE = 1 << 20 };
@@ -63,8 +63,16 @@ static void write_counts(CUmodule module, const char *path)
 	free(n);
 }
 
+static void shape(const char *text, unsigned out[3])
+{
+	out[1] = out[2] = 1;
+	if (sscanf(text, "%ux%ux%u", &out[0], &out[1], &out[2]) < 1)
+		die("%s: no shape", text);
+}
+
 int main(int argc, char **argv)
 {
+	unsigned grid[3], block[3];
 	uint64_t values[MAX_ARGUMENTS];
 	void *params[MAX_ARGUMENTS];
 	usage(argc, argv, 6, 6 + MAX_ARGUMENTS, "PTX OUT COUNTS KERNEL GRID BLOCK ARGUMENT...");
@@ -76,8 +84,9 @@ int main(int argc, char **argv)
 		values[i - 7] = argument(argv[i]);
 		params[i - 7] = &values[i - 7];
 	}
-	CHECK(LaunchKernel(fn, (unsigned)atoi(argv[5]), 1, 1, (unsigned)atoi(argv[6]), 1, 1, 0,
-		NULL, params, NULL));
+	shape(argv[5], grid);
+	shape(argv[6], block);
+	CHECK(LaunchKernel(fn, grid[0], grid[1], grid[2], block[0], block[1], block[2], 0, NULL, params, NULL));
 	CHECK(CtxSynchronize());
 	FILE *f = fopen(argv[2], "w");
 	for (int i = 0; f && i < n_buffers; i++) {
