@@ -200,9 +200,11 @@ struct context {
 	uint32_t cc, sms;
 	atomic_int dead;
 	atomic_int known; /* late: what it was given before we came has ended */
+	bool parked; /* dead, and holds nothing: may stand for its context again; under agent.lock */
 	_Atomic bool ready; /* stream and clock exist */
 	CUstream stream;    /* private, NON_BLOCKING */
 	int64_t clock_offset_ns;
+	CUmodule clock_module;
 	CUfunction clock_fn; /* NULL: the device's time cannot be read */
 	CUdeviceptr clock_cell;
 	uint32_t local_bytes; /* a thread's local memory that the context has room for, because of
@@ -233,6 +235,10 @@ struct context *context_current(void);
 uint32_t context_cc_hint(void);
 /* Private stream and clock. The context is current and the device idle. */
 int context_prepare(struct context *c, struct diag *d);
+/* Gives back what context_prepare took, where nothing of ours is left. The device is idle. */
+void context_rest(struct context *c);
+/* Calls no longer pass by us. */
+void context_park(struct context *c);
 /* Publishes how far the clocks have come apart since. The context is current and idle. */
 void context_check_clock(struct context *c);
 /* Makes the driver take the local memory a kernel will need now, while nothing runs: at a launch it

@@ -79,6 +79,25 @@ static struct context *make(CUcontext handle)
 	return c;
 }
 
+/* A parked record becomes that of a context again. Under agent.lock. */
+static struct context *wake(const struct context *as)
+{
+	struct context *c = atomic_load(&agent.contexts);
+	while (c && !(c->parked && c->handle == as->handle))
+		c = c->next;
+	if (!c)
+		return NULL;
+	c->parked = false;
+	c->device = as->device;
+	c->cc = as->cc;
+	c->sms = as->sms;
+	c->primary = as->primary;
+	atomic_store(&c->known, 0);
+	atomic_store(&c->dirty, 0);
+	atomic_store(&c->dead, 0);
+	return c;
+}
+
 struct context *context_get(CUcontext handle)
 {
 	struct context *c = handle ? find(handle) : NULL;
@@ -87,6 +106,8 @@ struct context *context_get(CUcontext handle)
 	struct context *fresh = make(handle);
 	lock_take(&agent.lock);
 	c = find(handle);
+	if (!c && fresh)
+		c = wake(fresh);
 	if (!c && fresh) {
 		c = fresh;
 		c->next = atomic_load(&agent.contexts);
@@ -170,14 +191,13 @@ static void start_clock(struct context *c)
 {
 	char ptx[640], *cubin = NULL;
 	size_t bytes;
-	CUmodule module = NULL;
 	uint64_t error;
 	int n = snprintf(ptx, sizeof(ptx), clock_ptx, c->cc >= 75 ? "6.3" : "6.0",
 		c->cc >= 75 ? "sm_75" : "sm_52");
 	if (compile_ptx(ptx, (size_t)n, NULL, c->cc, 0, &cubin, &bytes, NULL, NULL))
 		return;
-	if (REAL(cuModuleLoadData)(&module, cubin) == CUDA_SUCCESS &&
-		REAL(cuModuleGetFunction)(&c->clock_fn, module, "egpu_clock") == CUDA_SUCCESS &&
+	if (REAL(cuModuleLoadData)(&c->clock_module, cubin) == CUDA_SUCCESS &&
+		REAL(cuModuleGetFunction)(&c->clock_fn, c->clock_module, "egpu_clock") == CUDA_SUCCESS &&
 		REAL(cuMemAlloc_v2)(&c->clock_cell, sizeof(uint64_t)) == CUDA_SUCCESS &&
 		measure_clock(c, &c->clock_offset_ns, &error))
 		publish_clock(c, error);
@@ -244,6 +264,47 @@ int context_prepare(struct context *c, struct diag *d)
 	start_clock(c);
 	c->ready = true;
 	return 0;
+}
+
+void context_rest(struct context *c)
+{
+	CUcontext was;
+	lock_take(&c->copying);
+	if (c->ready && !c->map_mask && !c->live && REAL(cuCtxPushCurrent_v2)(c->handle) == CUDA_SUCCESS) {
+		if (REAL(cuStreamDestroy_v2))
+			REAL(cuStreamDestroy_v2)(c->stream);
+		if (c->clock_module)
+			REAL(cuModuleUnload)(c->clock_module);
+		if (c->clock_cell)
+			REAL(cuMemFree_v2)(c->clock_cell);
+		c->clock_module = NULL;
+		c->clock_fn = NULL;
+		c->clock_cell = 0;
+		c->local_bytes = 0;
+		c->ready = false;
+		REAL(cuCtxPopCurrent_v2)(&was);
+	}
+	lock_drop(&c->copying);
+}
+
+void context_park(struct context *c)
+{
+	CUcontext was;
+	lock_take(&c->copying);
+	if (!atomic_load(&c->dead)) {
+		bool empty = !c->ready && !c->map_mask && !c->live;
+		if (c->ready && REAL(cuStreamDestroy_v2) &&
+			REAL(cuCtxPushCurrent_v2)(c->handle) == CUDA_SUCCESS) {
+			REAL(cuStreamDestroy_v2)(c->stream);
+			REAL(cuCtxPopCurrent_v2)(&was);
+		}
+		c->ready = false;
+		atomic_store(&c->dead, 1);
+		lock_take(&agent.lock);
+		c->parked = empty;
+		lock_drop(&agent.lock);
+	}
+	lock_drop(&c->copying);
 }
 
 /* -- end ------------------------------------------------------------------------ */

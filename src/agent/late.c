@@ -250,20 +250,8 @@ static void hook_more(void)
 
 static void forget_contexts(void)
 {
-	CUcontext was;
-	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next) {
-		if (atomic_load(&c->dead))
-			continue;
-		lock_take(&c->copying);
-		if (c->ready && REAL(cuCtxPushCurrent_v2)(c->handle) == CUDA_SUCCESS) {
-			if (REAL(cuStreamDestroy_v2))
-				REAL(cuStreamDestroy_v2)(c->stream);
-			REAL(cuCtxPopCurrent_v2)(&was);
-		}
-		c->ready = false;
-		atomic_store(&c->dead, 1);
-		lock_drop(&c->copying);
-	}
+	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next)
+		context_park(c);
 }
 
 /* Calls that are inside our functions leave them in the time of grace; afterwards nobody tells us

@@ -471,6 +471,10 @@ static void sweep(void)
 	}
 	if (agent.retired)
 		return;
+	for (struct context *c = atomic_load(&agent.contexts); c && !attached && atomic_load(&agent.late);
+		c = c->next)
+		if (!atomic_load(&c->dead))
+			context_rest(c);
 	atomic_store(&agent.sweep_due, 0);
 	if (agent.row && live_settled(generation))
 		__atomic_store_n(&agent.row->drained, generation, __ATOMIC_RELEASE);

@@ -46,6 +46,7 @@ enum {
 	STACK_SEEN = 16384, /* of a stack, looked through for functions that hold locks */
 	STATE_MAX = 32768,
 	TRIES_MS = 3000,
+	PREFER_MS = 15,
 	CALL_MS = 10000,
 	XSTATE_SET = 0x202,      /* NT_X86_XSTATE */
 	FRAME_FLAGS = 1 | 2 | 4, /* extended state follows; ss is given, and meant */
@@ -87,9 +88,14 @@ static bool in(const struct range *r, uint64_t at)
 
 /* -- stopping ------------------------------------------------------------------------- */
 
-/* Waits for the thread's next stop: its status, or -errno (-ESRCH: it has ended). */
+/* Waits for the thread's next stop: its status, or -errno (-ESRCH: it has ended). SIGCHLD, which is blocked,
+ * tells of it at once; it may be that of an earlier stop or another child. */
 static int wait_stop(pid_t tid, int ms, int *status)
 {
+	struct timespec tick = { 0, 10000000 };
+	sigset_t child;
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
 	for (uint64_t end = now_ns() + (uint64_t)ms * 1000000;;) {
 		pid_t got = waitpid(tid, status, __WALL | WNOHANG);
 		if (got == tid)
@@ -98,7 +104,7 @@ static int wait_stop(pid_t tid, int ms, int *status)
 			return -errno;
 		if (now_ns() > end)
 			return -ETIMEDOUT;
-		nap_us(50);
+		sigtimedwait(&child, NULL, &tick);
 	}
 }
 
@@ -223,12 +229,21 @@ static bool safe(const struct thread *t, const struct code *c)
 	return !stack_holds(t, c);
 }
 
-/* A stopped thread at a safe point. Threads are looked at in turn until one is. */
+/* In a system call with a time limit, which needs us for its return: tens of stops, where others need one. */
+static bool timed(const struct thread *t)
+{
+	return (long)t->regs.orig_rax >= 0 && (long)t->regs.rax == E_RESTART_BLOCK;
+}
+
+/* A stopped thread at a safe point. Threads are looked at in turn until one is; for a moment, only those that
+ * are soon given back. */
 static int find_thread(
 	struct thread *t, const struct code *c, struct inject_result *r, struct diag *d)
 {
 	char path[64];
 	uint64_t begun = now_ns();
+	/* Tests of the long way want it at once. */
+	uint64_t prefer = getenv("EGPU_INJECT_DIE_AT") ? 0 : (uint64_t)PREFER_MS * 1000000;
 	int err = -EAGAIN;
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)t->pid);
 	while (now_ns() - begun < (uint64_t)TRIES_MS * 1000000) {
@@ -246,7 +261,8 @@ static int find_thread(
 			if (err)
 				continue;
 			err = seccomp_allows(t->tid, d);
-			if (!err && safe(t, c)) {
+			bool late = now_ns() - begun > prefer;
+			if (!err && (late || !timed(t)) && safe(t, c)) {
 				r->waited_ns = t->stopped_ns - begun;
 				closedir(list);
 				return 0;
@@ -260,7 +276,7 @@ static int find_thread(
 		closedir(list);
 		if (err && err != -EAGAIN && err != -ESRCH)
 			break;
-		nap_us(2000);
+		nap_us(700);
 	}
 	if (d->err)
 		return err;
@@ -437,7 +453,7 @@ static int put_back(const struct thread *t, const struct code *c)
 	return 0;
 }
 
-int inject_library(const struct inject_target *target, const char *library, struct inject_result *r,
+static int borrow(const struct inject_target *target, const char *library, struct inject_result *r,
 	struct diag *d)
 {
 	static struct thread t;
@@ -458,18 +474,29 @@ int inject_library(const struct inject_target *target, const char *library, stru
 		return diag_set(d, EFAULT, "process %d: its stack cannot be written", (int)t.pid);
 	}
 	inject_step("set");
-	/* Only a system call with a time limit needs us for its return. */
-	bool timed = (long)t.regs.orig_rax >= 0 && (long)t.regs.rax == E_RESTART_BLOCK;
-	err = timed ? run_call(&t, call.rsp) : 0;
-	if (timed && !err)
+	bool stay = timed(&t);
+	err = stay ? run_call(&t, call.rsp) : 0;
+	if (stay && !err)
 		err = put_back(&t, &c);
-	if (!timed || err)
+	if (!stay || err)
 		let_go(t.tid, 0);
 	r->paused_ns += now_ns() - t.stopped_ns;
 	inject_step("done");
 	return err ? diag_set(d, -err, "process %d: the borrowed thread did not come back (%s)",
 			     (int)t.pid, strerror(-err))
 		   : 0;
+}
+
+int inject_library(const struct inject_target *target, const char *library, struct inject_result *r,
+	struct diag *d)
+{
+	sigset_t child, old;
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &child, &old);
+	int err = borrow(target, library, r, d);
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	return err;
 }
 
 #else
