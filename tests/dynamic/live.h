@@ -88,9 +88,12 @@ static void stop(struct target *t)
 
 static bool wait_word(struct target *t, const char *word)
 {
-	for (uint64_t end = now_ns() + 60000000000u; now_ns() < end; sleep_ms(5))
+	siginfo_t ended = { 0 };
+	for (uint64_t end = now_ns() + 60000000000u; now_ns() < end && !ended.si_pid; sleep_ms(5)) {
 		if (strstr(heard(t), word))
 			return true;
+		waitid(P_PID, (id_t)t->pid, &ended, WEXITED | WNOHANG | WNOWAIT);
+	}
 	printf("# the target did not say \"%s\"\n", word);
 	return false;
 }
