@@ -2,6 +2,8 @@
 # Programs that only add are exact however their additions are put together: in one thread of a block, several words in one instruction, behind
 # the loads of a block. Blocks of one to three dimensions, parts of warps, threads that leave early, lanes alone. The truth is arithmetic, and
 # additions that this test writes into the PTX before each access.
+#
+# EGPU_ON=--gpu runs it there; EGPU_ADDS names the compiled probe, where there is no clang.
 use strict;
 use warnings;
 use File::Temp 'tempdir';
@@ -10,6 +12,8 @@ use JSON::PP;
 my $source = $ENV{EGPU_SOURCE} // '.';
 my $build = $ENV{EGPU_BUILD} // "$source/build";
 my $here = "$source/tests/cli";
+my $on = $ENV{EGPU_ON} // '--softgpu';
+my $probe = $ENV{EGPU_ADDS} // "$here/probes/adds.bpf.c";
 my $tmp = tempdir(CLEANUP => 1);
 mkdir "$tmp/shm";
 $ENV{EGPU_DIR} = "$tmp/shm";
@@ -63,8 +67,8 @@ for (['4', '33', 'sm_90'], ['3x2x2', '5x3x2', 'sm_90'], ['1', '1', 'sm_90'], ['2
 	$ptx =~ s/\.version 8\.0/.version 6.3/ if $target ne 'sm_90';
 	spit("$tmp/shapes.ptx", $ptx);
 	my @status = map { my ($name, $options) = @$_;
-		system("$build/egpu run --softgpu --allow-empty -o $tmp/report $options -- $tmp/runner $tmp/$name.ptx $tmp/$name.out $tmp/$name.counts shapes $grid $block b:65536 >$tmp/out 2>&1")
-	} (['counted', '-k none memtrace'], ['shapes', "--json=$tmp/json $here/probes/adds.bpf.c"]);
+		system("$build/egpu run $on --allow-empty -o $tmp/report $options -- $tmp/runner $tmp/$name.ptx $tmp/$name.out $tmp/$name.counts shapes $grid $block b:65536 >$tmp/out 2>&1")
+	} (['counted', '-k none memtrace'], ['shapes', "--json=$tmp/json $probe"]);
 	is("@status", '0 0', "$what: runs");
 	is(slurp("$tmp/shapes.out") eq slurp("$tmp/counted.out") ? 'the same' : 'another', 'the same', "$what: output");
 	my $j = decode_json(slurp("$tmp/json") || '{}');
@@ -95,7 +99,7 @@ for (['4', '33', 'sm_90'], ['3x2x2', '5x3x2', 'sm_90'], ['1', '1', 'sm_90'], ['2
 }
 # Otherwise all of this would show nothing.
 for (['enter', 'others:'], ['column', 'others:'], ['overfull', 'others:'], ['enter', "\nanywhere 1\n"], ['count', "\nanywhere 1\n"]) {
-	is(`$build/egpu translate -p $$_[0] $here/probes/adds.bpf.c` =~ /$$_[1]/ ? 'it is' : 'it is not', 'it is', "$$_[0] is a program that may run so");
+	is(`$build/egpu translate -p $$_[0] $probe` =~ /$$_[1]/ ? 'it is' : 'it is not', 'it is', "$$_[0] is a program that may run so");
 }
 print "1..$n\n";
 exit $failed;
