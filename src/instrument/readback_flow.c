@@ -115,6 +115,7 @@ static const struct {
 	{ "trap", FORM_STOP },
 	{ "membar", FORM_FENCE },
 	{ "fence", FORM_FENCE },
+	{ "nanosleep", FORM_FENCE }, /* reads and writes nothing either */
 	{ "activemask", FORM_ACTIVE },
 	{ "match", FORM_WARP },
 	{ "shfl", FORM_WARP },

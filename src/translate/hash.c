@@ -525,7 +525,7 @@ static void put_publish(struct buf *b, const struct hash *h)
 		"$unlock:\n"
 		"\tred.global.and.b32 [%%home], 0x%x;\n"
 		"$unlocked:\n"
-		"\tsetp.ne.u32 %%locked, %%h, %%h;\n",
+		"\tsetp.ne.u32 %%locked, %%h, %%h;\n\tsetp.ne.u64 %%p, %%r, 1;\n\t@%%p bra $latch;\n",
 		MAP_SLOT_REACH, MAP_SLOT_LIVE - MAP_SLOT_BUSY - MAP_SLOT_LOCK, MAP_SLOT_LIVE - MAP_SLOT_BUSY,
 		~(uint32_t)MAP_SLOT_LOCK);
 }
@@ -585,6 +585,7 @@ static void put_update(struct buf *b, struct hash *h)
 	buf_puts(b,
 		"$retry:\n"
 		"\tsetp.ne.u32 %full, %h, %h;\n"
+		"#if ptx 6.3 sm 70\n\tnanosleep.u32 100;\n#endif\n" /* others are at it: leave them the memory */
 		"$latch:\n"
 		"\tsub.u32 %spins, %spins, 1;\n\tsetp.le.s32 %p, %spins, 0;\n\tsetp.eq.and.u64 %p, "
 		"%r, 1, %p;\n"
