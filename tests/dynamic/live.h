@@ -38,6 +38,7 @@ struct target {
 	size_t n;
 };
 
+/* In sanitizer builds: the agent comes first, and what the driver keeps is no leak. */
 static void start_command(struct target *t, char *const argv[])
 {
 	int ends[2], stdin_ends[2];
@@ -48,6 +49,7 @@ static void start_command(struct target *t, char *const argv[])
 	if (!t->pid) {
 		dup2(ends[1], 1);
 		dup2(stdin_ends[0], 0);
+		setenv("ASAN_OPTIONS", "verify_asan_link_order=0:detect_leaks=0:abort_on_error=0", 1);
 		execv(argv[0], argv);
 		_exit(98);
 	}
