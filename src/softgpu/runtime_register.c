@@ -339,7 +339,7 @@ cudaError_t RTAPI __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *sh
 	return cudaSuccess;
 }
 
-/* The driver says "invalid value" for many things, the runtime tells a bad shape from them. */
+/* The driver says "invalid value" for many things; runtimes before 13 tell a bad shape from them. */
 static cudaError_t launch_error(CUresult r, dim3 grid, dim3 block, CUkernel kernel)
 {
 	int limit = 1024;
@@ -351,7 +351,7 @@ static cudaError_t launch_error(CUresult r, dim3 grid, dim3 block, CUkernel kern
 	if (!grid.x || !grid.y || !grid.z || grid.x > 0x7fffffff || grid.y > 65535 ||
 		grid.z > 65535 || !threads || block.x > 1024 || block.y > 1024 || block.z > 64 ||
 		threads > 1024)
-		return cudaErrorInvalidConfiguration;
+		return RT_MAJOR < 13 ? cudaErrorInvalidConfiguration : cudaErrorInvalidValue;
 	return threads > (unsigned long long)limit ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
 						   : cudaErrorInvalidValue;
 }
