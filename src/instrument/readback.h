@@ -5,7 +5,8 @@
  *      Listed: functions, variables, debug sections and aliases that the kernel does not need are
  *      left out; what lies between items becomes one newline; `__egpu_table` is declared; a bound
  *      symbol becomes %egpu_s<n>, loaded from its entry of the table just before the statement;
- *      where a .const symbol is bound, ld.const becomes ld.global and cvta.const a mov.
+ *      where a .const symbol is bound, ld.const becomes ld.global and cvta.const a mov; the alignment of a
+ *      shared variable may be raised, to 16 bytes at most.
  *  (b) splice: deleting the scopes marked `{ // egpu site N`, the functions named __egpu_.. and the
  *      launch id's parameter gives (a)'s text byte for byte; and what is deleted writes only
  *      registers it declares itself, its own local memory, memory it reaches through the map
