@@ -664,10 +664,19 @@ HOOK(cuGraphNodeSetEnabled, CUgraphExec exec, CUgraphNode node, unsigned int ena
 	return REAL(cuGraphNodeSetEnabled)(exec, node, enabled);
 }
 
+/* One that was instantiated before we came is known from here on. */
+static bool found_now(CUgraphExec exec)
+{
+	cuuint64_t flags = 0;
+	return atomic_load(&agent.late) && REAL(cuGraphExecGetFlags) &&
+	       ok(REAL(cuGraphExecGetFlags)(exec, &flags)) &&
+	       !(flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH);
+}
+
 /* The program's own update brings its kernels for every node. */
 static CUresult updated(CUresult r, CUgraphExec exec, CUgraph graph)
 {
-	if (ok(r) && exec_get(exec))
+	if (ok(r) && (exec_get(exec) || found_now(exec)))
 		instantiated(exec, graph);
 	return r;
 }

@@ -45,6 +45,7 @@ struct question {
 	void *handle;
 	CUcontext context;
 	uint64_t asked_ns;
+	bool mangled; /* by a C++ compiler: its PTX is rather in a file, of which there may be many */
 };
 
 /* A library that comes takes its pointers to the driver when it is used for the first time, not when it is
@@ -79,7 +80,7 @@ void late_ask(void *handle)
 	REAL(cuCtxGetCurrent)(&c);
 	lock_take(&late.lock);
 	if (late.n_asked < ASKED)
-		late.asked[late.n_asked++] = (struct question){ handle, c, now_ns() };
+		late.asked[late.n_asked++] = (struct question){ handle, c, now_ns(), false };
 	lock_drop(&late.lock);
 	atomic_store(&late.news, 1);
 }
@@ -132,8 +133,10 @@ static void answer(const struct question *q)
 			search ? "its PTX is being looked for" : "no pattern names it", search);
 	if (im)
 		function_bind(q->handle, name, im);
-	if (im && search)
-		late.searched[late.n_searched++] = *q;
+	if (im && search) {
+		late.searched[late.n_searched] = *q;
+		late.searched[late.n_searched++].mangled = !strncmp(name, "_Z", 2);
+	}
 	REAL(cuCtxPopCurrent_v2)(&was);
 }
 
@@ -160,13 +163,25 @@ static bool search(const struct question *q, uint64_t until)
 	return !err;
 }
 
+/* Memory is looked through sooner than thousands of fatbins. */
+static struct question *next_question(void)
+{
+	for (uint32_t i = late.n_searched; i--;)
+		if (!late.searched[i].mangled)
+			return &late.searched[i];
+	return &late.searched[late.n_searched - 1];
+}
+
 static void search_some(void)
 {
 	uint64_t until = now_ns() + SLICE_NS;
 	if (atomic_exchange(&late.forgotten, 0))
 		late.n_searched = 0;
-	while (late.n_searched && !atomic_load(&late.forgotten) && search(&late.searched[late.n_searched - 1], until)) {
-		late.n_searched--;
+	while (late.n_searched && !atomic_load(&late.forgotten)) {
+		struct question *q = next_question();
+		if (!search(q, until))
+			return;
+		*q = late.searched[--late.n_searched];
 		if (now_ns() > until)
 			return;
 	}

@@ -52,7 +52,7 @@ whole() {
 	[ -n "$launches" ] && [ "$threads" -gt 0 ] && [ $((threads % 256)) = 0 ] && [ $((threads / 256)) -le "$launches" ]
 }
 
-for how in linked opened; do
+for how in linked opened updated; do
 	start $how $how
 	attach --for 0.8 "$pid" "$work/count.bpf.c"
 	ok $? "$how: attach"
@@ -93,8 +93,8 @@ __u64 threads;
 SEC("gpu/entry") int count(struct egpu_entry *ctx) { threads++; return 0; }
 C
 direct=$target target=$EGPU_BUILD/tests/dynamic/dynamic_many
-start many "$EGPU_BUILD/tests/dynamic/dynamic_early.so" "$EGPU_BUILD/tests/dynamic/dynamic_late.so" 200
-"$egpu" attach --for 2 --json="$work/many.json" "$pid" "$work/every.bpf.c" > "$work/err" 2>&1 & attacher=$!
+start many "$EGPU_BUILD/tests/dynamic/dynamic_early.so" "$EGPU_BUILD/tests/dynamic/dynamic_late.so" 32
+"$egpu" attach --for 3 --json="$work/many.json" "$pid" "$work/every.bpf.c" > "$work/err" 2>&1 & attacher=$!
 sleep 0.8; kill -USR1 "$pid"
 wait $attacher; ok $? "many libraries: attach"
 exact; ok $? "many libraries: counts are exact"

@@ -139,7 +139,35 @@ static int chain(void)
 	return check_fill(buf, add, N);
 }
 
-static const struct role roles[] = { { "launching", launching }, { "chain", chain }, { 0 } };
+/* Launches on two streams, and one synchronisation a step. */
+enum { STEP = 6 };
+
+static int training(void)
+{
+	CUstream streams[2];
+	CUdeviceptr bufs[2];
+	CUmodule mod;
+	uint32_t add = 9, n = N;
+	signal(SIGUSR1, end);
+	target_context();
+	CU(cuModuleLoadData(&mod, PTX_HEAD PTX_SLOW("200")));
+	CU(cuModuleGetFunction(&fn, mod, "fill"));
+	for (int i = 0; i < 2; i++) {
+		CU(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+		CU(cuMemAlloc(&bufs[i], N * 4));
+	}
+	raise(SIGSTOP);
+	while (!over) {
+		for (int i = 0; i < STEP; i++) {
+			void *params[3] = { &bufs[i % 2], &add, &n };
+			CU(cuLaunchKernel(fn, BLOCKS, 1, 1, THREADS, 1, 1, 0, streams[i % 2], params, NULL));
+		}
+		CU(cuCtxSynchronize());
+	}
+	return check_fill(bufs[0], add, N) + check_fill(bufs[1], add, N);
+}
+
+static const struct role roles[] = { { "launching", launching }, { "chain", chain }, { "training", training }, { 0 } };
 
 struct client {
 	struct run run;
@@ -223,6 +251,23 @@ static void finish(struct run *r, const char *role, pid_t pid, const struct outc
 		(double)agent->held_max_ns / 1e6);
 }
 
+/* Launches that ran without the probe from its coming to its going. */
+static int64_t missed(struct run *r)
+{
+	struct session_kernel *k;
+	struct client a;
+	for (int ms = 0; !(k = run_kernel(r, "fill")) && ms < 5000; ms++)
+		usleep(1000);
+	if (!k)
+		return -1;
+	uint64_t before = k->launches - k->launches_instrumented;
+	bool begun = client_begin(&a, r);
+	for (int ms = 0; begun && ms < 5000 && !run_count(&a.run, a.map, 0); ms++)
+		usleep(1000);
+	int64_t n = (int64_t)(k->launches - k->launches_instrumented - before);
+	return !begun || client_end(&a) <= 0 ? -1 : n;
+}
+
 int main(int argc, char **argv)
 {
 	struct run r;
@@ -243,6 +288,18 @@ int main(int argc, char **argv)
 		one_interval(&r, &few, 10000);
 	finish(&r, "chain", pid, &few);
 	ok(r.file->agents[0].holds > 0, "launches had to be held");
+	run_end(&r);
+
+	begin(&r, "training", &pid);
+	int late = 0;
+	for (int i = 0; i < 8; i++) {
+		int64_t n = missed(&r);
+		late += n < 0 || n > 2 * STEP;
+		printf("# %lld launches unprobed\n", (long long)n);
+	}
+	is_int(late, 0, "training: a loop that synchronises once a step is probed within two steps");
+	kill(pid, SIGUSR1);
+	is_int(run_wait(&r, pid, 20), 0, "training: results are right");
 	run_end(&r);
 	return tap_done();
 }

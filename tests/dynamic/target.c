@@ -2,10 +2,11 @@
  * `egpu attach` meets. Each step launches `fill` twice and checks its result; one line at the end
  *says how many steps there were, and the longest time between two.
  *
- *	target linked|opened [threads] [sealed]
+ *	target linked|opened|updated [threads] [sealed]
  *
  * linked: calls the driver through its own GOT. opened: keeps pointers from cuGetProcAddress in a
- *table on the heap. sealed: a seccomp filter ends it if it locks a file. */
+ *table on the heap. updated: by a graph that was instantiated at the beginning and is updated at each
+ *step. sealed: a seccomp filter ends it if it locks a file. */
 #include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -73,11 +74,39 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+static bool updated;
+
+/* Both launches by a graph of the thread's own. */
+static void one_graph(CUstream stream, void **params)
+{
+	static _Thread_local CUgraph graph;
+	static _Thread_local CUgraphExec exec;
+	static _Thread_local CUgraphNode nodes[2];
+	CUgraphExecUpdateResultInfo info;
+	CUDA_KERNEL_NODE_PARAMS p = { .func = fn, .gridDimX = BLOCKS, .gridDimY = 1, .gridDimZ = 1,
+		.blockDimX = THREADS, .blockDimY = 1, .blockDimZ = 1, .kernelParams = params };
+	bool first = !graph;
+	if (first)
+		CU(cuGraphCreate(&graph, 0));
+	for (int i = 0; i < 2; i++)
+		if (first)
+			CU(cuGraphAddKernelNode_v2(&nodes[i], graph, nodes, (size_t)i, &p));
+		else
+			CU(cuGraphKernelNodeSetParams_v2(nodes[i], &p));
+	if (first)
+		CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	else
+		CU(cuGraphExecUpdate_v2(exec, graph, &info));
+	CU(cuGraphLaunch(exec, stream));
+}
+
 static void one_step(CUstream stream, CUdeviceptr buf, uint32_t add)
 {
 	uint32_t n = N, host[N];
 	void *params[3] = { &buf, &add, &n };
-	for (int i = 0; i < 2; i++)
+	if (updated)
+		one_graph(stream, params);
+	for (int i = 0; i < 2 && !updated; i++)
 		CU((table ? table->cuLaunchKernel : cuLaunchKernel)(
 			fn, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, params, NULL));
 	CU((table ? table->cuStreamSynchronize : cuStreamSynchronize)(stream));
@@ -144,6 +173,7 @@ int main(int argc, char **argv)
 		CU(cuGetProcAddress_v2(
 			"cuMemcpyDtoH", (void **)&table->cuMemcpyDtoH_v2, 12000, 0, &found));
 	}
+	updated = argc > 1 && !strcmp(argv[1], "updated");
 	if (argc > 3)
 		seal();
 	printf("running\n");
