@@ -32,7 +32,7 @@ static bool bounds(const struct stretch *s, uint32_t i)
 	if (stmt->kind == PTX_STMT_VAR)
 		return stmt->var->space == PTX_SPACE_PARAM;
 	if (!stmt->insn)
-		return false;
+		return stmt->kind == PTX_STMT_LABEL; /* whatever the text says of who goes there */
 	if (keeps_order(stmt->insn) || s->place->skipped[i])
 		return true;
 	ptx_insn_access(stmt->insn, &a);
