@@ -31,6 +31,8 @@ struct summary {
 	uint32_t result; /* what it returns, in terms of its parameters */
 };
 
+enum { PAUSE_NS = 100 };
+
 enum form {
 	FORM_ALU, /* operand 0 is written, from registers alone */
 	FORM_LOAD,
@@ -42,6 +44,7 @@ enum form {
 	FORM_RET,
 	FORM_STOP, /* of the thread or all: only in functions named for it */
 	FORM_FENCE,
+	FORM_PAUSE,
 	FORM_ACTIVE,
 	FORM_WARP,   /* the mask is the last operand */
 	FORM_BALLOT, /* vote without .sync */
@@ -115,7 +118,7 @@ static const struct {
 	{ "trap", FORM_STOP },
 	{ "membar", FORM_FENCE },
 	{ "fence", FORM_FENCE },
-	{ "nanosleep", FORM_FENCE }, /* reads and writes nothing either */
+	{ "nanosleep", FORM_PAUSE },
 	{ "activemask", FORM_ACTIVE },
 	{ "match", FORM_WARP },
 	{ "shfl", FORM_WARP },
@@ -654,6 +657,10 @@ static bool visit_insn(struct region *g, const struct ptx_insn *insn)
 			return fail(g, "a spliced way out of the kernel:", insn->opcode);
 		g->live = insn->pred;
 		g->block++;
+		return true;
+	case FORM_PAUSE: /* of those who meet at a hash map; no longer */
+		if (insn->operands[0].kind != PTX_OPERAND_INT || insn->operands[0].value < 0 || insn->operands[0].value > PAUSE_NS)
+			return fail(g, "a spliced pause that is too long:", insn->opcode);
 		return true;
 	case FORM_FENCE:
 		if (has_mod(insn, "proxy") || has_mod(insn, "mbarrier"))

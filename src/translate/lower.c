@@ -613,8 +613,10 @@ static int lower_store(struct tr *t, struct tr_inst *inst, uint32_t i)
 		return err;
 	if (BPF_CLASS(in->code) == BPF_ST && bytes < 8)
 		src = tr_imm((int64_t)((uint64_t)in->imm & mask_of(bytes)));
-	tr_emit(t, "st.%s.u%u [%s+%d], %s;", at.space, bytes * 8, at.base.s, at.displacement,
-		src.s);
+	/* Beside an insertion of the same key, which this thread has not acquired (hash.c). */
+	const struct ebpf_map *m = map_touched(t, tr_fact(t, inst, i));
+	tr_emit(t, "st%s.%s.u%u [%s+%d], %s;", m && map_is_hash(m->type) ? ".volatile" : "", at.space, bytes * 8, at.base.s,
+		at.displacement, src.s);
 	return 0;
 }
 
