@@ -196,6 +196,7 @@ struct tr {
 	bool once;	   /* in one thread of a block, for all */
 	struct tr_name threads, threads64; /* once: threads of the block, .b32 and .b64 */
 	struct tr_name slot;		   /* once: what %egpu_slot is elsewhere */
+	struct tr_name zero;		   /* once: a .b32 that is 0, as ptxas does not see (tr_nudge) */
 
 	struct tr_func *funcs;
 	size_t n_funcs, cap_funcs;

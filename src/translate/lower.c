@@ -692,11 +692,11 @@ static void emit_red(struct tr *t, const struct tr_inst *inst, uint32_t i, const
 	if (tr_join(t, inst, i, at->base, at->displacement, sum))
 		return;
 	tr_elect(t, sum, &lead);
+	struct tr_name base = lead.nudged ? tr_nudge(t, at->base, lead.nudge) : at->base;
 	if (lead.all)
-		tr_emit(t, "red.global.%s [%s+%d], %s;", name, at->base.s, at->displacement, lead.value.s);
+		tr_emit(t, "red.global.%s [%s+%d], %s;", name, base.s, at->displacement, lead.value.s);
 	else
-		tr_emit(t, "@%s red.global.%s [%s+%d], %s;", lead.pred.s, name, lead.nudged ? tr_nudge(t, at->base, lead.nudge).s : at->base.s,
-			at->displacement, lead.value.s);
+		tr_emit(t, "@%s red.global.%s [%s+%d], %s;", lead.pred.s, name, base.s, at->displacement, lead.value.s);
 }
 
 static bool is_uniform(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint8_t reg)

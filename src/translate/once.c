@@ -137,7 +137,8 @@ bool tr_anywhere(struct tr *t)
 	return !t->test && !(t->v->fields & ~of_code) && all(t, only_adds);
 }
 
-/* Most warps of most blocks are through after the first question. */
+/* Most warps of most blocks are through after the first question; that the answer to the second is used later (zero) keeps ptxas from asking both
+ * at once. */
 void tr_once_begin(struct tr *t)
 {
 	struct tr_name x = tr_t32(t), y = tr_t32(t), z = tr_t32(t), other = tr_pred(t);
@@ -149,6 +150,8 @@ void tr_once_begin(struct tr *t)
 	tr_emit(t, "or.b32 %s, %s, %s;", y.s, y.s, z.s);
 	tr_emit(t, "setp.ne.u32 %s, %s, 0;", other.s, y.s);
 	tr_emit(t, "@%s bra $egpu_others;", other.s);
+	t->zero = y;
+	y = tr_t32(t);
 	t->threads = tr_t32(t);
 	t->threads64 = tr_t64(t);
 	tr_emit(t, "mov.u32 %s, %%ntid.x;", t->threads.s);

@@ -265,7 +265,8 @@ void tr_elect(struct tr *t, const struct tr_sum *s, struct tr_lead *out)
 	if (out->all)
 		return;
 	if (t->once) {
-		out->all = true;
+		out->all = out->nudged = true;
+		out->nudge = t->zero;
 		out->value = s->wide ? tr_t64(t) : tr_t32(t);
 		together(t, s, t->threads, out->value);
 		return;
