@@ -278,7 +278,7 @@ int main(int argc, char **argv)
 	begin(&r, "launching", &pid);
 	time_t until = time(NULL) + (seconds ? atoi(seconds) : longer ? 10 : 2);
 	while (time(NULL) < until && many.stuck < 3)
-		one_interval(&r, &many, 3000);
+		one_interval(&r, &many, 10000);
 	finish(&r, "launching", pid, &many);
 	run_end(&r);
 
