@@ -102,7 +102,7 @@ static void use(struct session *s)
 	session_add_sites(s, 3, &id);
 	for (uint32_t at = 0; at < 64; at++)
 		session_text(s, at);
-	for (uint32_t i = 0; i < 5; i++) {
+	for (uint32_t i = 0; i < N_TYPES + 1; i++) {
 		if (session_data(s)->maps[i].max_entries <= 65536 &&
 			session_data(s)->maps[i].value_size <= 65536 &&
 			!map_instance_create(s, i, 3, 0, &inst, &image, &bytes, NULL)) {
@@ -123,8 +123,8 @@ static void use(struct session *s)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const char *const files[] = { "session", "map-0", "map-1", "map-2", "ring-3", "raw-3",
-		"map-0.%d.0", "map-1.%d.0", "map-2.%d.0", "map-3.%d.0" };
+	static const char *const files[] = { "session", "map-0", "map-1", "map-2", "map-3", "map-4", "ring-5", "raw-5",
+		"map-0.%d.0", "map-1.%d.0", "map-2.%d.0", "map-3.%d.0", "map-4.%d.0", "map-5.%d.0" };
 	/* Where the interesting fields are: the tables, not the holes between them. */
 	static const uint32_t places[] = { 0, 4096, offsetof(struct session_file, maps),
 		offsetof(struct session_file, progs), offsetof(struct session_file, links),
@@ -136,7 +136,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	memcpy(&where, data + 2, 4);
 	struct session *s = make(), *t;
-	snprintf(name, sizeof(name), files[data[0] % 10], (int)getpid());
+	snprintf(name, sizeof(name), files[data[0] % (sizeof(files) / sizeof(files[0]))], (int)getpid());
 	snprintf(path, sizeof(path), "%s/%s", session_path(s), name);
 	int fd = open(path, O_RDWR);
 	off_t end = fd < 0 ? 0 : lseek(fd, 0, SEEK_END), at = places[data[1] % 9] + where % 8192;
@@ -148,10 +148,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	close(fd);
 	if (!session_open(session_path(s), &t, NULL)) {
-		for (uint32_t i = 0; i < 5; i++)
+		for (uint32_t i = 0; i < N_TYPES + 1; i++)
 			read_map(t, i);
 		use(t);
-		for (uint32_t i = 0; i < 5; i++)
+		for (uint32_t i = 0; i < N_TYPES + 1; i++)
 			read_map(t, i);
 		session_close(t);
 	}
