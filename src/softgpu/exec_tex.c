@@ -1,13 +1,14 @@
 /* exec_tex.c - texture fetches with filtering, and surface accesses.
  *
  * What the guides leave open is as an H200 does it (tests/differential/textures.c). Normalised
- * coordinates are cut to 21 bits of fraction before they are scaled, so 2/19 in a row of 19 texels
- * may be texel 1. Linear filtering rounds the position to 1/256 of a texel; with xB = x - 0.5, the
- * texels at floor(xB) and next to it are weighed by the fraction of xB (tex_filter.c). Faces of a
- * cube do not blend with their neighbours.
+ * coordinates are cut to 21 bits of fraction (or more, for large images) before they are scaled, so
+ * 2/19 in a row of 19 texels may be texel 1. Linear filtering rounds the position to 1/256 of a
+ * texel; with xB = x - 0.5, the texels at floor(xB) and next to it are weighed by the fraction of
+ * xB (tex_filter.c). Faces of a cube do not blend with their neighbours.
  */
 #include "softgpu/tex.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -45,9 +46,35 @@ static bool stays_integer(const struct sg_texture *t)
 	}
 }
 
-static float from_srgb(float v)
+/* v to a whole number of `unit`s, the nearest. */
+static double to_unit(double v, double unit)
 {
-	return v <= 0.04045f ? v / 12.92f : powf((v + 0.055f) / 1.055f, 2.4f);
+	return floor(v / unit + 0.5) * unit;
+}
+
+/* Eight significant bits, of which none is below 2^-14; some bytes have one bit less. */
+static float from_srgb(uint8_t byte)
+{
+	double v = byte / 255.0, linear = v <= 0.04045 ? v / 12.92 : pow((v + 0.055) / 1.055, 2.4);
+	int exponent, lost;
+	if (!byte)
+		return 0;
+	frexp(linear, &exponent);
+	switch (byte) {
+	case 33:
+	case 66:
+	case 70:
+	case 97:
+	case 186:
+	case 234:
+	case 249:
+	case 250:
+		lost = 7;
+		break;
+	default:
+		lost = 8;
+	}
+	return (float)to_unit(linear, ldexp(1, exponent - lost < -14 ? -14 : exponent - lost));
 }
 
 static uint32_t bits_of(float v)
@@ -57,17 +84,22 @@ static uint32_t bits_of(float v)
 	return u;
 }
 
+/* Whether a channel is added up as an integer; colours that are not linear are not. */
+static bool as_integer(const struct sampler *s, uint32_t k)
+{
+	return s->fixed && !(s->t->srgb && k < 3);
+}
+
 static uint32_t channel(const struct sampler *s, const uint8_t *p, uint32_t k)
 {
 	uint16_t h;
 	uint32_t u;
-	bool fraction = s->is_float && !s->fixed;
+	bool fraction = s->is_float && !as_integer(s, k);
 	switch ((int)s->t->image.format) {
 	case CU_AD_FORMAT_UNSIGNED_INT8:
 		if (!fraction)
 			return *p;
-		return bits_of(
-			s->t->srgb && k < 3 ? from_srgb((float)*p / 255.0f) : (float)*p / 255.0f);
+		return bits_of(s->t->srgb && k < 3 ? from_srgb(*p) : (float)*p / 255.0f);
 	case CU_AD_FORMAT_SIGNED_INT8:
 		return fraction ? bits_of(fmaxf((float)(int8_t)*p / 127.0f, -1.0f))
 				: (uint32_t)(int32_t)(int8_t)*p;
@@ -137,10 +169,12 @@ static float most(const struct sampler *s)
 static struct texel border(const struct sampler *s)
 {
 	struct texel r = { .u = { 0 } };
-	for (int k = 0; k < s->t->image.channels; k++)
-		r.f[k] = s->t->border[k];
-	for (int k = 0; s->fixed && k < s->t->image.channels; k++)
-		r.u[k] = (uint32_t)(int32_t)roundf(fmaxf(fminf(s->t->border[k], 1), -1) * most(s));
+	for (uint32_t k = 0; k < s->t->image.channels; k++)
+		if (as_integer(s, k))
+			r.u[k] = (uint32_t)(int32_t)roundf(
+				fmaxf(fminf(s->t->border[k], 1), -1) * most(s));
+		else
+			r.f[k] = s->t->border[k];
 	return r;
 }
 
@@ -186,13 +220,27 @@ struct axis {
 	uint32_t n;
 };
 
+/* A normalised coordinate in texels: cut to 21 bits of fraction, or as many as 1/256 of a texel
+ * needs. */
+static double scaled(double x, uint32_t n, uint8_t mode)
+{
+	/* Wrapped and mirrored images repeat after 2, for infinities too. */
+	if (mode == SG_TEX_WRAP || mode == SG_TEX_MIRROR)
+		x = isinf(x) ? 0 : fmod(x, 2);
+	uint32_t size_bits = n < 2 ? 0 : 32u - (uint32_t)__builtin_clz(n - 1);
+	double unit = ldexp(1, size_bits > 13 ? (int)size_bits + 8 : 21);
+	return floor(x * unit) / unit * n;
+}
+
 static struct axis axis_of(
 	const struct sampler *s, uint32_t k, double x, uint32_t n, int32_t offset, bool linear)
 {
 	uint8_t mode = s->t->address[k];
 	struct axis a = { .mode = mode, .n = n };
+	/* Denormal numbers are 0, also negative ones. */
+	x = fabs(x) < FLT_MIN ? 0 : x;
 	if (s->t->normalized && !s->tex->whole)
-		x = floor(x * (1 << 21)) / (1 << 21) * n;
+		x = scaled(x, n, mode);
 	else if (mode == SG_TEX_WRAP || mode == SG_TEX_MIRROR)
 		a.mode = SG_TEX_CLAMP;
 	if (!linear) {
@@ -260,8 +308,8 @@ static struct texel one_texel(struct sampler *s, uint32_t level, const double *x
 static void add_term(const struct sampler *s, struct sg_filter *f, uint32_t weight, struct texel t)
 {
 	f->term[f->n].weight = weight;
-	for (int k = 0; k < 4; k++)
-		f->term[f->n].v[k] = s->fixed ? (float)(int32_t)t.u[k] : t.f[k];
+	for (uint32_t k = 0; k < 4; k++)
+		f->term[f->n].v[k] = as_integer(s, k) ? (float)(int32_t)t.u[k] : t.f[k];
 	f->n++;
 }
 
@@ -285,7 +333,7 @@ static void add_level(struct sampler *s, struct sg_filter *f, uint32_t share, ui
 			a[k].mode == SG_TEX_CLAMP && (a[k].first < 0 || a[k].first >= a[k].n - 1ll);
 		fraction[k] = clamped ? 0 : a[k].weight;
 	}
-	sg_filter_weights(share, f->n, fraction, dims, weight);
+	sg_filter_weights(share, fraction, dims, weight);
 	for (uint32_t corner = 0; corner < 1u << dims; corner++) {
 		uint32_t step[3] = { corner & 1, corner >> 1 & 1, corner >> 2 };
 		if (weight[corner])
@@ -297,9 +345,11 @@ static struct texel filtered(const struct sampler *s, const struct sg_filter *f)
 {
 	struct texel r = { .u = { 0 } };
 	uint32_t bytes = sg_format_bytes(s->t->image.format);
+	bool half = s->t->srgb || s->t->image.format == CU_AD_FORMAT_HALF;
 	for (uint32_t k = 0; k < s->t->image.channels; k++)
-		r.f[k] = s->fixed ? sg_filter_fixed(f, k, bytes, has_sign(s))
-				  : sg_filter_float(f, k);
+		r.f[k] = as_integer(s, k) ? sg_filter_fixed(f, k, bytes, has_sign(s))
+			 : half           ? sg_filter_half(f, k, s->t->srgb)
+					  : sg_filter_float(f, k);
 	return r;
 }
 
@@ -320,25 +370,25 @@ static struct texel gather(
 	return r;
 }
 
-/* Face of a cube and the position in it, from 0 to 1. */
+/* Face of a cube and the position in it, from 0 to 1; on an edge z comes before y before x. */
 static uint32_t cube_face(double *x)
 {
 	double ax = fabs(x[0]), ay = fabs(x[1]), az = fabs(x[2]), m, u, v;
 	uint32_t face;
-	if (ax >= ay && ax >= az) {
-		face = x[0] < 0;
-		m = ax;
-		u = face ? x[2] : -x[2];
+	if (az >= ay && az >= ax) {
+		face = 4 + (x[2] < 0);
+		m = az;
+		u = face == 4 ? x[0] : -x[0];
 		v = -x[1];
-	} else if (ay >= az) {
+	} else if (ay >= ax) {
 		face = 2 + (x[1] < 0);
 		m = ay;
 		u = x[0];
 		v = face == 2 ? x[2] : -x[2];
 	} else {
-		face = 4 + (x[2] < 0);
-		m = az;
-		u = face == 4 ? x[0] : -x[0];
+		face = x[0] < 0;
+		m = ax;
+		u = face ? x[2] : -x[2];
 		v = -x[1];
 	}
 	x[0] = (u / m + 1) / 2;
@@ -363,8 +413,8 @@ static struct texel blend(struct sampler *s, double lod, const double *x, uint32
 		(!s->t->linear && !second))
 		return one_texel(s, first, x, dims, slice, offset);
 	struct sg_filter f = { 0 };
-	s->fixed = sg_format_bytes(s->t->image.format) < 4 && !s->t->srgb &&
-		   s->t->image.format != CU_AD_FORMAT_HALF;
+	s->fixed =
+		sg_format_bytes(s->t->image.format) < 4 && s->t->image.format != CU_AD_FORMAT_HALF;
 	add_level(s, &f, 256 - second, first, x, dims, slice, offset);
 	if (second)
 		add_level(s, &f, second, first + 1, x, dims, slice, offset);
@@ -413,7 +463,7 @@ static struct texel sample(struct sampler *s)
 	if (t->layered) {
 		slice = ((const uint32_t *)sg_op(s->w, t->coord[0]))[s->lane];
 		uint32_t n = t->geom == SG_G_ACUBE ? layers / 6 : layers;
-		slice = slice < n ? slice : (int32_t)slice < 0 || !n ? 0 : n - 1;
+		slice = slice < n ? slice : n ? n - 1 : 0;
 	}
 	if (t->mode == SG_T_LEVEL)
 		lod = number(s->w, t, t->lod, s->lane);

@@ -57,9 +57,10 @@ struct sg_filter {
 
 /* Weights of the 2^dims texels around a position, bit k of the index for dimension k, when all have
  * `share` of 256 together; fraction: where between its texels the position is, in 1/256. */
-void sg_filter_weights(
-	uint32_t share, bool second_level, const uint32_t *fraction, uint32_t dims, uint32_t *out);
+void sg_filter_weights(uint32_t share, const uint32_t *fraction, uint32_t dims, uint32_t *out);
 float sg_filter_float(const struct sg_filter *f, uint32_t channel);
+/* For half floats and the colours of sRGB images. */
+float sg_filter_half(const struct sg_filter *f, uint32_t channel, bool is_srgb);
 /* For 8- and 16-bit integers (bytes 1, 2) that are read as fractions. */
 float sg_filter_fixed(const struct sg_filter *f, uint32_t channel, uint32_t bytes, bool is_signed);
 

@@ -5,7 +5,9 @@
  * Weights are whole numbers of 1/256 that are split among levels, slices, columns and rows in this
  * order, so that they always add up to 256. Where a share cannot be split evenly, halves go to one
  * side. Sums of floats keep four bits below the last one of the largest texel and are rounded once,
- * halves away from zero. Integers are summed as they are; the result has 16 bits.
+ * halves away from zero; those of half floats and of sRGB
+ * colours are halves, and of the latter eight bits are kept. Integers are summed as they are; the
+ * result has 16 bits.
  */
 #include "softgpu/tex.h"
 
@@ -30,31 +32,30 @@ static void split_slice(uint32_t share, const uint32_t *fraction, uint32_t dims,
 	out[2] = left - out[0];
 }
 
-void sg_filter_weights(
-	uint32_t share, bool second_level, const uint32_t *fraction, uint32_t dims, uint32_t *out)
+void sg_filter_weights(uint32_t share, const uint32_t *fraction, uint32_t dims, uint32_t *out)
 {
 	if (dims < 3) {
 		split_slice(share, fraction, dims, out);
 		return;
 	}
-	uint32_t back =
-		second_level ? part(share, fraction[2]) : share - part(share, 256 - fraction[2]);
+	uint32_t back = share - part(share, 256 - fraction[2]);
 	split_slice(share - back, fraction, 2, out);
 	split_slice(back, fraction, 2, out + 4);
 }
 
-/* v rounded to 24 bits, halves away from zero. */
-static float to_float(double v)
+/* v rounded to so many bits, none of them below 2^lowest, halves away from zero. */
+static float rounded(double v, int bits, int lowest)
 {
 	int exponent;
 	if (v == 0 || !isfinite(v))
 		return (float)v;
 	frexp(v, &exponent);
-	int unit = (exponent < -125 ? -125 : exponent) - 24;
+	int unit = exponent - bits < lowest ? lowest : exponent - bits;
 	return (float)ldexp(round(ldexp(v, -unit)), unit);
 }
 
-float sg_filter_float(const struct sg_filter *f, uint32_t channel)
+/* The sum, with so many bits of each texel as if it were as large as the largest. */
+static double sum_of(const struct sg_filter *f, uint32_t channel, int bits)
 {
 	int largest = -1000, exponent;
 	double sum = 0;
@@ -68,10 +69,21 @@ float sg_filter_float(const struct sg_filter *f, uint32_t channel)
 	for (uint32_t i = 0; i < f->n; i++) {
 		double v = f->term[i].v[channel];
 		if (isfinite(v))
-			v = ldexp(trunc(ldexp(v, 28 - largest)), largest - 28);
+			v = ldexp(trunc(ldexp(v, bits - largest)), largest - bits);
 		sum += f->term[i].weight * v;
 	}
-	return to_float(sum / 256);
+	return sum / 256;
+}
+
+float sg_filter_float(const struct sg_filter *f, uint32_t channel)
+{
+	return rounded(sum_of(f, channel, 28), 24, -149);
+}
+
+float sg_filter_half(const struct sg_filter *f, uint32_t channel, bool is_srgb)
+{
+	float v = rounded(sum_of(f, channel, is_srgb ? 8 : 28), 11, -24);
+	return fabsf(v) < 65520 ? v : copysignf(INFINITY, v);
 }
 
 float sg_filter_fixed(const struct sg_filter *f, uint32_t channel, uint32_t bytes, bool is_signed)
