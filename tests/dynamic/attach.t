@@ -3,7 +3,7 @@
 # driver or keep its pointers on the heap, and programs on the shared CUDA runtime. Counts are exact,
 # the process goes on with right results, detach puts everything back, attach works again.
 . "$(dirname "$0")/../cli/lib.sh"
-target=$EGPU_BUILD/tests/dynamic/dynamic_target
+target=$EGPU_BUILD/tests/dynamic/target_plain
 driver=$EGPU_BUILD/src/softgpu
 work=$tmp
 trap 'kill $(cat "$work"/*.pid 2>/dev/null) 2>/dev/null; rm -rf "$work"' EXIT
@@ -67,7 +67,7 @@ for how in linked opened updated; do
 done
 
 # The shared CUDA runtime: 440 pointers in its data, kernels by CUkernel, PTX in the program's fatbin.
-runtime=$EGPU_BUILD/tests/dynamic/dynamic_runtime
+runtime=$EGPU_BUILD/tests/dynamic/target_runtime
 if [ -x "$runtime" ]; then
 	cat > "$work/any.bpf.c" <<'C'
 #include <egpu/probe.bpf.h>
@@ -92,7 +92,7 @@ cat > "$work/every.bpf.c" <<'C'
 __u64 threads;
 SEC("gpu/entry") int count(struct egpu_entry *ctx) { threads++; return 0; }
 C
-direct=$target target=$EGPU_BUILD/tests/dynamic/dynamic_many
+direct=$target target=$EGPU_BUILD/tests/dynamic/target_many
 start many "$EGPU_BUILD/tests/dynamic/dynamic_early.so" "$EGPU_BUILD/tests/dynamic/dynamic_late.so" 32
 "$egpu" attach --for 3 --json="$work/many.json" "$pid" "$work/every.bpf.c" > "$work/err" 2>&1 & attacher=$!
 sleep 0.8; kill -USR1 "$pid"
@@ -151,7 +151,7 @@ if grep -q 'no seccomp' "$work/sealed.out"; then kill "$pid"; else
 	refused "a process whose seccomp filter forbids it" seccomp "$pid" "$work/count.bpf.c"
 	finish sealed
 fi
-odd=$EGPU_BUILD/tests/dynamic/dynamic_odd
+odd=$EGPU_BUILD/tests/dynamic/target_odd
 odd() { # NAME PROGRAM ARGS...: in the background, its input open
 	name=$1; shift
 	mkfifo "$work/$name.in"
@@ -184,7 +184,7 @@ kill -9 "$pid" 2> /dev/null; wait "$pid" 2> /dev/null; rm -f "$work/other.pid"
 start traced opened 1; target_pid=$pid
 odd tracer "$odd" trace "$target_pid"
 if grep -q running "$work/tracer.out"; then
-	refused "a traced process" "is traced by process $pid (dynamic_odd)" "$target_pid" "$work/count.bpf.c"
+	refused "a traced process" "is traced by process $pid (target_odd)" "$target_pid" "$work/count.bpf.c"
 fi
 kill "$pid"; exec 9>&-; wait "$pid" 2> /dev/null; rm -f "$work/tracer.pid"
 pid=$target_pid; finish traced

@@ -2,7 +2,7 @@
 # `egpu attach --live`: into a kernel that runs under egpu, and into a program that was started without it, whose kernels get guards
 # at their next launch.
 . "$(dirname "$0")/../cli/lib.sh"
-target=$EGPU_BUILD/tests/dynamic/dynamic_target
+target=$EGPU_BUILD/tests/dynamic/target_plain
 driver=$EGPU_BUILD/src/softgpu
 work=$tmp
 trap 'kill $(cat "$work"/*.pid 2>/dev/null) 2>/dev/null; rm -rf "$work"' EXIT

@@ -44,7 +44,7 @@ static struct session *begin(struct target *t)
 {
 	char egpu[600], target[600];
 	snprintf(egpu, sizeof(egpu), "%s/egpu", build);
-	snprintf(target, sizeof(target), "%s/tests/dynamic/dynamic_live_target", build);
+	snprintf(target, sizeof(target), "%s/tests/dynamic/target_live", build);
 	char *argv[] = { egpu, "run", "--softgpu=sm_90,sms=2", "--live=exit,loop", "-k", "*", "--", target, NULL };
 	answers = 0;
 	start_command(t, argv);

@@ -3,7 +3,7 @@
 # ring_buffer__poll consumes what kernels send.
 . "$(dirname "$0")/../cli/lib.sh"
 loader=$EGPU_BUILD/tests/loader/loader
-target=$EGPU_BUILD/tests/dynamic/dynamic_target
+target=$EGPU_BUILD/tests/dynamic/target_plain
 preload=$EGPU_BUILD/src/syscall/libegpu-syscall.so
 if [ ! -x "$loader" ] || ! ldd "$loader" | grep -q 'libbpf.so.*=> /'; then
 	echo "1..0 # SKIP no shared libbpf"
