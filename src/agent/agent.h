@@ -568,6 +568,8 @@ struct agent {
 	struct gate gate;
 	struct handles functions, streams;
 	struct handles execs;   /* CUgraphExec -> struct graph_exec */
+	struct handles rigid;   /* CUgraphExec whose work the device launches itself -> itself */
+	atomic_int n_rigid;     /* of them: as long as there are some, nothing is loaded */
 	struct handles loaded;  /* CUmodule or CUlibrary -> struct module */
 	struct handles aliases; /* CUmodule of a library -> struct module */
 	_Atomic(struct image *) images;

@@ -169,6 +169,38 @@ static bool is_followed(CUgraphNode node, CUgraphNodeType type, void *arg)
 	}
 }
 
+/* -- graphs that the device goes through by itself --------------------------------------- */
+
+/* False at a conditional node. arg: as of is_followed. */
+static bool is_plain(CUgraphNode node, CUgraphNodeType type, void *arg)
+{
+	int depth = *(int *)arg + 1;
+	CUgraph child = type == CU_GRAPH_NODE_TYPE_GRAPH ? child_of(node) : NULL;
+	if (child && depth < MAX_DEPTH)
+		return each_node(child, is_plain, &depth);
+	return type != CU_GRAPH_NODE_TYPE_CONDITIONAL;
+}
+
+/* An executable whose work the device launches itself was made with the context's memory as it was: on an H200 a load of ours
+ * between its making and its launch was followed by an illegal address under compute-sanitizer, whose kernels need local memory.
+ * As long as one exists nothing is loaded. */
+static void keep_rigid(CUgraphExec handle)
+{
+	if (handles_get(&agent.rigid, handle))
+		return;
+	handles_put(&agent.rigid, handle, handle);
+	atomic_fetch_add(&agent.n_rigid, 1);
+	agent_log("graph %p: the device launches its work", (void *)handle);
+}
+
+static void release_rigid(CUgraphExec handle)
+{
+	if (!handles_get(&agent.rigid, handle))
+		return;
+	handles_put(&agent.rigid, handle, NULL);
+	atomic_fetch_sub(&agent.n_rigid, 1);
+}
+
 /* The same walk again finds each kernel node's twin. */
 static bool pair(CUgraphNode node, CUgraphNodeType type, void *arg)
 {
@@ -210,6 +242,9 @@ static struct graph_exec *exec_new(CUgraphExec handle, CUgraph graph)
 	e->handle = handle;
 	REAL(cuCtxGetCurrent)(&e->context);
 	int depth = 0;
+	int top = 0;
+	if (!each_node(graph, is_plain, &top))
+		keep_rigid(handle);
 	if (!each_node(graph, is_followed, &depth))
 		agent_log("graph %p: it has nodes that egpu does not follow", (void *)handle);
 	else if (ok(REAL(cuGraphClone)(&e->plain, graph)) && each_node(e->plain, collect, &w) && e->n)
@@ -436,10 +471,17 @@ static bool every_exec(void *value, void *arg)
 	return true;
 }
 
+static bool drop_any(void *value, void *arg)
+{
+	return true;
+}
+
 void graph_purge(void)
 {
 	struct graph_exec *all = NULL, *next;
 	handles_sweep(&agent.execs, every_exec, &all);
+	handles_sweep(&agent.rigid, drop_any, NULL);
+	atomic_store(&agent.n_rigid, 0);
 	for (; all; all = next) {
 		next = all->next;
 		exec_free(all);
@@ -465,7 +507,9 @@ HOOK(cuGraphLaunch_ptsz, CUgraphExec exec, CUstream stream)
 /* Those that a device launches itself cannot be changed behind its back. */
 static CUresult made(CUresult r, CUgraphExec *exec, CUgraph graph, uint64_t flags)
 {
-	if (ok(r) && exec && !(flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH))
+	if (ok(r) && exec && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH))
+		keep_rigid(*exec);
+	else if (ok(r) && exec)
 		instantiated(*exec, graph);
 	return r;
 }
@@ -510,6 +554,8 @@ HOOK(cuGraphExecDestroy, CUgraphExec exec)
 	if (e)
 		handles_put(&agent.execs, exec, NULL);
 	CUresult r = REAL(cuGraphExecDestroy)(exec);
+	if (ok(r))
+		release_rigid(exec);
 	if (e && ok(r))
 		exec_free(e);
 	else if (e)

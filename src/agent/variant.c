@@ -512,6 +512,10 @@ static bool work_waits(void)
 static void try_load(void)
 {
 	const char *why = "another launch is under way";
+	if (atomic_load(&agent.n_rigid)) {
+		set_pending("a graph is there whose work the device launches itself (conditional nodes), beside which nothing is loaded");
+		return;
+	}
 	bool idle = gate_close(&agent.gate);
 	if (idle && !stream_idle(&why)) {
 		gate_open(&agent.gate);

@@ -267,6 +267,37 @@ static int launched_into_capture(void)
 	return finish();
 }
 
+/* Two launches of fill while an executable is there whose work the device launches itself, three when it has gone. */
+static int conditional(void)
+{
+	CUgraph g;
+	CUgraphExec e;
+	CUgraphConditionalHandle h;
+	CUgraphNode at;
+	CUcontext ctx;
+	target_context();
+	CU(cuCtxGetCurrent(&ctx));
+	CU(cuGraphCreate(&g, 0));
+	CU(cuGraphConditionalHandleCreate(&h, g, ctx, 0, CU_GRAPH_COND_ASSIGN_DEFAULT));
+	CUgraphNodeParams p = { .type = CU_GRAPH_NODE_TYPE_CONDITIONAL,
+		.conditional = { .handle = h, .type = CU_GRAPH_COND_TYPE_IF, .size = 1, .ctx = ctx } };
+	CU(cuGraphAddNode(&at, g, NULL, NULL, 0, &p));
+	CU(cuGraphInstantiate(&e, g, 0));
+	CUmodule mod;
+	CU(cuModuleLoadData(&mod, PTX_HEAD PTX_FILL("fill") PTX_FILL("other")));
+	CU(cuModuleGetFunction(&fill, mod, "fill"));
+	CU(cuMemAlloc(&buf, N * 4));
+	for (int i = 0; i < 5; i++) {
+		if (i == 2)
+			CU(cuGraphExecDestroy(e));
+		else if (i < 2)
+			CU(cuGraphLaunch(e, NULL));
+		CU(cuLaunchKernel(fill, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, params, NULL));
+		CU(cuCtxSynchronize());
+	}
+	return check_fill(buf, add, N);
+}
+
 static const struct role roles[];
 
 static int paused(void)
@@ -338,7 +369,7 @@ static const struct role roles[] = { { "explicit_node", explicit_node },
 	{ "node_changes_later", node_changes_later }, { "exec_set", exec_set }, { "clone", clone },
 	{ "child", child }, { "update", update }, { "capture", capture },
 	{ "launched_into_capture", launched_into_capture }, { "stages", stages },
-	{ "changes", changes }, { 0 } };
+	{ "changes", changes }, { "conditional", conditional }, { 0 } };
 
 static struct ebpf_fragment launch_ids(void)
 {
@@ -415,6 +446,20 @@ static void changed(void)
 	run_end(&r);
 }
 
+static void rigid(void)
+{
+	struct run r;
+	run_begin(&r);
+	uint32_t a = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	struct ebpf_fragment fa = counter(a, EBPF_POINT_ENTRY);
+	run_attach(&r, &fa, "fill");
+	is_int(run_role(&r, "conditional"), 0, "beside a graph with conditional nodes: results are right");
+	struct session_kernel *k = run_kernel(&r, "fill");
+	is_int(k ? k->launches : 0, 5, "every launch was seen");
+	is_int(run_count(&r, a, 0), 3 * RUN, "nothing was loaded as long as its executable was there");
+	run_end(&r);
+}
+
 int main(int argc, char **argv)
 {
 	harness_main(argc, argv, roles);
@@ -423,5 +468,6 @@ int main(int argc, char **argv)
 			built(x->name, with_id);
 	come_and_go();
 	changed();
+	rigid();
 	return tap_done();
 }
