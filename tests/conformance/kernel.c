@@ -35,6 +35,7 @@ static struct class {
 	{ "endless-loop", WE, "loop", "infinite loop detected", 0 }, /* around bpf_loop the kernel does not look for them */
 	{ "speculation", PLAIN, NULL, "prohibited for !root", 0 },
 	{ "speculation", PLAIN, NULL, "infinite loop detected", 0 }, /* along a branch that is not taken, the counter stays */
+	{ "overwritten", PLAIN, NULL, "attempt to corrupt spilled pointer", 0 }, /* root may, and neither of us lets the rest be read */
 	{ "null-test", PLAIN, NULL, "pointer comparison prohibited", 0 },
 	{ "ranges", RANGE, NULL, "", 0 },
 	{ "capacity", PLAIN, NULL, "jumps is too complex", 0 },
