@@ -1,12 +1,11 @@
 /* gputime.c - how long kernels run on the device, probed or not, without changing them: a pair of
  * events around some of their launches.
  *
- * A pair costs the launching thread 2 to 3 us, so not every launch has one: each kernel's second,
- * fourth, eighth launch, and then one in `stride`, which doubles when samples come more often than
+ * A pair is two calls of the driver, so not every launch has one: each kernel's 1st, 2nd, 3rd, 5th and
+ * 9th launch, and then one in `stride`, which doubles when samples come more often than
  * every SAMPLE_NS and halves when they are rare. A kernel's time is the mean of its samples times its
  * launches. The first launch has a sample of its own, used where there is no other: it may include
- * what a program does once. On an idle device a sample includes the way from event to kernel, some
- * 2 us.
+ * what a program does once. On an idle device a sample includes the way from event to kernel.
  *
  * Whoever cannot have what is needed at once (a pair, the lock) goes without a sample.
  */

@@ -316,6 +316,14 @@ bool tr_anywhere(struct tr *t);
 /* Lets one thread of the block on; leaves threads and slot. */
 void tr_once_begin(struct tr *t);
 
+/* -- alu.c: an instruction of BPF_ALU or BPF_ALU64, and what others share with it -- */
+int tr_lower_alu(struct tr *t, struct tr_inst *inst, uint32_t i);
+/* The source operand, a register or a sign-extended constant, as 64 bits and as 32. */
+struct tr_name tr_src64(const struct tr_inst *inst, const struct bpf_insn *in);
+struct tr_name tr_src32(struct tr *t, const struct tr_inst *inst, const struct bpf_insn *in);
+/* The low half of a register. */
+struct tr_name tr_low32(struct tr *t, struct tr_name reg);
+
 /* -- lower.c: requires all of the above; leaves the body -- */
 int tr_lower(struct tr *t);
 
