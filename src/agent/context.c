@@ -222,7 +222,7 @@ static const char local_ptx[] =
 	"{\n\t.local .align 16 .b8 pad[%u];\n\t.reg .b32 %%r<3>;\n\t.reg .b64 %%rd<6>;\n"
 	"\tld.param.u64 %%rd1, [out];\n\tld.param.u32 %%r1, [i];\n"
 	"\tcvt.u64.u32 %%rd2, %%r1;\n\tmov.u64 %%rd3, pad;\n\tadd.u64 %%rd4, %%rd3, %%rd2;\n"
-	"\tst.volatile.local.u32 [%%rd4], %%r1;\n\tld.volatile.local.u32 %%r2, [pad];\n"
+	"\tst.local.u32 [%%rd4], %%r1;\n\tld.local.u32 %%r2, [pad];\n"
 	"\tcvta.to.global.u64 %%rd5, %%rd1;\n\tst.global.u32 [%%rd5], %%r2;\n\tret;\n}\n";
 
 void context_reserve_local(struct context *c, uint32_t bytes)
@@ -238,18 +238,23 @@ void context_reserve_local(struct context *c, uint32_t bytes)
 	uint32_t want = (bytes + 1023) / 1024 * 1024;
 	int n = snprintf(ptx, sizeof(ptx), local_ptx, c->cc >= 75 ? "6.3" : "6.0",
 		c->cc >= 75 ? "sm_75" : "sm_52", want);
-	if (compile_ptx(ptx, (size_t)n, NULL, c->cc, 0, &cubin, &size, NULL, NULL))
+	struct diag d = { 0 };
+	if (compile_ptx(ptx, (size_t)n, NULL, c->cc, 0, &cubin, &size, NULL, &d)) {
+		agent_log("no local memory reserved: %s", d.text);
 		return;
 	if (REAL(cuModuleLoadData)(&module, cubin) == CUDA_SUCCESS &&
 		REAL(cuModuleGetFunction)(&fn, module, "egpu_local") == CUDA_SUCCESS &&
+	}
 		REAL(cuMemAlloc_v2)(&cell, 16) == CUDA_SUCCESS) {
 		void *params[] = { &cell, &at };
 		if (REAL(cuLaunchKernel)(fn, 1, 1, 1, 1, 1, 1, 0, c->stream, params, NULL) ==
 				CUDA_SUCCESS &&
-			REAL(cuStreamSynchronize)(c->stream) == CUDA_SUCCESS)
+			REAL(cuStreamSynchronize)(c->stream) == CUDA_SUCCESS) {
 			c->local_bytes = want;
 		REAL(cuMemFree_v2)(cell);
 	}
+			agent_log("%u bytes of local memory a thread reserved", want);
+		}
 	if (module)
 		REAL(cuModuleUnload)(module);
 	free(cubin);

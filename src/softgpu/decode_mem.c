@@ -123,11 +123,25 @@ static bool vector_fits(const struct sg_insn *in)
 	return in->bytes && bytes <= 32 && !(bytes & (bytes - 1));
 }
 
+/* ld and st are volatile or ordered in memory that others can see: global, shared, generic (PTX ISA, ld). */
+static bool order_allowed(struct sg_dec *c, const struct ptx_insn *p)
+{
+	static const char *const orders[] = { "volatile", "relaxed", "acquire", "release", "mmio" };
+	static const char *const private[] = { "local", "const", "param", "param::entry", "param::func" };
+	for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++)
+		for (size_t k = 0; k < sizeof(private) / sizeof(private[0]); k++)
+			if (ptx_insn_has_mod(p, orders[i]) && ptx_insn_has_mod(p, private[k]))
+				return sg_dec_invalid(c, "'.%s' cannot be applied to the .%s space", orders[i], private[k]);
+	return true;
+}
+
 static enum sg_decoded dec_ld(struct sg_dec *c, const struct ptx_insn *p, struct sg_insn *in)
 {
 	/* A third operand is a cache policy. */
 	if (p->n_operands < 2 || p->n_operands > 3)
 		return DEC_UNSUPPORTED;
+	if (!order_allowed(c, p))
+		return DEC_INVALID;
 	access_mods(c, p, in);
 	if (!vector_fits(in))
 		return DEC_UNSUPPORTED;
@@ -188,6 +202,8 @@ static enum sg_decoded dec_st(struct sg_dec *c, const struct ptx_insn *p, struct
 		return DEC_UNSUPPORTED;
 	if (p->n_operands < 2 || p->n_operands > 3)
 		return DEC_UNSUPPORTED;
+	if (!order_allowed(c, p))
+		return DEC_INVALID;
 	access_mods(c, p, in);
 	if (!vector_fits(in))
 		return DEC_UNSUPPORTED;

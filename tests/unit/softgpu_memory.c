@@ -230,9 +230,27 @@ static void test_allocator(void)
 	is_int(bad, 0, "all memory can be taken again and again");
 }
 
+/* What ptxas refuses, the driver refuses: orders and volatility are of memory that others can see. */
+static void test_private_orders(void)
+{
+	static const char *const orders[] = { "volatile", "relaxed.gpu", "mmio.relaxed.sys", "acquire.sys" };
+	static const char *const spaces[][2] = { { "local", "loc" }, { "param", "out" } };
+	char body[256];
+	uint64_t v[64];
+	for (size_t i = 0; i < 4; i++)
+		for (size_t k = 0; k < 2; k++) {
+			snprintf(body, sizeof(body), "ld.%s.%s.u32 %%r5, [%s];", orders[i], spaces[k][0], spaces[k][1]);
+			is_int(go(body, 1, 1, v, sizeof(v)), CUDA_ERROR_INVALID_PTX, "ld.%s.%s is refused", orders[i], spaces[k][0]);
+		}
+	is_int(go("st.volatile.local.u32 [loc], 1;", 1, 1, v, sizeof(v)), CUDA_ERROR_INVALID_PTX, "st.volatile.local is refused");
+	is_int(go("mov.u64 %rd4, loc; cvta.local.u64 %rd5, %rd4; st.volatile.u32 [%rd5], 1;", 1, 1, v, sizeof(v)), CUDA_SUCCESS,
+		"a generic address of local memory may be volatile");
+}
+
 int main(void)
 {
 	device_open(2, 0);
+	test_private_orders();
 	test_widths();
 	test_spaces();
 	test_atomics();
