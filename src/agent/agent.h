@@ -92,6 +92,7 @@ struct unit {
 	struct ptx_module *module; /* parsed; NULL until a kernel of it is wanted */
 	uint32_t max_regs;         /* -maxrregcount of its options; 0: none */
 	const char *broken;        /* why the text cannot be used */
+	uint64_t id[2];            /* stands for the text in the cache (cache_text); 0: not asked, or none */
 };
 
 /* What one compilation made: kept so that other contexts and reloads need no second one. */
@@ -408,6 +409,9 @@ void kernel_state(struct kernel *k, enum session_kernel_state state, const char 
 void kernel_row(struct kernel *k);
 /* k goes on in the row that stood for its name alone. Under agent.build. */
 void kernel_take_row(struct kernel *k, struct kernel *nameless);
+/* While it is looked for, a kernel of which only the name is known counts in the row of one of that name, if there
+ * is one: whether it does. */
+bool kernel_borrow_row(struct kernel *nameless);
 
 /* Compiles PTX with the driver for the current context, or takes it from the cache on disk: then
  * *cached (may be NULL) is true. */
@@ -418,14 +422,23 @@ int ptxas_compile(const char *ptx, size_t bytes, const char *target, uint32_t ma
 	char **cubin, size_t *cubin_bytes, struct diag *d);
 
 /* -- cache.c: under agent.build -- */
-struct cache_key {
-	const char *ptx;
-	size_t ptx_bytes;
-	uint32_t cc, max_regs;
+enum cache_kind {
+	CACHE_TEXT,     /* PTX of the program -> the number that stands for it */
+	CACHE_COMPILED, /* PTX of ours -> machine code */
+	CACHE_VARIANT,  /* all that a build is made of -> the build (build.c) */
 };
-/* 0 with a NUL behind *cubin, which the caller frees; -ENOENT. */
-int cache_get(const struct cache_key *k, char **cubin, size_t *cubin_bytes);
-void cache_put(const struct cache_key *k, const char *cubin, size_t cubin_bytes);
+struct cache_key {
+	enum cache_kind kind;
+	const void *data;
+	size_t bytes;
+	uint32_t cc, max_regs; /* of the device and the compilation; 0 for texts */
+};
+/* 0 with a NUL behind *value, which the caller frees; -ENOENT. */
+int cache_get(const struct cache_key *k, char **value, size_t *value_bytes);
+/* Where the cache has an entry of this key already, that one stays. */
+void cache_put(const struct cache_key *k, const void *value, size_t value_bytes);
+/* The number that stands for a text in keys, as long as the cache keeps the text. -ENOENT: no cache. */
+int cache_text(const char *text, size_t bytes, uint64_t id[2]);
 
 /* Makes variants for all matching kernels of a module in a context: compiled, and queued for
  * loading. */
@@ -487,6 +500,8 @@ void graph_purge(void);
 const char *function_name(void *handle);
 /* An image that holds only the name of a kernel, and why there is no PTX; searched: it is being looked for. */
 struct image *image_nameless(const char *name, const char *why, bool searched);
+/* The same if there is one, or NULL. */
+struct image *image_of_name(const char *name);
 /* One that has been read already and has this kernel's PTX, or NULL. */
 struct image *image_known(const char *name);
 

@@ -162,10 +162,21 @@ static const char *source_of(const struct kernel *k)
 	return k->unit >= 0 ? k->image->units[k->unit].source : "none";
 }
 
+/* The row of what was only a name until now, if there is one: launches of one kernel are counted in one row. */
+static void take_nameless_row(struct kernel *k)
+{
+	struct image *nameless = k->image->n_units ? image_of_name(k->name) : NULL;
+	struct kernel *only = nameless ? image_kernel(nameless, k->name) : NULL;
+	if (only)
+		kernel_take_row(k, only);
+}
+
 void kernel_row(struct kernel *k)
 {
 	bool created;
 	uint32_t id;
+	if (atomic_load(&agent.late) && k->row == UINT32_MAX)
+		take_nameless_row(k);
 	if (k->row != UINT32_MAX ||
 		session_add_kernel(agent.session, k->image->hash, k->name, &id, &created))
 		return;
@@ -181,19 +192,31 @@ void kernel_row(struct kernel *k)
 void kernel_take_row(struct kernel *k, struct kernel *nameless)
 {
 	struct session_kernel *row = atomic_load(&nameless->shared);
-	if (k->row != UINT32_MAX || !row)
+	if (k->row != UINT32_MAX || nameless->row == UINT32_MAX || !row)
 		return;
 	k->row = nameless->row;
 	row->image_hash = k->image->hash;
 	row->source = session_add_text(agent.session, source_of(k));
 	atomic_store(&k->shared, row);
-	/* It is matched no more: the row is another's to write. */
+	/* It is matched no more: it counts in the row still, which is another's to write. */
+	nameless->row = UINT32_MAX;
 	nameless->image->matched = false;
+}
+
+bool kernel_borrow_row(struct kernel *nameless)
+{
+	if (nameless->row != UINT32_MAX || atomic_load(&nameless->shared))
+		return nameless->row == UINT32_MAX;
+	struct image *im = image_known(nameless->name);
+	struct session_kernel *row = im ? atomic_load(&image_kernel(im, nameless->name)->shared) : NULL;
+	if (row)
+		atomic_store(&nameless->shared, row);
+	return row;
 }
 
 void kernel_state(struct kernel *k, enum session_kernel_state state, const char *reason)
 {
-	struct session_kernel *row = atomic_load(&k->shared);
+	struct session_kernel *row = k->row != UINT32_MAX ? atomic_load(&k->shared) : NULL;
 	if (!row)
 		return;
 	if (row->state != (uint32_t)state || !row->since_ns)

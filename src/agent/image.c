@@ -341,6 +341,15 @@ struct image *image_known(const char *name)
 	return NULL;
 }
 
+struct image *image_of_name(const char *name)
+{
+	uint64_t hash = hash_bytes(name, strlen(name), 0);
+	for (struct image *im = atomic_load(&agent.images); im; im = im->next)
+		if (im->hash == hash && !im->n_units && im->n_kernels == 1 && image_kernel(im, name))
+			return im;
+	return NULL;
+}
+
 struct image *image_nameless(const char *name, const char *why, bool searched)
 {
 	struct image *im = image_new();

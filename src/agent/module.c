@@ -150,7 +150,8 @@ struct function *function_bind(void *handle, const char *name, struct image *im)
 	if (!nameless && was && was != &stranger && was->module->nameless)
 		kernel_take_row(k, was->kernel);
 	if (im->searched) {
-		kernel_row(k);
+		if (!kernel_borrow_row(k))
+			kernel_row(k);
 		kernel_state(k, SESSION_KERNEL_PENDING, im->no_ptx);
 	} else if (!im->matched) {
 		build_match(im);

@@ -27,7 +27,7 @@
 enum {
 	MAX_TEXT = 1 << 24,
 	MAX_MAPPED = 64 << 20, /* of a file: a program that carries PTX as text is smaller */
-	CHUNK = 4 << 20,
+	CHUNK = 1 << 20,
 	MAX_WRAPPERS = 65536,
 	MAX_PLACES = 1 << 20,
 	MAX_NAME = 1000,
@@ -48,8 +48,10 @@ struct place {
 	uintptr_t at, from, to;
 };
 
+/* A mapping [begin, to), of which [from, end) is still to be looked through. */
 struct span {
-	uintptr_t begin, from, to; /* from: up to where it has been looked through */
+	uintptr_t begin, to, from, end;
+	bool fresh; /* it was not there at the last look */
 };
 
 /* Used by one thread. */
@@ -57,10 +59,11 @@ static struct {
 	struct wrapper *list;
 	size_t n, cap, n_read;
 	unsigned long long adds; /* loaded files ever, when the list was made */
-	struct span *spans; /* of memory, those from at_span on are still to be looked through */
-	size_t n_spans, at_span;
+	struct span *spans; /* of memory, by address; fresh ones are looked through first */
+	size_t n_spans, cap_spans, at_span;
+	bool again, fresh_done, all_done;
 	struct place *places;
-	size_t n_places, cap_places;
+	size_t n_places, cap_places, n_old; /* n_old: of the last look */
 	char *chunk, *text; /* CHUNK and MAX_TEXT bytes */
 	uint64_t begun_ns;  /* when this look through memory began */
 	uint64_t spent_ns;  /* on all of them since the attach */
@@ -225,25 +228,45 @@ static size_t read_at(uintptr_t at, void *to, size_t bytes)
 	return n > 0 ? (size_t)n : 0;
 }
 
-static void add_span(uintptr_t from, uintptr_t to, size_t *cap)
+static void add_part(struct span s)
 {
-	if (w.n_spans == *cap) {
-		size_t more = *cap ? *cap * 2 : 256;
+	if (s.from >= s.end)
+		return;
+	if (w.n_spans == w.cap_spans) {
+		size_t more = w.cap_spans ? w.cap_spans * 2 : 256;
 		void *list = realloc(w.spans, more * sizeof(*w.spans));
 		if (!list)
 			return;
 		w.spans = list;
-		*cap = more;
+		w.cap_spans = more;
 	}
-	w.spans[w.n_spans++] = (struct span){ from, from, to };
+	w.spans[w.n_spans++] = s;
+}
+
+/* A mapping in parts: what the last look has seen of it, and what it has not. `old` goes along by address. */
+static void add_span(uintptr_t from, uintptr_t to, const struct span **old, const struct span *old_end)
+{
+	uintptr_t at = from;
+	while (*old < old_end && (*old)->to <= from)
+		(*old)++;
+	for (const struct span *o = *old; o < old_end && o->begin < to; o++) {
+		uintptr_t seen = o->begin > at ? o->begin : at, end = o->to < to ? o->to : to;
+		if (seen >= end)
+			continue;
+		add_part((struct span){ from, to, at, seen, true });
+		add_part((struct span){ from, to, seen, end, false });
+		at = end;
+	}
+	add_part((struct span){ from, to, at, to, true });
 }
 
 /* Readable private memory, of files up to a size; not the two buffers, which lie in mappings of their own or
  * in one with others. */
-static void list_spans(void)
+static void list_spans(const struct span *old, size_t n_old)
 {
+	const struct span *old_end = old + n_old;
 	char *line = NULL;
-	size_t room = 0, cap = 0;
+	size_t room = 0;
 	FILE *f = fopen("/proc/self/maps", "re");
 	uintptr_t chunk = (uintptr_t)w.chunk, text = (uintptr_t)w.text;
 	while (f && getline(&line, &room, f) > 0) {
@@ -257,23 +280,40 @@ static void list_spans(void)
 			!strncmp(path, "[v", 2) || (path[0] == '/' && to - from > MAX_MAPPED) ||
 			(chunk >= from && chunk < to) || (text >= from && text < to))
 			continue;
-		add_span(from, to, &cap);
+		add_span(from, to, &old, old_end);
 	}
 	free(line);
 	if (f)
 		fclose(f);
 }
 
+/* Whether there is anything to look through. */
 static bool begin_memory(void)
 {
 	if (w.chunk)
-		return true;
+		return w.n_spans;
 	w.chunk = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	w.text = mmap(NULL, MAX_TEXT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	w.begun_ns = now_ns();
 	if (w.chunk != MAP_FAILED && w.text != MAP_FAILED)
-		list_spans();
+		list_spans(NULL, 0);
 	return w.n_spans;
+}
+
+/* Another look: what is new first, such as a library that has been loaded since. What was found last time counts
+ * until all has been looked through again. */
+static void memory_again(void)
+{
+	struct span *old = w.spans;
+	size_t n_old = w.n_spans;
+	w.spans = NULL;
+	w.n_spans = w.cap_spans = w.at_span = 0;
+	w.again = true;
+	w.n_old = w.n_places;
+	w.fresh_done = w.all_done = false;
+	w.begun_ns = now_ns();
+	list_spans(old, n_old);
+	free(old);
 }
 
 static void end_memory(void)
@@ -287,7 +327,8 @@ static void end_memory(void)
 	free(w.places);
 	w.spans = NULL;
 	w.places = NULL;
-	w.n_spans = w.at_span = w.n_places = w.cap_places = 0;
+	w.n_spans = w.cap_spans = w.at_span = w.n_places = w.cap_places = w.n_old = 0;
+	w.again = w.fresh_done = w.all_done = false;
 }
 
 static void add_place(struct place p)
@@ -308,11 +349,22 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
+/* The next ".entry". Most memory has few dots, and finding those is quicker than memmem(3). */
+static const char *next_entry(const char *p, const char *end)
+{
+	while (end - p >= 6 && (p = memchr(p, '.', (size_t)(end - p - 5)))) {
+		if (!memcmp(p, ".entry", 6))
+			return p;
+		p++;
+	}
+	return NULL;
+}
+
 /* Every `.entry NAME` in [at, at + n) of w.chunk. */
 static void note_places(uintptr_t at, size_t n, const struct span *s)
 {
 	const char *p = w.chunk, *end = w.chunk + n;
-	while ((p = memmem(p, (size_t)(end - p), ".entry", 6))) {
+	while ((p = next_entry(p, end))) {
 		uintptr_t here = at + (size_t)(p - w.chunk);
 		for (p += 6; p < end && is_blank(*p); p++)
 			;
@@ -329,34 +381,59 @@ static void note_places(uintptr_t at, size_t n, const struct span *s)
 static uintptr_t look_through(uintptr_t from, const struct span *s)
 {
 	uintptr_t at, end, next;
-	size_t n = memory_run(from, s->to, false, &at), more;
+	size_t n = memory_run(from, s->end, false, &at), more;
 	if (!n)
-		return s->to;
-	for (end = at + n; end - at < CHUNK && (more = memory_run(end, s->to, false, &next)) && next == end;)
+		return s->end;
+	for (end = at + n; end - at < CHUNK && (more = memory_run(end, s->end, false, &next)) && next == end;)
 		end += more;
 	if (end - at > CHUNK)
 		end = at + CHUNK;
 	n = read_at(at, w.chunk, end - at);
 	note_places(at, n, s);
-	return end - at == CHUNK && end < s->to ? end - MAX_NAME - 16 : end;
+	return end - at == CHUNK && end < s->end ? end - MAX_NAME - 16 : end;
 }
 
-/* Whether memory has been looked through. */
+/* Whether what is new, or the rest, has been looked through. */
+static bool look(bool fresh, uint64_t until)
+{
+	for (; w.at_span < w.n_spans; w.at_span++)
+		for (struct span *s = &w.spans[w.at_span]; s->fresh == fresh && s->from < s->end;) {
+			if (now_ns() > until)
+				return false;
+			s->from = look_through(s->from, s);
+		}
+	w.at_span = 0;
+	return true;
+}
+
+static void forget_old_places(void)
+{
+	memmove(w.places, w.places + w.n_old, (w.n_places - w.n_old) * sizeof(*w.places));
+	w.n_places -= w.n_old;
+	w.n_old = 0;
+}
+
+/* Whether all memory has been looked through; w.fresh_done: what is new has. */
 static bool know_memory(uint64_t until)
 {
-	bool done = true;
 	uint64_t start = now_ns();
-	if (!begin_memory())
+	bool fresh_before = w.fresh_done;
+	if (w.all_done || !begin_memory())
 		return true;
 	memory_search_begin();
-	while (w.at_span < w.n_spans && (done = now_ns() <= until)) {
-		struct span *s = &w.spans[w.at_span];
-		s->from = look_through(s->from, s);
-		w.at_span += s->from >= s->to;
-	}
+	/* What is asked for may be there already, when it is another look. */
+	if (!w.fresh_done)
+		w.fresh_done = look(true, until);
+	if (fresh_before || !w.again)
+		w.all_done = w.fresh_done && look(false, until);
 	memory_search_end();
 	w.spent_ns += now_ns() - start;
-	return done;
+	if (w.all_done && w.n_old)
+		forget_old_places();
+	if (w.all_done)
+		agent_log("memory looked through in %.1f ms: %zu kernels in %zu parts", (double)(now_ns() - w.begun_ns) / 1e6,
+			w.n_places, w.n_spans);
+	return w.all_done;
 }
 
 /* -- text in memory: what lies at a place ------------------------------------------------------ */
@@ -544,12 +621,15 @@ int source_find(const char *name, uint32_t cc, uint64_t asked_ns, uint64_t until
 		return -EAGAIN;
 	if (mangled && (*out = in_files(name, cc)))
 		return 0;
-	if (!know_memory(until_ns))
+	bool all = know_memory(until_ns);
+	/* In another look, what is new is likely to be what is asked for. */
+	if (all || (w.fresh_done && w.again))
+		*out = in_memory(name, cc, &open);
+	if (!all && !*out && !open)
 		return -EAGAIN;
-	*out = in_memory(name, cc, &open);
 	/* It may have come after we looked. */
 	if (!*out && !open && w.begun_ns < asked_ns && w.spent_ns < MEMORY_NS) {
-		end_memory();
+		memory_again();
 		return -EAGAIN;
 	}
 	if (!*out && !open)

@@ -78,6 +78,7 @@ C
 	start runtime
 	attach --for 1 "$pid" "$work/any.bpf.c"; ok $? "CUDA runtime: attach"
 	exact_of 1024; ok $? "CUDA runtime: counts are exact"
+	! grep -q pending "$work/err"; ok $? "CUDA runtime: no kernel has a second row that waits for ever"
 	grep -q 'launches of graphs ran unprobed' "$work/err"; ok $? "CUDA runtime: launches of the graph made before are reported"
 	attach --for 0.6 -k 'scale*' "$pid" "$work/any.bpf.c"; ok $? "CUDA runtime: another pattern"
 	exact_of 1024; ok $? "CUDA runtime: its counts are exact"
@@ -93,8 +94,10 @@ __u64 threads;
 SEC("gpu/entry") int count(struct egpu_entry *ctx) { threads++; return 0; }
 C
 direct=$target target=$EGPU_BUILD/tests/dynamic/target_many
+export EGPU_AGENT_LOG="$work/many.log"
 start many "$EGPU_BUILD/tests/dynamic/dynamic_early.so" "$EGPU_BUILD/tests/dynamic/dynamic_late.so" 32
 "$egpu" attach --for 3 --json="$work/many.json" "$pid" "$work/every.bpf.c" > "$work/err" 2>&1 & attacher=$!
+unset EGPU_AGENT_LOG
 sleep 0.8; kill -USR1 "$pid"
 wait $attacher; ok $? "many libraries: attach"
 exact; ok $? "many libraries: counts are exact"
@@ -105,6 +108,8 @@ kernel() { # NAME CONDITION on %$k
 }
 kernel early_fill '$k->{launches_instrumented} > 100'; ok $? "many libraries: the kernel of the first is probed"
 kernel late_fill '$k->{launches_instrumented} > 10'; ok $? "many libraries: so is that of one that came later"
+[ "$(sed '/late_fill: PTX found/q' "$work/many.log" | grep -c 'memory looked through')" = 1 ]
+ok $? "many libraries: which is found without another look through all memory"
 kernel twice '$k->{launches} > 100 && !$k->{launches_instrumented} && $k->{launches_timed} > 0'
 ok $? "many libraries: what cannot be told apart is counted and timed"
 grep -q 'several PTX texts' "$work/err"; ok $? "many libraries: and the reason is given"
