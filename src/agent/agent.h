@@ -92,7 +92,6 @@ struct unit {
 	struct ptx_module *module; /* parsed; NULL until a kernel of it is wanted */
 	uint32_t max_regs;         /* -maxrregcount of its options; 0: none */
 	const char *broken;        /* why the text cannot be used */
-	uint64_t id[2];            /* stands for the text in the cache (cache_text); 0: not asked, or none */
 };
 
 /* What one compilation made: kept so that other contexts and reloads need no second one. */
@@ -422,23 +421,14 @@ int ptxas_compile(const char *ptx, size_t bytes, const char *target, uint32_t ma
 	char **cubin, size_t *cubin_bytes, struct diag *d);
 
 /* -- cache.c: under agent.build -- */
-enum cache_kind {
-	CACHE_TEXT,     /* PTX of the program -> the number that stands for it */
-	CACHE_COMPILED, /* PTX of ours -> machine code */
-	CACHE_VARIANT,  /* all that a build is made of -> the build (build.c) */
-};
 struct cache_key {
-	enum cache_kind kind;
-	const void *data;
-	size_t bytes;
-	uint32_t cc, max_regs; /* of the device and the compilation; 0 for texts */
+	const char *ptx;
+	size_t ptx_bytes;
+	uint32_t cc, max_regs;
 };
-/* 0 with a NUL behind *value, which the caller frees; -ENOENT. */
-int cache_get(const struct cache_key *k, char **value, size_t *value_bytes);
-/* Where the cache has an entry of this key already, that one stays. */
-void cache_put(const struct cache_key *k, const void *value, size_t value_bytes);
-/* The number that stands for a text in keys, as long as the cache keeps the text. -ENOENT: no cache. */
-int cache_text(const char *text, size_t bytes, uint64_t id[2]);
+/* 0 with a NUL behind *cubin, which the caller frees; -ENOENT. */
+int cache_get(const struct cache_key *k, char **cubin, size_t *cubin_bytes);
+void cache_put(const struct cache_key *k, const char *cubin, size_t cubin_bytes);
 
 /* Makes variants for all matching kernels of a module in a context: compiled, and queued for
  * loading. */
