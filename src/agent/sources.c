@@ -34,12 +34,17 @@ enum {
 	MAX_TEXTS = 32, /* of one name that are compared */
 };
 
-/* Of each fatbin only the hashes of its kernels' names are kept: the texts together may be gigabytes. */
+/* Hashes of names. */
+struct names {
+	uint64_t *list;
+	size_t n, cap;
+};
+
+/* Of each fatbin only the hashes of its kernels' names are kept: the texts together may be gigabytes. bare: those
+ * that have no PTX for this device. */
 struct wrapper {
 	const void *at;
-	uint64_t *names;
-	uint32_t n_names;
-	bool read;
+	struct names ptx, bare;
 };
 
 /* `.entry NAME` at a place in memory, of the mapping [from, to). */
@@ -59,6 +64,7 @@ static struct {
 	struct wrapper *list;
 	size_t n, cap, n_read;
 	unsigned long long adds; /* loaded files ever, when the list was made */
+	uint64_t files_ns; /* spent on reading names */
 	struct span *spans; /* of memory, by address; fresh ones are looked through first */
 	size_t n_spans, cap_spans, at_span;
 	bool again, fresh_done, all_done;
@@ -139,8 +145,29 @@ static bool is_name(char c)
 	       c == '_' || c == '$' || c == '%';
 }
 
+static void add_name(struct names *to, const char *name, size_t length)
+{
+	if (to->n == to->cap) {
+		size_t more = to->cap ? to->cap * 2 : 16;
+		void *list = realloc(to->list, more * sizeof(*to->list));
+		if (!list)
+			return;
+		to->list = list;
+		to->cap = more;
+	}
+	to->list[to->n++] = hash_bytes(name, length, 0);
+}
+
+static bool has_name(const struct names *in, uint64_t hash)
+{
+	for (size_t i = 0; i < in->n; i++)
+		if (in->list[i] == hash)
+			return true;
+	return false;
+}
+
 /* Names behind `.entry`; one in a comment does no harm. */
-static void add_names(struct wrapper *wr, size_t *cap, const char *text, size_t bytes)
+static void add_names(struct names *to, const char *text, size_t bytes)
 {
 	const char *end = text + bytes, *p = text;
 	while ((p = memmem(p, (size_t)(end - p), ".entry", 6))) {
@@ -150,18 +177,23 @@ static void add_names(struct wrapper *wr, size_t *cap, const char *text, size_t 
 		const char *name = p;
 		while (p < end && is_name(*p))
 			p++;
-		if (p == name)
-			continue;
-		if (wr->n_names == *cap) {
-			size_t more = *cap ? *cap * 2 : 16;
-			void *list = realloc(wr->names, more * sizeof(*wr->names));
-			if (!list)
-				return;
-			wr->names = list;
-			*cap = more;
-		}
-		wr->names[wr->n_names++] = hash_bytes(name, (size_t)(p - name), 0);
+		if (p > name)
+			add_name(to, name, (size_t)(p - name));
 	}
+}
+
+/* Kernels of machine code, by the names of its sections. */
+static void add_bare(struct names *to, const struct fatbin *f, const struct fatbin_entry *elf)
+{
+	enum { TEXT = sizeof(".text.") - 1 };
+	char *names;
+	size_t bytes;
+	if (fatbin_section_names(f, elf, &names, &bytes))
+		return;
+	for (const char *p = names; p < names + bytes; p += strlen(p) + 1)
+		if (!strncmp(p, ".text.", TEXT))
+			add_name(to, p + TEXT, strlen(p + TEXT));
+	free(names);
 }
 
 static void read_names(struct wrapper *wr, uint32_t cc)
@@ -169,8 +201,6 @@ static void read_names(struct wrapper *wr, uint32_t cc)
 	struct fatbin *f;
 	struct fatbin_unit *units;
 	uint32_t n = 0;
-	size_t cap = 0;
-	wr->read = true;
 	if (fatbin_open_image(wr->at, &f, NULL))
 		return;
 	if (fatbin_units(f, cc, &units, &n))
@@ -178,11 +208,13 @@ static void read_names(struct wrapper *wr, uint32_t cc)
 	for (uint32_t i = 0; i < n; i++) {
 		char *text;
 		size_t bytes;
-		if ((!units[i].ptx && !units[i].ptx_in_elf) ||
-			fatbin_unit_text(f, &units[i], &text, &bytes, NULL))
-			continue;
-		add_names(wr, &cap, text, bytes);
-		free(text);
+		bool has = units[i].ptx || units[i].ptx_in_elf;
+		if (has && !fatbin_unit_text(f, &units[i], &text, &bytes, NULL)) {
+			add_names(&wr->ptx, text, bytes);
+			free(text);
+		} else if (!has && units[i].elf) {
+			add_bare(&wr->bare, f, units[i].elf);
+		}
 	}
 	fatbin_close(f);
 }
@@ -191,31 +223,56 @@ static void read_names(struct wrapper *wr, uint32_t cc)
 static bool know_files(uint32_t cc, uint64_t until)
 {
 	unsigned long long adds = 0;
+	uint64_t start = now_ns();
 	dl_iterate_phdr(count_adds, &adds);
 	if (adds != w.adds) {
 		dl_iterate_phdr(look_into, NULL);
 		w.adds = adds;
 	}
-	for (; w.n_read < w.n; w.n_read++) {
-		if (now_ns() > until)
-			return false;
+	if (w.n_read == w.n)
+		return true;
+	for (; w.n_read < w.n && now_ns() < until; w.n_read++)
 		read_names(&w.list[w.n_read], cc);
-	}
-	return true;
+	w.files_ns += now_ns() - start;
+	if (w.n_read == w.n)
+		agent_log("names of %zu fatbins in files read in %.1f ms", w.n, (double)w.files_ns / 1e6);
+	return w.n_read == w.n;
 }
 
-static struct image *in_files(const char *name, uint32_t cc)
+/* Why the kernels of a fatbin have no PTX. */
+static const char *why_bare(const struct wrapper *wr, uint32_t cc)
+{
+	static char text[256]; /* one thread searches */
+	struct fatbin *f;
+	struct fatbin_unit *units;
+	uint32_t n = 0;
+	snprintf(text, sizeof(text), "no PTX in the fatbin");
+	if (fatbin_open_image(wr->at, &f, NULL))
+		return text;
+	if (fatbin_units(f, cc, &units, &n))
+		n = 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (units[i].reason)
+			snprintf(text, sizeof(text), "%s", units[i].reason);
+	fatbin_close(f);
+	return text;
+}
+
+/* The image that has the kernel's PTX; NULL with *why when a file has its machine code alone. */
+static struct image *in_files(const char *name, uint32_t cc, const char **why)
 {
 	uint64_t hash = hash_bytes(name, strlen(name), 0);
-	for (size_t i = 0; i < w.n; i++)
-		for (uint32_t k = 0; k < w.list[i].n_names; k++) {
-			struct image *im = w.list[i].names[k] == hash
-						   ? image_get(w.list[i].at, cc, NULL)
-						   : NULL;
-			const struct kernel *found = im ? image_kernel(im, name) : NULL;
-			if (found && found->unit >= 0)
-				return im;
-		}
+	const struct wrapper *bare = NULL;
+	for (size_t i = 0; i < w.n; i++) {
+		struct image *im = has_name(&w.list[i].ptx, hash) ? image_get(w.list[i].at, cc, NULL) : NULL;
+		const struct kernel *found = im ? image_kernel(im, name) : NULL;
+		if (found && found->unit >= 0)
+			return im;
+		if (has_name(&w.list[i].bare, hash))
+			bare = &w.list[i];
+	}
+	if (bare)
+		*why = why_bare(bare, cc);
 	return NULL;
 }
 
@@ -619,14 +676,19 @@ int source_find(const char *name, uint32_t cc, uint64_t asked_ns, uint64_t until
 	       "PTX";
 	if (mangled && !know_files(cc, until_ns))
 		return -EAGAIN;
-	if (mangled && (*out = in_files(name, cc)))
-		return 0;
+	if (mangled && ((*out = in_files(name, cc, &open)) || open))
+		goto done;
 	bool all = know_memory(until_ns);
 	/* In another look, what is new is likely to be what is asked for. */
 	if (all || (w.fresh_done && w.again))
 		*out = in_memory(name, cc, &open);
 	if (!all && !*out && !open)
 		return -EAGAIN;
+	if (!*out && !open && !mangled) {
+		if (!know_files(cc, until_ns))
+			return -EAGAIN;
+		*out = in_files(name, cc, &open);
+	}
 	/* It may have come after we looked. */
 	if (!*out && !open && w.begun_ns < asked_ns && w.spent_ns < MEMORY_NS) {
 		memory_again();
@@ -634,11 +696,7 @@ int source_find(const char *name, uint32_t cc, uint64_t asked_ns, uint64_t until
 	}
 	if (!*out && !open)
 		*out = in_cache(name, cc, &open);
-	if (!*out && !open && !mangled) {
-		if (!know_files(cc, until_ns))
-			return -EAGAIN;
-		*out = in_files(name, cc);
-	}
+done:
 	if (open)
 		*why = open;
 	return 0;

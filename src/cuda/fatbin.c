@@ -517,6 +517,59 @@ int fatbin_read(const struct fatbin *f, const struct fatbin_entry *e, char **dat
 	return fatbin_unpack(e, e->stored, data, size, d);
 }
 
+/* The first n plain bytes, or fewer where it ends or is damaged. */
+static size_t unpack_start(const struct fatbin_entry *e, char *to, size_t n)
+{
+	ZSTD_inBuffer in = { e->stored, e->stored_bytes, 0 };
+	ZSTD_outBuffer out = { to, n, 0 };
+	if (e->packing == FATBIN_LZ4) {
+		int got = e->stored_bytes > INT32_MAX || n > INT32_MAX
+				  ? -1
+				  : LZ4_decompress_safe_partial(
+					    (const char *)e->stored, to, (int)e->stored_bytes, (int)n, (int)n);
+		return got > 0 ? (size_t)got : 0;
+	}
+	if (e->packing == FATBIN_RAW) {
+		n = n < e->stored_bytes ? n : e->stored_bytes;
+		memcpy(to, e->stored, n);
+		return n;
+	}
+	ZSTD_DStream *z = ZSTD_createDStream();
+	for (size_t r = 1; z && r && !ZSTD_isError(r) && out.pos < out.size && in.pos < in.size;)
+		r = ZSTD_decompressStream(z, &out, &in);
+	ZSTD_freeDStream(z);
+	return out.pos;
+}
+
+int fatbin_section_names(const struct fatbin *f, const struct fatbin_entry *e, char **names, size_t *bytes)
+{
+	static const char first[] = "\0.shstrtab";
+	enum { AT = 0x40, START = 1 << 14 };
+	uint64_t plain = e->packing == FATBIN_RAW ? e->stored_bytes : e->plain_bytes;
+	if (e->kind != FATBIN_KIND_ELF || e->unreadable || plain > FATBIN_MAX_PLAIN ||
+		(f->foreign && !readable(e->stored, e->stored_bytes)))
+		return -ENOENT;
+	for (size_t n = START;; n *= 8) {
+		n = n < plain ? n : plain;
+		char *to = malloc(n ? n : 1);
+		size_t got = to ? unpack_start(e, to, n) : 0;
+		bool fits = got > AT + sizeof(first) && !memcmp(to, "\x7f" "ELF", 4) &&
+			    !memcmp(to + AT, first, sizeof(first));
+		/* The symbols' names follow, and begin in the same way. */
+		const char *end = fits ? memmem(to + AT + 1, got - AT - 1, first, sizeof(first)) : NULL;
+		if (end) {
+			*bytes = (size_t)(end - to) - AT;
+			memmove(to, to + AT, *bytes);
+			to[*bytes - 1] = 0;
+			*names = to;
+			return 0;
+		}
+		free(to);
+		if (!fits || n == plain || got < n)
+			return -ENOENT;
+	}
+}
+
 /* -- choice --------------------------------------------------------------- */
 
 const char *fatbin_target_name(const struct fatbin_entry *e, char out[24])
@@ -594,6 +647,12 @@ static bool elf_keeps_ptx(const struct fatbin *f, const struct fatbin_entry *e)
 	if (!e->unreadable && e->packing == FATBIN_RAW)
 		return (!f->foreign || readable(e->stored, e->stored_bytes)) &&
 		       cubin_has_ptx(e->stored, e->stored_bytes);
+	if (!fatbin_section_names(f, e, &elf, &size)) {
+		bool may = memmem(elf, size, ".nv_debug_ptx_txt", 17) != NULL;
+		free(elf);
+		if (!may)
+			return false;
+	}
 	if (fatbin_read(f, e, &elf, &size, NULL))
 		return false;
 	bool has = cubin_has_ptx(elf, size);

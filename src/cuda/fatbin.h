@@ -107,6 +107,10 @@ int fatbin_read(const struct fatbin *f, const struct fatbin_entry *e, char **dat
 int fatbin_unpack(const struct fatbin_entry *e, const void *stored, char **data, size_t *size,
 	struct diag *d);
 
+/* Names of a cubin's sections, each with its NUL, in a malloc'd block: ".text.KERNEL" among them, and possibly some
+ * that it does not have. Unpacks only its beginning, where NVIDIA's assembler writes them. -ENOENT: they are not there. */
+int fatbin_section_names(const struct fatbin *f, const struct fatbin_entry *e, char **names, size_t *bytes);
+
 /* PTX that a driver could compile for a device of this compute capability (90 for 9.0): same SM for
  * 'a', same major and not newer for 'f', not newer otherwise. One per region, the one a driver
  * would take: exact 'a', then family, then the newest. The number written to picks. */

@@ -15,6 +15,8 @@ static void read_entry(struct fatbin *f, const struct fatbin_entry *e)
 	char *plain;
 	uint32_t n;
 	size_t bytes;
+	if (e->plain_bytes <= 1 << 24 && !fatbin_section_names(f, e, &plain, &bytes))
+		free(plain);
 	if (e->plain_bytes > 1 << 24 || fatbin_read(f, e, &plain, &bytes, NULL))
 		return;
 	if (e->kind == FATBIN_KIND_ELF)

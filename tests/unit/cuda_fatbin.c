@@ -235,8 +235,54 @@ static void images(void)
 	buf_free(&rel);
 }
 
+/* As ptxas lays cubins out: names of sections, names of symbols, and a body that nobody needs to unpack. */
+static void section_names(void)
+{
+	static const uint64_t flags[] = { 0x11, 0x2011, 0x8011 };
+	static const struct {
+		int extra; /* more kernels with long names, beyond what is unpacked first */
+		size_t body;
+	} rows[] = { { 0, 0 }, { 0, 3 << 20 }, { 900, 1 << 20 } };
+	for (size_t r = 0; r < 9; r++) {
+		struct buf elf = { 0 }, b = { 0 };
+		struct fatbin *f;
+		struct diag d = { 0 };
+		char header[64] = "\x7f" "ELF", *names = NULL;
+		size_t bytes = 0, body = rows[r / 3].body, n = 0;
+		buf_add(&elf, header, sizeof(header));
+		buf_add(&elf, "\0.shstrtab\0.strtab\0.text._Z1aPi", 33);
+		for (int i = 0; i < rows[r / 3].extra; i++)
+			buf_printf(&elf, "%c.text.kernel_with_a_long_name_%d", 0, i * 7919);
+		size_t want = elf.len + 1 - 64;
+		buf_add(&elf, "\0\0.shstrtab\0.strtab\0_Z1aPi\0.text._Z5notmePi", 46);
+		for (size_t i = 0; i < body; i++)
+			buf_add(&elf, (char[]){ (char)(i * i >> 7) }, 1);
+		struct build_entry e = { .kind = 2, .sm = 90, .flags = flags[r % 3], .data = elf.data, .bytes = elf.len };
+		build_region(&b, &e, 1);
+		is_int(fatbin_open(b.data, b.len, &f, &d), 0, "cubin, packing %zu", r % 3);
+		is_int(fatbin_section_names(f, &f->entries[0], &names, &bytes), 0, "its sections' names");
+		is_int((int64_t)bytes, (int64_t)want, "all of them");
+		for (const char *p = names; p && p < names + bytes; p += strlen(p) + 1)
+			n += !strncmp(p, ".text.", 6);
+		is_int((int64_t)n, 1 + rows[r / 3].extra, "kernels, none of the symbols");
+		free(names);
+		/* Symbols' names elsewhere: nothing is said. */
+		memset(memmem(elf.data + 70, elf.len - 70, "\0.shstrtab", 11), 'x', 11);
+		b.len = 0;
+		e.data = elf.data;
+		build_region(&b, &e, 1);
+		fatbin_close(f);
+		fatbin_open(b.data, b.len, &f, &d);
+		is_int(fatbin_section_names(f, &f->entries[0], &names, &bytes), -ENOENT, "not where they are expected");
+		fatbin_close(f);
+		buf_free(&elf);
+		buf_free(&b);
+	}
+}
+
 int main(void)
 {
+	section_names();
 	packings();
 	several_regions();
 	choice();

@@ -38,6 +38,8 @@ static int use(const void *data, size_t size)
 		if (f->entries[i].kind == FATBIN_KIND_ELF)
 			cubin_kernels(f->arena, text, bytes, &names, &n, NULL);
 		free(text);
+		if (!fatbin_section_names(f, &f->entries[i], &text, &bytes))
+			free(text);
 	}
 	for (uint32_t cc = 0; cc < 100; cc += 80)
 		if (!fatbin_units(f, cc, &u, &n))
