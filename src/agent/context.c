@@ -242,19 +242,19 @@ void context_reserve_local(struct context *c, uint32_t bytes)
 	if (compile_ptx(ptx, (size_t)n, NULL, c->cc, 0, &cubin, &size, NULL, &d)) {
 		agent_log("no local memory reserved: %s", d.text);
 		return;
+	}
 	if (REAL(cuModuleLoadData)(&module, cubin) == CUDA_SUCCESS &&
 		REAL(cuModuleGetFunction)(&fn, module, "egpu_local") == CUDA_SUCCESS &&
-	}
 		REAL(cuMemAlloc_v2)(&cell, 16) == CUDA_SUCCESS) {
 		void *params[] = { &cell, &at };
 		if (REAL(cuLaunchKernel)(fn, 1, 1, 1, 1, 1, 1, 0, c->stream, params, NULL) ==
 				CUDA_SUCCESS &&
 			REAL(cuStreamSynchronize)(c->stream) == CUDA_SUCCESS) {
 			c->local_bytes = want;
-		REAL(cuMemFree_v2)(cell);
-	}
 			agent_log("%u bytes of local memory a thread reserved", want);
 		}
+		REAL(cuMemFree_v2)(cell);
+	}
 	if (module)
 		REAL(cuModuleUnload)(module);
 	free(cubin);
