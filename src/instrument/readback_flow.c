@@ -811,10 +811,10 @@ bool readback_scope(struct readback *r, const struct ptx_func *f, uint32_t open)
 /* The interpreter computes its addresses from programs, which cannot be followed here: it is trusted as a text. */
 static bool is_interpreter(const struct readback *r, const struct ptx_func *f)
 {
-	const char *text = live_run_text();
-	size_t n = strlen(text);
+	const char *text = live_function_text(f->name);
+	size_t n = text ? strlen(text) : 0;
 
-	for (uint32_t i = 0; i < r->m->n_items; i++) {
+	for (uint32_t i = 0; text && i < r->m->n_items; i++) {
 		const struct ptx_item *item = &r->m->items[i];
 		if (item->kind == PTX_ITEM_FUNC && item->func == f)
 			return n > 1 && item->span.end - item->span.begin >= n - 1 &&
@@ -834,7 +834,7 @@ bool readback_function(struct readback *r, const struct ptx_func *f)
 		return readback_no_memory(r);
 	if (f->n_params > MAX_PARAMS)
 		return readback_fail(r, 0, "too many parameters of", f->name);
-	bool trusted = !strcmp(f->name, "__egpu_live_run") && is_interpreter(r, f);
+	bool trusted = is_interpreter(r, f);
 	bool good = trusted || f->is_decl || !f->n_stmts || (open_region(&g) && walk(&g, false));
 	close_region(&g);
 	*s = g.sum;

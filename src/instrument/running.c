@@ -2,10 +2,11 @@
 #include <string.h>
 
 #include "instrument/variant.h"
+#include "live/object.h"
 
 bool is_guard(const struct ebpf_fragment *f)
 {
-	return f->n_funcs && !strcmp(f->funcs[0].name, LIVE_FUNCTION);
+	return f->n_funcs && live_function_text(f->funcs[0].name);
 }
 
 static bool has_live(const struct instrument_request *req)

@@ -11,24 +11,18 @@
 #define BIT(f) (UINT64_C(1) << EBPF_FIELD_##f)
 #define COMMON (BIT(SITE) | BIT(KERNEL))
 
-/* Per point: where it is, what it reads, and the arguments behind the kernel's id: address, bytes, space, op, value_bytes, v0..v3. */
+/* Per point: where it is, and what it reads. */
 static const struct {
 	enum ebpf_point point;
 	uint64_t fields;
-	const char *args[9];
 } points[LIVE_POINTS] = {
-	[LIVE_ENTRY] = { EBPF_POINT_ENTRY, COMMON, { "0", "0", "0", "0", "0", "0", "0", "0", "0" } },
-	[LIVE_EXIT] = { EBPF_POINT_EXIT, COMMON, { "0", "0", "0", "0", "0", "0", "0", "0", "0" } },
+	[LIVE_ENTRY] = { EBPF_POINT_ENTRY, COMMON },
+	[LIVE_EXIT] = { EBPF_POINT_EXIT, COMMON },
 	[LIVE_MEM] = { EBPF_POINT_MEM,
 		COMMON | BIT(ADDRESS) | BIT(BYTES) | BIT(SPACE) | BIT(OP) | BIT(VALUE_BYTES) | BIT(VALUE0) | BIT(VALUE1) | BIT(VALUE2) |
-			BIT(VALUE3),
-		{ "%egpu_address", "%egpu_bytes", "%egpu_space", "%egpu_op", "%egpu_value_bytes", "%egpu_value0", "%egpu_value1", "%egpu_value2",
-			"%egpu_value3" } },
-	[LIVE_LOOP] = { EBPF_POINT_BLOCK, COMMON | BIT(BLOCK_INDEX) | BIT(BLOCK_INSNS),
-		{ "0", "%egpu_block_index", "0", "0", "%egpu_block_insns", "0", "0", "0", "0" } },
+			BIT(VALUE3) },
+	[LIVE_LOOP] = { EBPF_POINT_BLOCK, COMMON | BIT(BLOCK_INDEX) | BIT(BLOCK_INSNS) },
 };
-/* Widths of the function's parameters: list, point, site, kernel, then those above. */
-static const uint8_t widths[13] = { 64, 32, 32, 32, 64, 32, 32, 32, 32, 64, 64, 64, 64 };
 
 /* The word's address in %egpu_rla. The kernel's id is a constant at each site. */
 static void put_address(struct buf *b, uint32_t map)
@@ -47,18 +41,17 @@ static void put_word(struct buf *b, enum live_point point)
 }
 
 /* The bell is looked at where a program is to run, which takes longer than that, and else in one pass of about a thousand, by the clock:
- * no register is kept over the loop. The number is read before the fence, and heard after it: words that were written before the number
- * are what this multiprocessor now sees. */
+ * no register is kept over the loop, and one branch serves both. The number is read before the fence, and heard after it: words that were
+ * written before the number are what this multiprocessor now sees. */
 static void put_hear(struct buf *b, uint32_t map)
 {
 	const unsigned number = MAP_IMAGE_HEADER + LIVE_BELL,
 		       heard = number + (unsigned)offsetof(struct live_bell, heard);
 
 	buf_printf(b,
-		"\tsetp.ne.u64 %%egpu_rlp, %%egpu_rlw, 0;\n\t@%%egpu_rlp bra $egpu_rlook;\n"
 		"\tmov.u32 %%egpu_rlc, %%clock;\n\tand.b32 %%egpu_rlc, %%egpu_rlc, 0x7fe0;\n"
-		"\tsetp.ne.u32 %%egpu_rlp, %%egpu_rlc, 0;\n\t@%%egpu_rlp bra $egpu_rdone;\n"
-		"$egpu_rlook:\n"
+		"\tsetp.ne.u64 %%egpu_rlp, %%egpu_rlw, 0;\n\tsetp.eq.or.u32 %%egpu_rlp, %%egpu_rlc, 0, %%egpu_rlp;\n"
+		"\t@!%%egpu_rlp bra $egpu_rdone;\n"
 		"\tld.const.u64 %%egpu_rlb, [__egpu_table+%u];\n"
 		"\tmov.u32 %%egpu_rlc, %%smid;\n\tand.b32 %%egpu_rlc, %%egpu_rlc, %u;\n"
 		"\tmad.wide.u32 %%egpu_rlh, %%egpu_rlc, 4, %%egpu_rlb;\n"
@@ -72,27 +65,44 @@ static void put_hear(struct buf *b, uint32_t map)
 	buf_puts(b, "$egpu_rheard:\n");
 }
 
-static void put_argument(struct buf *b, uint32_t k, const char *value)
-{
-	buf_printf(b, "\t.param .b%u egpu_rarg%u;\n\tst.param.b%u [egpu_rarg%u], %s;\n", widths[k], k, widths[k], k, value);
-}
+/* What the interpreter's functions take (interp.c). */
+struct argument {
+	uint32_t bits;
+	const char *value;
+};
 
-static void put_call(struct buf *b, enum live_point point)
-{
-	char number[8];
+static const struct argument of_access[] = { { 64, "%egpu_rlw" }, { 32, "2" /* LIVE_MEM */ }, { 32, "%egpu_site" }, { 32, "%egpu_kernel" },
+	{ 64, "%egpu_address" }, { 32, "%egpu_bytes" }, { 32, "%egpu_space" }, { 32, "%egpu_op" }, { 32, "%egpu_value_bytes" },
+	{ 64, "%egpu_value0" }, { 64, "%egpu_value1" }, { 64, "%egpu_value2" }, { 64, "%egpu_value3" } };
+static const struct argument of_place[] = { { 64, "%egpu_rlw" }, { 64, "%egpu_rlh" }, { 64, "%egpu_rlb" } };
+_Static_assert(LIVE_MEM == 2, "of_access");
 
+static void put_arguments(struct buf *b, const char *function, const struct argument *args, uint32_t n)
+{
 	buf_puts(b, "\t{\n");
-	put_argument(b, 0, "%egpu_rlw");
-	snprintf(number, sizeof(number), "%d", point);
-	put_argument(b, 1, number);
-	put_argument(b, 2, "%egpu_site");
-	put_argument(b, 3, "%egpu_kernel");
-	for (uint32_t k = 0; k < 9; k++)
-		put_argument(b, 4 + k, points[point].args[k]);
-	buf_puts(b, "\tcall __egpu_live_run, (");
-	for (uint32_t k = 0; k < sizeof(widths); k++)
+	for (uint32_t k = 0; k < n; k++)
+		buf_printf(b, "\t.param .b%u egpu_rarg%u;\n\tst.param.b%u [egpu_rarg%u], %s;\n", args[k].bits, k, args[k].bits, k, args[k].value);
+	buf_printf(b, "\tcall %s, (", function);
+	for (uint32_t k = 0; k < n; k++)
 		buf_printf(b, "%segpu_rarg%u", k ? ", " : "", k);
 	buf_puts(b, ");\n\t}\n");
+}
+
+static const char *function_at(enum live_point point)
+{
+	return point == LIVE_MEM ? LIVE_RUN : LIVE_AT;
+}
+
+/* Few registers: those that a kernel needs beside them decide how many of its blocks fit. */
+static void put_call(struct buf *b, enum live_point point)
+{
+	if (point == LIVE_MEM) {
+		put_arguments(b, LIVE_RUN, of_access, sizeof(of_access) / sizeof(of_access[0]));
+		return;
+	}
+	buf_printf(b, "\tor.b32 %%egpu_rlc, %%egpu_kernel, %u;\n\tmov.b64 %%egpu_rlh, {%%egpu_site, %%egpu_rlc};\n", (unsigned)point << 16);
+	buf_puts(b, point == LIVE_LOOP ? "\tmov.b64 %egpu_rlb, {%egpu_block_index, %egpu_block_insns};\n" : "\tmov.b64 %egpu_rlb, 0;\n");
+	put_arguments(b, LIVE_AT, of_place, sizeof(of_place) / sizeof(of_place[0]));
 }
 
 const char *live_guard_name(enum live_point point)
@@ -119,13 +129,15 @@ int live_guard(struct arena *arena, enum live_point point, uint32_t map, struct 
 	buf_free(&b);
 	if (!body)
 		return diag_set(d, ENOMEM, "out of memory");
-	*func = (struct ebpf_fragment_func){ "__egpu_live_run", live_run_text() };
+	*func = (struct ebpf_fragment_func){ function_at(point), live_function_text(function_at(point)) };
 	*out = (struct ebpf_fragment){
 		.name = live_guard_name(point),
 		.point = points[point].point,
 		.fields = points[point].fields,
 		.maps = UINT64_C(1) << map,
 		.max_insns = 1,
+		/* Behind the loads of its block, where threads wait anyway: what programs at loop heads read is the same there. */
+		.anywhere = point == LIVE_LOOP,
 		.local_bytes = 1280,
 		.funcs = func,
 		.n_funcs = 1,

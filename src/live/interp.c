@@ -1,6 +1,6 @@
-/* interp.c - the interpreter inside a probed kernel: one function, `__egpu_live_run`, called by guards (live.h).
+/* interp.c - the interpreter inside a probed kernel, called by guards (live.h): `__egpu_live_run` at accesses, `__egpu_live_at` elsewhere.
  *
- * Compiled by clang to PTX when egpu is built (embed), and from then on text: the variant's splice check compares it
+ * Compiled by clang to PTX when egpu is built (embed), twice, and from then on text: the variant's splice check compares it
  * byte for byte, because the addresses that programs compute cannot be followed in it. The verifier has proved the programs.
  * It has no module-scope data and calls nothing, so that it can be put into any module from sm_70 and PTX 6.2 on.
  *
@@ -948,35 +948,53 @@ INLINE void fill_warp_mem(struct egpu_warp_mem *m, const struct access *a, u32 m
 	}
 }
 
-/* point: enum live_point; list: what the guard's word held. At loop heads `bytes` is the block's index and `value_bytes` its instructions. */
-void __egpu_live_run(u64 list, u32 point, u32 site, u32 kernel, u64 address, u32 bytes, u32 space, u32 op, u32 value_bytes, u64 v0, u64 v1,
-	u64 v2, u64 v3)
+/* list: what the guard's word held. At loop heads `bytes` is the block's index and `value_bytes` its instructions. */
+INLINE void run_list(u64 list, u32 point, const struct access *a)
 {
 	const struct live_list *l = (const struct live_list *)list;
-	struct access a = { address, { v0, v1, v2, v3 }, site, kernel, bytes, space, op, value_bytes };
 	struct run r;
 	union context c;
 	for (u64 i = 0; i < l->n && i < LIVE_PER_LIST; i++) {
 		r.program = (const struct live_program *)l->programs[i];
 		r.calls = 0;
 		u32 flags = r.program->flags, mask = active_mask();
-		if (point == LIVE_MEM && !(r.program->ops >> op & 1))
+		if (point == LIVE_MEM && !(r.program->ops >> a->op & 1))
 			continue;
-		fill_common(&c, &a, mask);
+		fill_common(&c, a, mask);
 		if (flags & LIVE_WARP) {
 			if (point == LIVE_MEM)
-				fill_warp_mem(&c.warp_mem, &a, mask, flags);
+				fill_warp_mem(&c.warp_mem, a, mask, flags);
 			c.warp.mask = point == LIVE_MEM ? c.warp.mask : mask;
 			c.warp.lanes = point == LIVE_MEM ? c.warp.lanes : (u32)__builtin_popcount(mask);
 			if (lanes_below() & mask)
 				continue;
 		} else if (point == LIVE_MEM) {
-			fill_mem(&c.mem, &a);
+			fill_mem(&c.mem, a);
 		} else if (point == LIVE_LOOP) {
-			c.block.index = bytes;
-			c.block.insns = value_bytes;
+			c.block.index = a->bytes;
+			c.block.insns = a->value_bytes;
 			c.block.loop_head = 1;
 		}
 		run_program(&r, (u64)&c);
 	}
 }
+
+/* Two functions, each compiled by itself: what a guard passes costs registers in the kernel, and with them places for blocks. */
+#ifdef LIVE_AT
+/* Guards that are not at accesses. where: site | kernel << 32 | enum live_point << 48; block: index | instructions << 32. */
+void __egpu_live_at(u64 list, u64 where, u64 block)
+{
+	u32 point = (u32)(where >> 48);
+	struct access a = { 0, { 0, 0, 0, 0 }, (u32)where, (u32)(where >> 32) & 0xffff, (u32)block, 0, 0, (u32)(block >> 32) };
+	if (point != LIVE_MEM)
+		run_list(list, point, &a);
+}
+#else
+/* Guards at accesses. */
+void __egpu_live_run(u64 list, u32 point, u32 site, u32 kernel, u64 address, u32 bytes, u32 space, u32 op, u32 value_bytes, u64 v0, u64 v1,
+	u64 v2, u64 v3)
+{
+	struct access a = { address, { v0, v1, v2, v3 }, site, kernel, bytes, space, op, value_bytes };
+	run_list(list, point, &a);
+}
+#endif

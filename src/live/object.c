@@ -2,9 +2,10 @@
 #include "live/object.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "bpf/program.h"
-#include "live_run.h" /* made from interp.c: live_run_ptx */
+#include "live_run.h" /* made from interp.c: live_run_ptx, live_at_ptx */
 
 int live_object_parse(const void *data, size_t size, const struct live_object **object, const struct live_reloc **relocs,
 	const uint64_t **insns, struct diag *d)
@@ -24,7 +25,9 @@ int live_object_parse(const void *data, size_t size, const struct live_object **
 	return 0;
 }
 
-const char *live_run_text(void)
+const char *live_function_text(const char *name)
 {
-	return live_run_ptx;
+	if (!strcmp(name, LIVE_RUN))
+		return live_run_ptx;
+	return strcmp(name, LIVE_AT) ? NULL : live_at_ptx;
 }

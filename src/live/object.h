@@ -11,7 +11,10 @@
 int live_object_parse(const void *data, size_t size, const struct live_object **object, const struct live_reloc **relocs,
 	const uint64_t **insns, struct diag *d);
 
-/* The interpreter: PTX of the one function __egpu_live_run. Only this very text is trusted in a variant. */
-const char *live_run_text(void);
+/* The interpreter: what guards at accesses call, and what the others do. */
+#define LIVE_RUN "__egpu_live_run"
+#define LIVE_AT "__egpu_live_at"
+/* PTX of either function; NULL: another name. Only these very texts are trusted in a variant. */
+const char *live_function_text(const char *name);
 
 #endif

@@ -42,6 +42,14 @@ int loop(struct egpu_warp *ctx)
 	return 0;
 }
 
+/* What takes the place of `loop`. */
+SEC("gpu.warp/block")
+int other(struct egpu_warp *ctx)
+{
+	mark(ctx->sm);
+	return 0;
+}
+
 /* The stores of 8 bytes to global memory are those of `passes`, by one thread of each block. */
 SEC("gpu/store")
 int store(struct egpu_mem *ctx)

@@ -124,14 +124,13 @@ static struct device_module *load_kernel(void)
 	struct ebpf_fragment guard;
 	struct buf ptx = { 0 };
 	struct diag d = { 0 };
-	static const uint8_t widths[13] = { 64, 32, 32, 32, 64, 32, 32, 32, 32, 64, 64, 64, 64 };
 	if (live_guard(arena, LIVE_ENTRY, 0, &guard, &d))
 		return NULL;
 	buf_printf(&ptx, ".version 7.0\n.target sm_75\n.address_size 64\n%s", guard.funcs[0].text);
 	buf_puts(&ptx, ".visible .entry live(.param .u64 list)\n{\n\t.reg .b64 %l;\n\tld.param.u64 %l, [list];\n");
-	for (int k = 0; k < 13; k++)
-		buf_printf(&ptx, "\t.param .b%u a%d;\n\tst.param.b%u [a%d], %s;\n", widths[k], k, widths[k], k, k ? "0" : "%l");
-	buf_puts(&ptx, "\tcall __egpu_live_run, (a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12);\n\tret;\n}\n");
+	for (int k = 0; k < 3; k++)
+		buf_printf(&ptx, "\t.param .b64 a%d;\n\tst.param.b64 [a%d], %s;\n", k, k, k ? "0" : "%l");
+	buf_puts(&ptx, "\tcall " LIVE_AT ", (a0, a1, a2);\n\tret;\n}\n");
 	struct device_module *m = device_load(device, ptx.data);
 	buf_free(&ptx);
 	arena_free(arena);

@@ -1,0 +1,318 @@
+/* What guards cost and how long attaching and detaching take (docs/dynamic.md).
+ *
+ * usage: live_measure [--gpu] [--egpu COMMAND]... WHAT [ARGUMENT]...
+ *
+ *	rates MODE ROUNDS     passes a second without egpu and under each command, with guards but for accesses, and with those; in turns
+ *	latency MODE TIMES    attach and detach
+ *	around MODE           rates of one run before an attach, while it is attached, after the detach
+ *	cycles MODE TIMES     attach, another takes its place, detach; what each process holds before and after
+ *
+ * MODE is one of samples/persistent. Lines come one by one, so that what was measured before a timeout is not lost.
+ */
+#include "live_probe.h"
+
+#include <dirent.h>
+#include <stdio.h>
+
+enum { MAX_RATES = 4096, MAX_COMMANDS = 6, RATE_MS = 1100 };
+
+static const char *commands[MAX_COMMANDS];
+static int n_commands;
+
+static int ascending(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return x < y ? -1 : x > y;
+}
+
+/* Median of the rates that were printed; the first is of a window in which the kernel began. */
+static double median_rate(const char *text)
+{
+	static double rates[MAX_RATES];
+	int n = 0;
+	const char *s = strstr(text, "rate ");
+	for (s = s ? s + 5 : text; (s = strstr(s, "rate ")) && n < MAX_RATES; s++)
+		rates[n++] = atof(s + 5);
+	qsort(rates, (size_t)n, sizeof(*rates), ascending);
+	return n ? rates[n / 2] : 0;
+}
+
+/* -- rates ------------------------------------------------------------------------ */
+
+/* Whether the kernel that runs has guards. */
+static bool has_guards(struct target *t, const char *mode, bool tell)
+{
+	struct session *s = find_session(t, "rate");
+	const struct session_file *f = s ? session_data(s) : NULL;
+	bool probed = false;
+	for (int i = 0; f && i < SESSION_MAX_KERNELS; i++) {
+		const struct session_kernel *k = &f->kernels[i];
+		if (!k->launches)
+			continue;
+		probed = k->launches_instrumented == k->launches;
+		if (tell)
+			printf("# %s: registers %u, with guards %u; bytes of local memory %u, %u; compiled in %.0f ms\n", mode, k->regs_before,
+				k->regs_after, k->local_before, k->local_after, (double)k->compile_ns / 1e6);
+	}
+	if (s)
+		session_close(s);
+	return probed;
+}
+
+static double rate_of(const char *command, const char *mode, const char *points, bool tell)
+{
+	struct target t;
+	char ms[16];
+	snprintf(ms, sizeof(ms), "%d", RATE_MS);
+	start_with(&t, command, mode, points, ms);
+	if (points && !has_guards(&t, mode, tell))
+		printf("# %s under %s ran without guards\n", mode, points);
+	int status = finish(&t);
+	if (status || !strstr(t.text, " ok\n"))
+		printf("# %s under %s ended with %d\n", mode, points ? points : "nothing", status);
+	return median_rate(t.text);
+}
+
+/* In turns, so that a drift of the machine meets all. */
+static void rates(const char *mode, int rounds)
+{
+	enum { KINDS = 2 + MAX_COMMANDS, MAX_ROUNDS = 32 };
+	static const char *const points[] = { "entry,exit,loop,mem", "entry,exit,loop" };
+	double got[KINDS][MAX_ROUNDS];
+	int kinds = n_commands + 2;
+	rounds = rounds < 1 ? 1 : rounds > MAX_ROUNDS ? MAX_ROUNDS : rounds;
+	for (int r = 0; r < rounds; r++)
+		for (int k = 0; k < kinds; k++)
+			got[k][r] = rate_of(commands[k > 1 ? k - 2 : 0], mode, k ? points[k > 1] : NULL, !r);
+	for (int k = 0; k < kinds; k++)
+		qsort(got[k], (size_t)rounds, sizeof(double), ascending);
+	for (int k = 0; k < kinds; k++)
+		printf("%s %s%s%s: %.1f passes/s (%.1f to %.1f), %.4f of uninstrumented\n", mode,
+			k ? points[k > 1] : "without egpu", k > 1 && n_commands > 1 ? " " : "",
+			k > 1 && n_commands > 1 ? commands[k - 2] : "", got[k][rounds / 2], got[k][0], got[k][rounds - 1],
+			got[k][rounds / 2] / got[0][rounds / 2]);
+}
+
+/* Rates of a while from now on. */
+static double rate_for(struct target *t, int ms)
+{
+	heard(t);
+	size_t from = t->n;
+	sleep_ms(ms);
+	heard(t);
+	return median_rate(t->text + from);
+}
+
+static void around(const char *mode)
+{
+	struct target t;
+	struct probe p;
+	start_with(&t, commands[0], mode, "entry,exit,loop", "100000");
+	struct session *s = find_session(&t, "rate");
+	if (!s || !load(&p, s))
+		return;
+	double before = rate_for(&t, 1500);
+	attach(&p, 0);
+	wait_settled(s);
+	double while_there = rate_for(&t, 1000);
+	detach(&p, 0);
+	wait_settled(s);
+	double after = rate_for(&t, 1500);
+	printf("%s around: before %.1f, attached at loop heads %.1f (%.3f), after the detach %.1f (%.4f of before)\n", mode, before, while_there,
+		while_there / before, after, after / before);
+	unload(&p);
+	session_close(s);
+	kill(t.pid, SIGTERM);
+	finish(&t);
+}
+
+/* -- latencies ---------------------------------------------------------------------- */
+
+static void clear(struct probe *p)
+{
+	uint64_t zero = 0;
+	for (uint32_t sm = 0; sm < SMS; sm++) {
+		map_update(p->first, &sm, &zero, 0);
+		map_update(p->last, &sm, &zero, 0);
+	}
+}
+
+static void print_latency(const char *mode, const char *what, double *ms, int n)
+{
+	qsort(ms, (size_t)n, sizeof(*ms), ascending);
+	if (n)
+		printf("%s %s: median %.2f ms (%.2f to %.2f, %d times)\n", mode, what, ms[n / 2], ms[0], ms[n - 1], n);
+}
+
+static void latency(const char *mode, int times)
+{
+	enum { MAX = 256 };
+	double in[MAX], armed[MAX], out[MAX], gone[MAX];
+	struct target t;
+	struct probe p;
+	int n = 0, late = 0;
+	start_with(&t, commands[0], mode, "entry,exit,loop", "100000");
+	struct session *s = find_session(&t, "rate");
+	if (!s || !load(&p, s))
+		return;
+	for (; n < times && n < MAX; n++) {
+		uint64_t latest, t0 = now_ns(), took, at;
+		/* A loader has room for a few dozen links: another one comes. */
+		if (n % 20 == 19) {
+			unload(&p);
+			if (!load(&p, s))
+				break;
+			t0 = now_ns();
+		}
+		attach(&p, 0);
+		took = until_everywhere(&p, opt.gpu ? 132 : 2, t0);
+		at = wait_settled(s);
+		if (!took || !at)
+			break;
+		in[n] = (double)took / 1e6;
+		armed[n] = (double)(at - t0) / 1e6;
+		t0 = now_ns();
+		detach(&p, 0);
+		at = wait_settled(s);
+		sleep_ms(40);
+		count_sms(p.last, &latest);
+		out[n] = latest > t0 ? (double)(latest - t0) / 1e6 : 0;
+		gone[n] = at > t0 ? (double)(at - t0) / 1e6 : 0;
+		late += latest > at + CLOCK_NS;
+		clear(&p);
+		sleep_ms(20);
+	}
+	print_latency(mode, "attach to first run on every multiprocessor", in, n);
+	print_latency(mode, "attach to armed", armed, n);
+	print_latency(mode, "detach to last run", out, n);
+	print_latency(mode, "detach to gone", gone, n);
+	printf("%s: %d of %d detaches had a run after gone\n", mode, late, n);
+	unload(&p);
+	session_close(s);
+	kill(t.pid, SIGTERM);
+	finish(&t);
+}
+
+/* -- leaks --------------------------------------------------------------------------- */
+
+struct held {
+	long rss_kb, fds, shm, device_mib;
+};
+
+static long count_dir(const char *path)
+{
+	long n = 0;
+	DIR *d = opendir(path);
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static struct held held_by(pid_t pid)
+{
+	struct held h = { 0 };
+	char path[64], line[256];
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	FILE *f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f))
+		sscanf(line, "VmRSS: %ld", &h.rss_kb);
+	if (f)
+		fclose(f);
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	h.fds = count_dir(path);
+	h.shm = count_dir("/dev/shm");
+	if (opt.gpu && (f = popen("nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -i 0", "r"))) {
+		if (fscanf(f, "%ld", &h.device_mib) != 1)
+			h.device_mib = -1;
+		pclose(f);
+	}
+	return h;
+}
+
+static pid_t pid_of_agent(struct session *s)
+{
+	const struct session_file *f = session_data(s);
+	for (int i = 0; i < SESSION_MAX_AGENTS; i++)
+		if (f->agents[i].pid && !f->agents[i].ended)
+			return (pid_t)f->agents[i].pid;
+	return 0;
+}
+
+static bool once(struct probe *p, struct session *s)
+{
+	bool good = attach(p, 0) && wait_settled(s);
+	good = good && attach(p, 3);
+	detach(p, 0);
+	good = good && wait_settled(s);
+	detach(p, 3);
+	return good && wait_settled(s);
+}
+
+static void cycles(const char *mode, int times)
+{
+	struct target t;
+	struct probe p;
+	struct held first = { 0 }, last;
+	int good = 0;
+	start_with(&t, commands[0], mode, "entry,exit,loop", "100000");
+	struct session *s = find_session(&t, "rate");
+	if (!s || !load(&p, s))
+		return;
+	uint64_t t0 = now_ns();
+	for (int i = 0; i < times && good == i; i++) {
+		if (i % 10 == 9) {
+			unload(&p);
+			if (!load(&p, s))
+				break;
+		}
+		good += once(&p, s);
+		if (i == times / 10)
+			first = held_by(pid_of_agent(s));
+	}
+	double ms = (double)(now_ns() - t0) / 1e6;
+	last = held_by(pid_of_agent(s));
+	printf("%s: attached, replaced and detached %d times of %d, %.1f ms each; libbpf complained %d times\n", mode, good, times, ms / times, warnings);
+	printf("%s held by the target after %d rounds and after %d: resident %ld and %ld KiB, descriptors %ld and %ld, /dev/shm %ld and %ld, device "
+	       "memory %ld and %ld MiB\n", mode, times / 10 + 1, times, first.rss_kb, last.rss_kb, first.fds, last.fds, first.shm, last.shm,
+		first.device_mib, last.device_mib);
+	unload(&p);
+	session_close(s);
+	kill(t.pid, SIGTERM);
+	finish(&t);
+}
+
+int main(int argc, char **argv)
+{
+	int i = 1;
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	for (; i < argc && !strncmp(argv[i], "--", 2); i++) {
+		opt.gpu |= !strcmp(argv[i], "--gpu");
+		if (!strcmp(argv[i], "--egpu") && i + 1 < argc && n_commands < MAX_COMMANDS)
+			commands[n_commands++] = argv[++i];
+	}
+	if (prepare()) {
+		fprintf(stderr, "EGPU_BUILD does not name the build directory\n");
+		return 1;
+	}
+	if (!n_commands) {
+		static char own[600];
+		snprintf(own, sizeof(own), "%s/egpu", opt.build);
+		commands[n_commands++] = own;
+	}
+	const char *what = i < argc ? argv[i] : "", *mode = i + 1 < argc ? argv[i + 1] : "queue";
+	int times = i + 2 < argc ? atoi(argv[i + 2]) : 3;
+	if (!strcmp(what, "rates"))
+		rates(mode, times);
+	else if (!strcmp(what, "latency"))
+		latency(mode, times);
+	else if (!strcmp(what, "around"))
+		around(mode);
+	else if (!strcmp(what, "cycles"))
+		cycles(mode, times);
+	else
+		fprintf(stderr, "usage: live_measure [--gpu] [--egpu COMMAND]... rates|latency|around|cycles MODE [TIMES]\n");
+	rmdir(opt.dir);
+	return 0;
+}
