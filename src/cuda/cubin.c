@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda/cubin_elf.h"
 #include "cuda/fatbin.h"
 
 #ifndef EM_CUDA
@@ -12,7 +13,7 @@
 enum { STO_CUDA_ENTRY = 0x10, ABI_OF_CUDA_13 = 8, MAX_NAME = 65536, MAX_NAMES_BYTES = 64 << 20 };
 
 /* Copies, since an image in a file or a fatbin need not be aligned. */
-static bool read_header(const void *elf, size_t size, Elf64_Ehdr *h)
+bool elf_read_header(const void *elf, size_t size, Elf64_Ehdr *h)
 {
 	if (size < sizeof(*h))
 		return false;
@@ -21,43 +22,41 @@ static bool read_header(const void *elf, size_t size, Elf64_Ehdr *h)
 	       h->e_ident[EI_DATA] == ELFDATA2LSB;
 }
 
-static bool within(uint64_t size, uint64_t at, uint64_t n)
+bool elf_within(uint64_t size, uint64_t at, uint64_t n)
 {
 	return at <= size && n <= size - at;
 }
 
-static bool read_section(
+bool elf_read_section(
 	const void *elf, size_t size, const Elf64_Ehdr *h, uint64_t index, Elf64_Shdr *s)
 {
 	uint64_t at;
 	if (h->e_shentsize < sizeof(*s) || __builtin_mul_overflow(index, h->e_shentsize, &at) ||
-		__builtin_add_overflow(at, h->e_shoff, &at) || !within(size, at, sizeof(*s)))
+		__builtin_add_overflow(at, h->e_shoff, &at) || !elf_within(size, at, sizeof(*s)))
 		return false;
 	memcpy(s, (const char *)elf + at, sizeof(*s));
 	return true;
 }
 
-/* Section count; more than 65,279 are counted in section 0. */
-static uint64_t section_count(const void *elf, size_t size, const Elf64_Ehdr *h)
+uint64_t elf_section_count(const void *elf, size_t size, const Elf64_Ehdr *h)
 {
 	Elf64_Shdr zero;
 	if (h->e_shnum || !h->e_shoff)
 		return h->e_shnum;
-	return read_section(elf, size, h, 0, &zero) ? zero.sh_size : 0;
+	return elf_read_section(elf, size, h, 0, &zero) ? zero.sh_size : 0;
 }
 
-static uint64_t name_section(const void *elf, size_t size, const Elf64_Ehdr *h)
+uint64_t elf_name_section(const void *elf, size_t size, const Elf64_Ehdr *h)
 {
 	Elf64_Shdr zero;
 	if (h->e_shstrndx != SHN_XINDEX)
 		return h->e_shstrndx;
-	return read_section(elf, size, h, 0, &zero) ? zero.sh_link : 0;
+	return elf_read_section(elf, size, h, 0, &zero) ? zero.sh_link : 0;
 }
 
-/* A string of the string table section, "" when it is none. */
-static const char *string_at(const void *elf, size_t size, const Elf64_Shdr *table, uint64_t at)
+const char *elf_string(const void *elf, size_t size, const Elf64_Shdr *table, uint64_t at)
 {
-	if (table->sh_type == SHT_NOBITS || !within(size, table->sh_offset, table->sh_size) ||
+	if (table->sh_type == SHT_NOBITS || !elf_within(size, table->sh_offset, table->sh_size) ||
 		at >= table->sh_size)
 		return "";
 	const char *s = (const char *)elf + table->sh_offset + at;
@@ -69,9 +68,9 @@ uint64_t elf_extent(const void *elf, size_t size)
 {
 	Elf64_Ehdr h;
 	Elf64_Shdr s;
-	if (!read_header(elf, size, &h))
+	if (!elf_read_header(elf, size, &h))
 		return 0;
-	uint64_t n = section_count(elf, size, &h), end = sizeof(h), e;
+	uint64_t n = elf_section_count(elf, size, &h), end = sizeof(h), e;
 	if (n > size / sizeof(s) + 1)
 		return 0;
 	if (__builtin_add_overflow(h.e_shoff, n * h.e_shentsize, &e))
@@ -81,7 +80,7 @@ uint64_t elf_extent(const void *elf, size_t size)
 		return 0;
 	end = e > end ? e : end;
 	for (uint64_t i = 0; i < n; i++) {
-		if (!read_section(elf, size, &h, i, &s))
+		if (!elf_read_section(elf, size, &h, i, &s))
 			return 0;
 		if (s.sh_type == SHT_NOBITS || s.sh_type == SHT_NULL)
 			continue;
@@ -95,7 +94,7 @@ uint64_t elf_extent(const void *elf, size_t size)
 bool elf_is_cubin(const void *elf, size_t size)
 {
 	Elf64_Ehdr h;
-	return read_header(elf, size, &h) && h.e_machine == EM_CUDA;
+	return elf_read_header(elf, size, &h) && h.e_machine == EM_CUDA;
 }
 
 int elf_section(const void *elf, size_t size, uint32_t index, const char **name,
@@ -103,19 +102,19 @@ int elf_section(const void *elf, size_t size, uint32_t index, const char **name,
 {
 	Elf64_Ehdr h;
 	Elf64_Shdr s, names;
-	if (!read_header(elf, size, &h))
+	if (!elf_read_header(elf, size, &h))
 		return -EINVAL;
-	if (index >= section_count(elf, size, &h))
+	if (index >= elf_section_count(elf, size, &h))
 		return 0;
-	if (!read_section(elf, size, &h, index, &s))
+	if (!elf_read_section(elf, size, &h, index, &s))
 		return -EINVAL;
-	*name = read_section(elf, size, &h, name_section(elf, size, &h), &names)
-			? string_at(elf, size, &names, s.sh_name)
+	*name = elf_read_section(elf, size, &h, elf_name_section(elf, size, &h), &names)
+			? elf_string(elf, size, &names, s.sh_name)
 			: "";
 	*data = NULL;
 	*bytes = s.sh_type == SHT_NOBITS ? 0 : s.sh_size;
 	if (s.sh_type != SHT_NOBITS && !(s.sh_flags & SHF_COMPRESSED) &&
-		within(size, s.sh_offset, s.sh_size))
+		elf_within(size, s.sh_offset, s.sh_size))
 		*data = (const uint8_t *)elf + s.sh_offset;
 	return 1;
 }
@@ -123,7 +122,7 @@ int elf_section(const void *elf, size_t size, uint32_t index, const char **name,
 uint32_t cubin_sm(const void *elf, size_t size)
 {
 	Elf64_Ehdr h;
-	if (!read_header(elf, size, &h) || h.e_machine != EM_CUDA)
+	if (!elf_read_header(elf, size, &h) || h.e_machine != EM_CUDA)
 		return 0;
 	/* e_flags: SM in bits 8..15 since ABI 8 (CUDA 13), in bits 0..7 before. */
 	return h.e_ident[EI_ABIVERSION] >= ABI_OF_CUDA_13 ? h.e_flags >> 8 & 0xff
@@ -159,14 +158,14 @@ static int names_from_symbols(const void *elf, size_t size, const Elf64_Ehdr *h,
 {
 	Elf64_Shdr strtab;
 	Elf64_Sym sym;
-	if (!within(size, symtab->sh_offset, symtab->sh_size) ||
-		!read_section(elf, size, h, symtab->sh_link, &strtab))
+	if (!elf_within(size, symtab->sh_offset, symtab->sh_size) ||
+		!elf_read_section(elf, size, h, symtab->sh_link, &strtab))
 		return -EINVAL;
 	for (uint64_t at = 0; symtab->sh_size - at >= sizeof(sym); at += sizeof(sym)) {
 		memcpy(&sym, (const char *)elf + symtab->sh_offset + at, sizeof(sym));
 		if (ELF64_ST_TYPE(sym.st_info) != STT_FUNC || !(sym.st_other & STO_CUDA_ENTRY))
 			continue;
-		const char *name = string_at(elf, size, &strtab, sym.st_name);
+		const char *name = elf_string(elf, size, &strtab, sym.st_name);
 		int err = *name ? add_name(names, name) : 0;
 		if (err)
 			return err;
@@ -211,11 +210,11 @@ int cubin_kernels(struct arena *a, const void *elf, size_t size, const char ***n
 	struct names found = { .a = a };
 	bool symbols = false;
 	int err = 0;
-	if (!read_header(elf, size, &h) || h.e_machine != EM_CUDA)
+	if (!elf_read_header(elf, size, &h) || h.e_machine != EM_CUDA)
 		return diag_set(d, EINVAL, "not a cubin");
-	uint64_t count = section_count(elf, size, &h);
+	uint64_t count = elf_section_count(elf, size, &h);
 	for (uint64_t i = 0; i < count && !err; i++) {
-		if (!read_section(elf, size, &h, i, &s))
+		if (!elf_read_section(elf, size, &h, i, &s))
 			return diag_set(d, EINVAL, "the cubin's section table is damaged");
 		if (s.sh_type != SHT_SYMTAB)
 			continue;

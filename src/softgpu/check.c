@@ -205,6 +205,15 @@ static void block_name(const struct sg_grid *g, const struct cell *of, char *out
 			of->place / n[0] / n[1]);
 }
 
+/* Where in the kernel's own module: in another's code, the call that led there. */
+static uint32_t pc_of(const struct sg_warp *w, const struct sg_insn *in)
+{
+	const struct sg_module *m = w->block->grid->kernel->module;
+	for (const struct sg_frame *f = w->frame; f->func->module != m; f = f->parent)
+		in = f->call;
+	return (uint32_t)(in - m->code);
+}
+
 static const char *verb(uint32_t access)
 {
 	if ((access & (SG_READ | SG_WRITE)) == (SG_READ | SG_WRITE))
@@ -217,10 +226,10 @@ static void report_race(struct sg_warp *w, const struct sg_insn *in, uint32_t la
 {
 	struct sg_grid *g = w->block->grid;
 	struct sg_check *c = g->dev->check;
-	const struct sg_insn *other = &w->code[old->pc];
+	const struct sg_insn *other = &g->kernel->module->code[old->pc];
 	char mine[48], theirs[48], there[48] = "the same block";
 	pthread_mutex_lock(&c->report_lock);
-	if (is_new(c, (uint32_t)g->id, shared, (uint32_t)(in - w->code), old->pc)) {
+	if (is_new(c, (uint32_t)g->id, shared, pc_of(w, in), old->pc)) {
 		thread_name(g, w->index * 32 + lane, mine, sizeof(mine));
 		thread_name(g, old->thread, theirs, sizeof(theirs));
 		if (!same_block)
@@ -245,7 +254,7 @@ static void report_unwritten(
 	struct sg_check *c = g->dev->check;
 	char mine[48];
 	pthread_mutex_lock(&c->report_lock);
-	if (is_new(c, (uint32_t)g->id, 2, (uint32_t)(in - w->code), 0)) {
+	if (is_new(c, (uint32_t)g->id, 2, pc_of(w, in), 0)) {
 		thread_name(g, w->index * 32 + lane, mine, sizeof(mine));
 		fprintf(stderr,
 			"softgpu: check: kernel %s: PTX line %u (%s) reads %u bytes of shared "
@@ -406,7 +415,7 @@ void sg_check_access(struct sg_warp *w, const struct sg_insn *in, uint32_t lane,
 			.place = place_of(w->block),
 			.stamp = k->clock[w->index],
 			.time = atomic_load_explicit(&c->time, memory_order_relaxed),
-			.pc = (uint32_t)(in - w->code),
+			.pc = pc_of(w, in),
 			.value = (uint32_t)(value ^ value >> 32),
 			.thread = (uint16_t)(w->index * 32 + lane),
 			.bytes = (uint8_t)((1u << to) - (1u << from)),
@@ -539,6 +548,7 @@ static void check_divided(struct sg_block *b, const struct sg_warp *w, uint32_t 
 	const struct sg_path *first = NULL;
 	struct sg_check *c = b->grid->dev->check;
 	uint32_t lanes = b->grid->threads - w->index * 32, other = 0, there = 0, pc = 0;
+	const struct sg_insn *other_in = NULL;
 	uint32_t all = lanes >= 32 ? SG_FULL : (1u << lanes) - 1;
 	for (uint32_t j = 0; j < w->n_paths; j++) {
 		const struct sg_path *p = &w->paths[j];
@@ -546,14 +556,15 @@ static void check_divided(struct sg_block *b, const struct sg_warp *w, uint32_t 
 			continue;
 		first = first ? first : p;
 		there |= p->mask;
-		if (p->pc != first->pc) {
+		if (p->pc != first->pc || p->frame->func->module != first->frame->func->module) {
 			other |= p->mask;
+			other_in = sg_path_insn(p);
 			pc = p->pc;
 		}
 	}
 	if (!first || (!other && there == all))
 		return;
-	const struct sg_insn *in = &w->code[first->pc];
+	const struct sg_insn *in = sg_path_insn(first);
 	if (strncmp(in->opcode, "bar.", 4) && !strstr(in->opcode, ".aligned"))
 		return;
 	/* Lanes that arrived without waiting are there as well. */
@@ -569,7 +580,7 @@ static void check_divided(struct sg_block *b, const struct sg_warp *w, uint32_t 
 			in->line, in->opcode);
 		if (other)
 			fprintf(stderr, "lanes 0x%08x at PTX line %u (%s)\n", other,
-				w->code[pc].line, w->code[pc].opcode);
+				other_in->line, other_in->opcode);
 		else
 			fprintf(stderr, "lanes 0x%08x have ended\n", all & ~there);
 	}

@@ -357,6 +357,7 @@ static bool declare_func(struct sg_dec *c, const struct ptx_func *p)
 		if (!f || table_puts(c->m->funcs, p->name, f))
 			return fail(c, CUDA_ERROR_OUT_OF_MEMORY), false;
 		f->index = c->m->n_funcs++;
+		f->module = c->m;
 	}
 	f->name = p->name;
 	f->ptx = p;
@@ -690,6 +691,25 @@ struct sg_kernel *sg_module_kernel(struct sg_module *m, const char *name)
 struct sg_kernel *sg_module_kernel_at(struct sg_module *m, uint32_t index)
 {
 	return index < m->n_kernels ? m->kernels[index] : NULL;
+}
+
+bool sg_module_function(const struct sg_module *m, const char *name, uint32_t *regs, uint32_t *local_bytes)
+{
+	const struct sg_func *f = table_gets(m->funcs, name);
+	if (!f || f->is_entry || f->ptx->is_decl)
+		return false;
+	*regs = (f->n_live + 8 + 7) / 8 * 8;
+	*local_bytes = f->local_bytes;
+	return true;
+}
+
+void sg_module_functions(const struct sg_module *m, void (*fn)(const char *name, void *arg), void *arg)
+{
+	for (uint32_t i = 0; i < m->n_funcs; i++) {
+		const struct sg_func *f = m->func_list[i];
+		if (f->index == i && !f->is_entry && !f->ptx->is_decl && f->ptx->linkage == PTX_LINK_VISIBLE)
+			fn(f->name, arg);
+	}
 }
 
 CUresult sg_module_global(struct sg_module *m, const char *name, uint64_t *addr, size_t *bytes)

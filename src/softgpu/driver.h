@@ -588,6 +588,8 @@ void drv_jit_done(struct drv_jit *jit, const struct diag *d, double ms);
 CUresult drv_image_ptx(const void *image, char **ptx, size_t *bytes, struct diag *d);
 /* The same of bytes of known extent. */
 CUresult drv_bytes_ptx(const void *data, size_t size, char **ptx, size_t *bytes, struct diag *d);
+/* The image that the linker makes of a text: malloc'd; NULL: no memory. */
+void *drv_make_cubin(const struct sg_module *code, const char *ptx, size_t bytes, size_t *size);
 /* One input of the linker, and of images with several translation units. */
 struct drv_text {
 	char *text; /* NUL-terminated PTX */

@@ -324,54 +324,6 @@ CUresult drv_link_texts(
 	return CUDA_SUCCESS;
 }
 
-/* -- the ELF -------------------------------------------------------------------------------- */
-
-#define ELF_MACHINE_CUDA 190
-#define ELF_ABI_VERSION 8 /* SM in bits 8..15 of e_flags, as CUDA 13 writes it */
-
-static void *make_cubin(const char *ptx, size_t bytes, size_t *size)
-{
-	static const char names[] = "\0.shstrtab\0.nv_debug_ptx_txt";
-	struct image {
-		Elf64_Ehdr head;
-		Elf64_Shdr sections[3];
-		char names[32];
-		char text[];
-	} * e;
-	_Static_assert(sizeof(names) <= sizeof(e->names), "room for the names");
-	e = calloc(1, sizeof(*e) + bytes);
-	if (!e)
-		return NULL;
-	e->head = (Elf64_Ehdr){ .e_type = ET_EXEC,
-		.e_machine = ELF_MACHINE_CUDA,
-		.e_version = EV_CURRENT,
-		.e_shoff = offsetof(struct image, sections),
-		.e_flags = drv.config.sm << 8,
-		.e_ehsize = sizeof(Elf64_Ehdr),
-		.e_shentsize = sizeof(Elf64_Shdr),
-		.e_shnum = 3,
-		.e_shstrndx = 1 };
-	memcpy(e->head.e_ident, ELFMAG, SELFMAG);
-	e->head.e_ident[EI_CLASS] = ELFCLASS64;
-	e->head.e_ident[EI_DATA] = ELFDATA2LSB;
-	e->head.e_ident[EI_VERSION] = EV_CURRENT;
-	e->head.e_ident[EI_ABIVERSION] = ELF_ABI_VERSION;
-	e->sections[1] = (Elf64_Shdr){ .sh_name = 1,
-		.sh_type = SHT_STRTAB,
-		.sh_offset = offsetof(struct image, names),
-		.sh_size = sizeof(names) };
-	e->sections[2] = (Elf64_Shdr){ .sh_name = 11,
-		.sh_type = SHT_PROGBITS,
-		.sh_offset = offsetof(struct image, text),
-		.sh_size = bytes };
-	memcpy(e->names, names, sizeof(names));
-	/* Lines end with NUL there. */
-	for (size_t i = 0; i < bytes; i++)
-		e->text[i] = ptx[i] == '\n' ? 0 : ptx[i];
-	*size = sizeof(*e) + bytes;
-	return e;
-}
-
 /* -- the calls -------------------------------------------------------------------------------- */
 
 struct CUlinkState_st {
@@ -577,9 +529,9 @@ static CUresult complete(struct CUlinkState_st *s, size_t *size, struct diag *d)
 		bytes = s->texts[0].bytes;
 	if (!r)
 		r = sg_module_load(drv.dev, text, bytes, &code, d);
-	sg_module_free(code);
-	if (!r && !(s->cubin = make_cubin(text, bytes, size)))
+	if (!r && !(s->cubin = drv_make_cubin(code, text, bytes, size)))
 		r = CUDA_ERROR_OUT_OF_MEMORY;
+	sg_module_free(code);
 	free(ptx);
 	return r;
 }

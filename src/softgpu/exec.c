@@ -107,7 +107,8 @@ static void load_path(struct sg_warp *w, int32_t i)
 	w->pc = p->pc;
 	w->mask = p->mask;
 	w->frame = p->frame;
-	w->base[0] = p->frame->regs;
+	w->code = p->frame->func->module->code;
+	sg_use(w, p->frame);
 	p->stamp = ++w->clock;
 }
 
@@ -262,9 +263,8 @@ void sg_spin(struct sg_warp *w, uint32_t weight)
 
 static void run_fuel(struct sg_warp *w)
 {
-	const struct sg_insn *code = w->code;
 	while (w->fuel > 0) {
-		const struct sg_insn *in = &code[w->pc];
+		const struct sg_insn *in = &w->code[w->pc];
 		uint32_t mask = w->mask;
 		w->fuel--;
 		w->pc++;
@@ -343,7 +343,7 @@ static void report_deadlock(struct sg_block *b)
 			const struct sg_path *p = &w->paths[j];
 			if (!p->mask)
 				continue;
-			const struct sg_insn *in = &w->code[p->pc];
+			const struct sg_insn *in = sg_path_insn(p);
 			buf_printf(&out, " warp %u lanes 0x%08x wait at PTX line %u (%s);", i,
 				p->mask, in->line, in->opcode);
 		}

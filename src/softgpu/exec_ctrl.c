@@ -103,7 +103,7 @@ static void copy_args(struct sg_warp *w, const struct sg_frame *from, const stru
 	const struct sg_frame *to, const struct sg_arg *dst, uint32_t n, uint32_t mask)
 {
 	uint8_t bytes[SG_MAX_ARG];
-	w->base[0] = from->regs;
+	sg_use(w, from);
 	for (uint32_t k = 0; k < n; k++) {
 		uint32_t size = least(src[k].bytes, dst[k].bytes);
 		for (uint32_t m = mask; m; m &= m - 1) {
@@ -119,7 +119,7 @@ static void copy_args(struct sg_warp *w, const struct sg_frame *from, const stru
 			}
 		}
 	}
-	w->base[0] = w->frame->regs;
+	sg_use(w, w->frame);
 }
 
 uint64_t sg_call_arg(struct sg_warp *w, const struct sg_insn *in, uint32_t k, int lane)
@@ -159,17 +159,20 @@ static void enter(
 	if (mask != w->mask)
 		sg_split(w, w->mask & ~mask, w->pc);
 	w->frame = fr;
-	w->base[0] = fr->regs;
+	w->code = f->module->code;
+	sg_use(w, fr);
 	w->pc = f->pc;
 	w->stop_pc = w->n_paths > 1 ? 0 : SG_NO_PC;
 }
 
-/* The function that a pointer names, or NULL. */
+/* The function that a pointer names, or what lies there; or NULL. */
 static const struct sg_func *func_at(const struct sg_warp *w, uint64_t v)
 {
-	const struct sg_module *m = w->block->grid->kernel->module;
+	const struct sg_module *m = w->frame->func->module;
 	uint32_t low = (uint32_t)v;
-	if (SG_WINDOW(v) != SG_WIN_FUNC || low & 15 || low < 16 || low / 16 > m->n_funcs)
+	if (SG_WINDOW(v) != SG_WIN_FUNC)
+		return sg_code_at(w->block->grid, v);
+	if (low & 15 || low < 16 || low / 16 > m->n_funcs)
 		return NULL;
 	return m->func_list[low / 16 - 1];
 }
@@ -177,7 +180,7 @@ static const struct sg_func *func_at(const struct sg_warp *w, uint64_t v)
 SG_HANDLER(sg_call)
 {
 	if (!(in->flags & SG_CALL_INDIRECT)) {
-		enter(w, in, w->block->grid->kernel->module->func_list[in->target], mask);
+		enter(w, in, w->frame->func->module->func_list[in->target], mask);
 		return;
 	}
 	const uint64_t *a = sg_op(w, in->a);
@@ -208,9 +211,10 @@ SG_HANDLER(sg_ret)
 		least(call->n_rets, f->func->n_results), mask);
 	if (mask != w->mask)
 		sg_split(w, w->mask & ~mask, w->pc);
-	w->pc = (uint32_t)(f->call - w->code) + 1;
 	w->frame = f->parent;
-	w->base[0] = w->frame->regs;
+	w->code = w->frame->func->module->code;
+	w->pc = (uint32_t)(f->call - w->code) + 1;
+	sg_use(w, w->frame);
 	sg_frame_drop(w, f, mask);
 	sg_resched(w);
 }

@@ -17,7 +17,7 @@ void sg_aligned_check(struct sg_warp *w)
 	for (uint32_t i = 0; i < w->n_paths; i++) {
 		const struct sg_path *p = &w->paths[i];
 		uint32_t there = 0;
-		if (p->state != SG_WAIT_WARP || !p->mask || w->code[p->pc].fn == sg_warp_op)
+		if (p->state != SG_WAIT_WARP || !p->mask || sg_path_insn(p)->fn == sg_warp_op)
 			continue;
 		for (uint32_t j = 0; j < w->n_paths; j++) {
 			const struct sg_path *q = &w->paths[j];

@@ -270,25 +270,25 @@ static uint32_t complete_lanes(const uint32_t *group, uint32_t live, uint32_t ma
  * as far as its member masks are complete. */
 static bool try_group(struct sg_warp *w, uint32_t first)
 {
-	const struct sg_insn *in = &w->code[w->paths[first].pc];
+	const struct sg_insn *in = sg_path_insn(&w->paths[first]);
 	struct lanes l = { 0 };
 	uint32_t take[32], n_take = 0, n_paths = w->n_paths;
-	uint8_t *saved = w->base[0];
+	uint8_t *regs = w->base[0], *consts = w->base[1];
 
 	for (uint32_t i = first; i < n_paths; i++) {
 		struct sg_path *p = &w->paths[i];
-		if (p->state != SG_WAIT_WARP || !p->mask || !same_operation(in, &w->code[p->pc]))
+		if (p->state != SG_WAIT_WARP || !p->mask || !same_operation(in, sg_path_insn(p)))
 			continue;
-		w->base[0] = p->frame->regs;
-		members(w, &w->code[p->pc], p->mask, l.group);
+		sg_use(w, p->frame);
+		members(w, sg_path_insn(p), p->mask, l.group);
 		l.mask |= p->mask;
 		take[n_take++] = i;
 	}
 	l.mask = complete_lanes(l.group, w->live, l.mask);
 	for (uint32_t k = 0; k < n_take && l.mask; k++) {
 		struct sg_path *p = &w->paths[take[k]];
-		w->base[0] = p->frame->regs;
-		gather(w, &w->code[p->pc], p->mask & l.mask, &l);
+		sg_use(w, p->frame);
+		gather(w, sg_path_insn(p), p->mask & l.mask, &l);
 	}
 	if (l.mask)
 		compute(in, &l);
@@ -299,8 +299,8 @@ static bool try_group(struct sg_warp *w, uint32_t first)
 		uint32_t done = p->mask & l.mask;
 		if (!done)
 			continue;
-		w->base[0] = p->frame->regs;
-		scatter(w, &w->code[p->pc], done, &l);
+		sg_use(w, p->frame);
+		scatter(w, sg_path_insn(p), done, &l);
 		if (done != p->mask) {
 			struct sg_path *rest = &w->paths[w->n_paths++];
 			*rest = *p;
@@ -310,7 +310,8 @@ static bool try_group(struct sg_warp *w, uint32_t first)
 		p->pc++;
 		p->state = SG_READY;
 	}
-	w->base[0] = saved;
+	w->base[0] = regs;
+	w->base[1] = consts;
 	return l.mask != 0;
 }
 
@@ -318,7 +319,7 @@ void sg_warp_sync_check(struct sg_warp *w)
 {
 	for (uint32_t i = 0; i < w->n_paths; i++)
 		if (w->paths[i].state == SG_WAIT_WARP && w->paths[i].mask &&
-			w->code[w->paths[i].pc].fn == sg_warp_op)
+			sg_path_insn(&w->paths[i])->fn == sg_warp_op)
 			try_group(w, i);
 	sg_aligned_check(w);
 }
@@ -362,7 +363,7 @@ static void release(struct sg_block *b, uint32_t id)
 			struct sg_path *p = &w->paths[j];
 			if (p->state != SG_WAIT_BAR || p->bar != id || !p->mask)
 				continue;
-			const struct sg_insn *in = &w->code[p->pc];
+			const struct sg_insn *in = sg_path_insn(p);
 			p->bar_value = in->op == SG_BAR_POPC  ? bar->popc
 				       : in->op == SG_BAR_AND ? (bar->all ? SG_FULL : 0)
 							      : (bar->any ? SG_FULL : 0);

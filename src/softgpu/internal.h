@@ -157,6 +157,7 @@ enum sg_builtin { SG_NO_BUILTIN, SG_VPRINTF, SG_ASSERTFAIL, SG_MALLOC, SG_FREE, 
 
 struct sg_func {
 	const char *name;
+	const struct sg_module *module; /* that defines it */
 	const struct ptx_func *ptx;
 	bool is_entry;
 	uint8_t builtin;
@@ -344,7 +345,7 @@ enum {
 
 struct sg_warp {
 	uint8_t *base[4]; /* see the top */
-	const struct sg_insn *code;
+	const struct sg_insn *code; /* of the frame's module: pc is an index into it */
 	uint32_t pc;
 	uint32_t stop_pc; /* the run loop looks up when pc reaches this; 0: at once */
 	uint32_t mask;
@@ -406,6 +407,8 @@ struct sg_block {
 	_Alignas(64) uint32_t special[SG_B_COUNT][32];
 };
 
+struct sg_foreign;
+
 struct sg_grid {
 	struct sg_grid *next;
 	struct sg_device *dev;
@@ -425,6 +428,8 @@ struct sg_grid {
 	_Atomic int error;
 	pthread_mutex_t output_lock;
 	struct buf output; /* of printf */
+	struct sg_foreign *_Atomic foreign; /* functions called that lie in memory (code.c) */
+	pthread_mutex_t foreign_lock;
 	sg_grid_done done;
 	void *arg;
 };
@@ -468,6 +473,19 @@ struct sg_device {
 #define SG_MANY_FRAMES                                                                             \
 	(256ull << 20) /* from here on new blocks start rarely while old ones can run */
 
+/* What operands mean in a frame. */
+static inline void sg_use(struct sg_warp *w, const struct sg_frame *f)
+{
+	w->base[0] = f->regs;
+	w->base[1] = f->func->module->consts;
+}
+
+/* The instruction that a path is at. */
+static inline const struct sg_insn *sg_path_insn(const struct sg_path *p)
+{
+	return &p->frame->func->module->code[p->pc];
+}
+
 static inline void *sg_op(const struct sg_warp *w, uint32_t o)
 {
 	return w->base[o >> 30] + (o & 0x3fffffff);
@@ -503,6 +521,10 @@ struct sg_row {
 };
 extern const struct sg_row sg_int_rows[], sg_float_rows[];
 extern const uint32_t sg_n_int_rows, sg_n_float_rows;
+
+/* code.c: the function that a grid finds at an address, NULL: none. sg_code_free: when the grid has ended. */
+const struct sg_func *sg_code_at(struct sg_grid *g, uint64_t at);
+void sg_code_free(struct sg_grid *g);
 
 SG_HANDLER(sg_lop3_pred); /* exec_int.c */
 /* exec_stack.c */

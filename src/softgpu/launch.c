@@ -294,6 +294,8 @@ static void grid_free(struct sg_grid *g)
 		sg_mem_free(g->dev, g->workspace);
 	buf_free(&g->output);
 	pthread_mutex_destroy(&g->output_lock);
+	sg_code_free(g);
+	pthread_mutex_destroy(&g->foreign_lock);
 	free(g->sm_of_unit);
 	free(g->params);
 	free(g->name);
@@ -503,6 +505,7 @@ CUresult sg_grid_start(
 	g->done = done;
 	g->arg = arg;
 	pthread_mutex_init(&g->output_lock, NULL);
+	pthread_mutex_init(&g->foreign_lock, NULL);
 	r = check_room(dev, g);
 	if (r == CUDA_SUCCESS)
 		r = fill_grid(dev, g);

@@ -80,6 +80,20 @@ struct sg_kernel_info {
 };
 void sg_kernel_get_info(const struct sg_kernel *k, struct sg_kernel_info *out);
 
+/* A function as bytes: what .text.NAME of an image holds, and what a kernel can call wherever it lies in device memory. The PTX of a module
+ * that defines it follows. */
+struct sg_code {
+	uint64_t magic;
+	uint32_t bytes; /* of the PTX */
+	char name[52];
+};
+#define SG_CODE_MAGIC UINT64_C(0x31304544434f4753)
+enum { SG_CODE_MAX = 1 << 20 };
+/* What a function of the module takes: registers (an estimate) and bytes of local memory. False: it defines none of this name. */
+bool sg_module_function(const struct sg_module *m, const char *name, uint32_t *regs, uint32_t *local_bytes);
+/* Calls fn with each function that other modules may call. */
+void sg_module_functions(const struct sg_module *m, void (*fn)(const char *name, void *arg), void *arg);
+
 /* -- launches ---------------------------------------------------------------- */
 
 struct sg_launch {
