@@ -92,6 +92,8 @@ struct unit {
 	struct ptx_module *module; /* parsed; NULL until a kernel of it is wanted */
 	uint32_t max_regs;         /* -maxrregcount of its options; 0: none */
 	const char *broken;        /* why the text cannot be used */
+	bool asked;
+	uint64_t id[2]; /* stands for the text in the cache (cache_text); 0: none, once asked */
 };
 
 /* What one compilation made: kept so that other contexts and reloads need no second one. */
@@ -103,6 +105,7 @@ struct build {
 	struct arena *arena;
 	struct instrument_result result;
 	uint64_t maps;
+	bool clock; /* a program in it reads EBPF_TABLE_CLOCK */
 	char *cubin;
 	size_t cubin_bytes;
 	const char **unbound;
@@ -201,7 +204,8 @@ struct context {
 	atomic_int dead;
 	atomic_int known; /* late: what it was given before we came has ended */
 	bool parked; /* dead, and holds nothing: may stand for its context again; under agent.lock */
-	_Atomic bool ready; /* stream and clock exist */
+	_Atomic bool ready; /* the stream exists */
+	bool clock_asked;   /* whether there is a clock is known; under copying */
 	CUstream stream;    /* private, NON_BLOCKING */
 	int64_t clock_offset_ns;
 	CUmodule clock_module;
@@ -233,8 +237,11 @@ struct context *context_get(CUcontext handle);
 struct context *context_current(void);
 /* Compute capability of the current context's device, or of device 0. */
 uint32_t context_cc_hint(void);
-/* Private stream and clock. The context is current and the device idle. */
+/* Private stream. The context is current and the device idle. */
 int context_prepare(struct context *c, struct diag *d);
+/* How far the device's clock is from CLOCK_MONOTONIC, measured for the first program that asks. The kernel that
+ * reads it stays, for another measurement at the end. The same; holder of c->copying. */
+void context_clock(struct context *c);
 /* Gives back what context_prepare took, where nothing of ours is left. The device is idle. */
 void context_rest(struct context *c);
 /* Calls no longer pass by us. */
@@ -412,23 +419,30 @@ void kernel_take_row(struct kernel *k, struct kernel *nameless);
  * is one: whether it does. */
 bool kernel_borrow_row(struct kernel *nameless);
 
-/* Compiles PTX with the driver for the current context, or takes it from the cache on disk: then
- * *cached (may be NULL) is true. */
-int compile_ptx(const char *ptx, size_t bytes, const struct ptx_module *m, uint32_t cc,
-	uint32_t max_regs, char **cubin, size_t *cubin_bytes, bool *cached, struct diag *d);
+/* Compiles PTX of ours with the driver for the current context, or takes it from the cache on disk. */
+int compile_ptx(const char *ptx, size_t bytes, uint32_t cc, char **cubin, size_t *cubin_bytes, struct diag *d);
 /* ptxas from PATH or the usual place. target "sm_90a". */
 int ptxas_compile(const char *ptx, size_t bytes, const char *target, uint32_t max_regs,
 	char **cubin, size_t *cubin_bytes, struct diag *d);
 
 /* -- cache.c: under agent.build -- */
-struct cache_key {
-	const char *ptx;
-	size_t ptx_bytes;
-	uint32_t cc, max_regs;
+enum cache_kind {
+	CACHE_TEXT,     /* PTX of the program -> the number that stands for it */
+	CACHE_COMPILED, /* PTX of ours -> machine code */
+	CACHE_VARIANT,  /* all that a build is made of -> the build (build.c) */
 };
-/* 0 with a NUL behind *cubin, which the caller frees; -ENOENT. */
-int cache_get(const struct cache_key *k, char **cubin, size_t *cubin_bytes);
-void cache_put(const struct cache_key *k, const char *cubin, size_t cubin_bytes);
+struct cache_key {
+	enum cache_kind kind;
+	const void *data;
+	size_t bytes;
+	uint32_t cc, max_regs; /* of the device and the compilation; 0 for texts */
+};
+/* 0 with a NUL behind *value, which the caller frees; -ENOENT. */
+int cache_get(const struct cache_key *k, char **value, size_t *value_bytes);
+/* Where the cache has an entry of this key already, that one stays. */
+void cache_put(const struct cache_key *k, const void *value, size_t value_bytes);
+/* The number that stands for a text in keys, as long as the cache keeps the text. -ENOENT: no cache. */
+int cache_text(const char *text, size_t bytes, uint64_t id[2]);
 
 /* Makes variants for all matching kernels of a module in a context: compiled, and queued for
  * loading. */

@@ -276,18 +276,16 @@ static void site_row(struct kernel *k, uint32_t id, const struct instrument_site
 	};
 }
 
+static bool sites_placed(const struct kernel *k, uint64_t links)
+{
+	return k->has_sites && k->site_links == links;
+}
+
 /* Site ids are taken once for a kernel of the session; another process with the same image shares
  * them. */
-static int take_sites(struct kernel *k, struct arena *a, struct ptx_module *m, uint64_t links,
-	const struct ebpf_fragment *const *numbering, uint32_t n_numbering, struct diag *d)
+static int place_sites(struct kernel *k, uint64_t links, const struct instrument_site *sites, uint32_t n, struct diag *d)
 {
-	struct instrument_site *sites;
-	uint32_t n, first = 0;
-	if (k->has_sites && k->site_links == links)
-		return 0;
-	int err = instrument_sites_for(a, m, k->name, numbering, n_numbering, &sites, &n, d);
-	if (err)
-		return err;
+	uint32_t first = 0;
 	struct session_kernel *row = atomic_load(&k->shared);
 	if (row && __atomic_load_n(&row->n_sites, __ATOMIC_ACQUIRE) == n && n &&
 		row->first_site <= SESSION_MAX_SITES - n) {
@@ -307,6 +305,17 @@ static int take_sites(struct kernel *k, struct arena *a, struct ptx_module *m, u
 	k->has_sites = true;
 	k->site_links = links;
 	return 0;
+}
+
+/* The first of its ids, as far as that can be told before its sites are known. */
+static uint32_t likely_first_site(const struct kernel *k, uint64_t links)
+{
+	const struct session_kernel *row = atomic_load(&k->shared);
+	if (sites_placed(k, links))
+		return k->first_site;
+	if (row && __atomic_load_n(&row->n_sites, __ATOMIC_ACQUIRE))
+		return row->first_site;
+	return __atomic_load_n(&agent.shared->n_sites, __ATOMIC_ACQUIRE);
 }
 
 /* What only the instrumenter knows: which sites stay without probes. */
@@ -403,16 +412,12 @@ static int compile(const char *ptx, size_t bytes, const struct ptx_module *m, ui
 		m->version_major, m->version_minor, error_name(r), other.text);
 }
 
-int compile_ptx(const char *ptx, size_t bytes, const struct ptx_module *m, uint32_t cc,
-	uint32_t max_regs, char **cubin, size_t *cubin_bytes, bool *cached, struct diag *d)
+int compile_ptx(const char *ptx, size_t bytes, uint32_t cc, char **cubin, size_t *cubin_bytes, struct diag *d)
 {
-	struct cache_key key = { ptx, bytes, cc, max_regs };
-	bool hit = !cache_get(&key, cubin, cubin_bytes);
-	if (cached)
-		*cached = hit;
-	if (hit)
+	struct cache_key key = { CACHE_COMPILED, ptx, bytes, cc, 0 };
+	if (!cache_get(&key, cubin, cubin_bytes))
 		return 0;
-	int err = compile(ptx, bytes, m, cc, max_regs, cubin, cubin_bytes, d);
+	int err = compile(ptx, bytes, NULL, cc, 0, cubin, cubin_bytes, d);
 	if (!err)
 		cache_put(&key, *cubin, *cubin_bytes);
 	return err;
@@ -428,6 +433,17 @@ static bool same_unbound(const struct build *b, const char *const *unbound, uint
 		if (strcmp(b->unbound[i], unbound[i]))
 			return false;
 	return true;
+}
+
+/* Texts name entries of the table as in bpf/fragment.h. */
+static bool reads_clock(const struct ebpf_fragment *f)
+{
+	char entry[32];
+	snprintf(entry, sizeof(entry), "[__egpu_table+%u]", EBPF_TABLE_CLOCK * 8);
+	bool reads = strstr(f->body, entry);
+	for (uint32_t i = 0; i < f->n_funcs; i++)
+		reads |= strstr(f->funcs[i].text, entry) != NULL;
+	return reads;
 }
 
 static uint32_t collect_fragments(
@@ -459,55 +475,189 @@ static uint64_t numbering_links(uint64_t links)
 	return links;
 }
 
-static int instrument(struct kernel *k, struct build *b, struct diag *d)
-{
+/* What a build is made of beside the kernel's PTX. */
+struct recipe {
 	const struct ebpf_fragment *fragments[SESSION_MAX_LINKS];
+	const struct ebpf_fragment *numbering[SESSION_MAX_LINKS];
+	uint32_t n_fragments, n_numbering;
+	uint64_t links; /* that number the sites */
+};
+
+static int gather(const struct kernel *k, struct build *b, struct recipe *r, struct diag *d)
+{
+	uint64_t unused;
+	struct diag gone = { 0 };
+	r->links = k->site_links | numbering_links(b->links);
+	r->n_numbering = collect_fragments(r->links, r->numbering, &unused, &gone);
+	if (gone.err) { /* of a link that is no more */
+		r->links = numbering_links(b->links);
+		r->n_numbering = collect_fragments(r->links, r->numbering, &unused, d);
+	}
+	r->n_fragments = collect_fragments(b->links, r->fragments, &b->maps, d);
+	for (uint32_t i = 0; i < r->n_fragments; i++)
+		b->clock |= reads_clock(r->fragments[i]);
+	return r->n_fragments ? 0 : d->err ? -d->err : -EINVAL;
+}
+
+/* -- builds on disk -- */
+
+static void put_texts(struct buf *key, const struct ebpf_fragment *const *list, uint32_t n)
+{
+	buf_add(key, &n, sizeof(n));
+	for (uint32_t i = 0; i < n; i++) {
+		size_t at = key->len, bytes = 0;
+		buf_add(key, &bytes, sizeof(bytes));
+		ebpf_fragment_print(list[i], key);
+		bytes = key->len - at;
+		if (!key->failed)
+			memcpy(key->data + at, &bytes, sizeof(bytes));
+	}
+}
+
+static void put_names(struct buf *key, const char *const *names, uint32_t n)
+{
+	buf_add(key, &n, sizeof(n));
+	for (uint32_t i = 0; i < n; i++)
+		buf_add(key, names[i], strlen(names[i]) + 1);
+}
+
+/* All that decides a build, in `key`. False: there is no cache. */
+static bool build_key(struct kernel *k, const struct build *b, const struct recipe *r, uint32_t first_site, struct buf *key)
+{
+	struct unit *u = &k->image->units[k->unit];
+	if (!u->asked && cache_text(u->text, u->text_bytes, u->id))
+		u->id[0] = u->id[1] = 0;
+	u->asked = true;
+	if (!u->id[0] && !u->id[1])
+		return false;
+	uint64_t numbers[] = { u->id[0], u->id[1], u->text_bytes, k->row, first_site };
+	buf_add(key, numbers, sizeof(numbers));
+	put_names(key, &k->name, 1);
+	put_names(key, b->unbound, b->n_unbound);
+	put_texts(key, r->fragments, r->n_fragments);
+	put_texts(key, r->numbering, r->n_numbering);
+	return !key->failed;
+}
+
+static struct cache_key key_of(const struct build *b, const struct buf *key)
+{
+	return (struct cache_key){ CACHE_VARIANT, key->data, key->len, b->cc, b->max_regs };
+}
+
+/* Result and machine code in what the cache gave, which b owns then. */
+static bool unpack(struct build *b, char *value, size_t bytes)
+{
+	size_t used;
+	if (instrument_restore(b->arena, value, bytes, &b->result, &used) || used == bytes) {
+		free(value);
+		return false;
+	}
+	b->cubin = value;
+	b->cubin_bytes = bytes - used;
+	memmove(value, value + used, b->cubin_bytes + 1);
+	return true;
+}
+
+/* False: the cache does not have it. */
+static bool fetch(struct kernel *k, struct build *b, const struct recipe *r)
+{
+	struct buf text = { 0 };
+	struct diag d = { 0 };
+	uint32_t first_site = likely_first_site(k, r->links);
+	char *value = NULL;
+	size_t bytes;
+	bool found = build_key(k, b, r, first_site, &text);
+	if (found) {
+		struct cache_key key = key_of(b, &text);
+		found = !cache_get(&key, &value, &bytes) && unpack(b, value, bytes);
+	}
+	buf_free(&text);
+	if (found && (sites_placed(k, r->links) ? k->n_sites == b->result.n_sites
+						: !place_sites(k, r->links, b->result.sites, b->result.n_sites, &d)) &&
+		k->first_site == first_site)
+		return true;
+	free(b->cubin);
+	b->cubin = NULL;
+	return false;
+}
+
+static void keep(struct kernel *k, const struct build *b, const struct recipe *r)
+{
+	struct buf text = { 0 }, value = { 0 };
+	if (build_key(k, b, r, k->first_site, &text)) {
+		struct cache_key key = key_of(b, &text);
+		instrument_store(&b->result, &value);
+		buf_add(&value, b->cubin, b->cubin_bytes);
+		if (!value.failed)
+			cache_put(&key, value.data, value.len);
+	}
+	buf_free(&text);
+	buf_free(&value);
+}
+
+/* -- making one -- */
+
+static int take_sites(struct kernel *k, struct build *b, struct ptx_module *m, const struct recipe *r, struct diag *d)
+{
+	struct instrument_site *sites;
+	uint32_t n;
+	if (sites_placed(k, r->links))
+		return 0;
+	int err = instrument_sites_for(b->arena, m, k->name, r->numbering, r->n_numbering, &sites, &n, d);
+	return err ? err : place_sites(k, r->links, sites, n, d);
+}
+
+static int instrument(struct kernel *k, struct build *b, const struct recipe *r, struct diag *d)
+{
 	struct unit *u = &k->image->units[k->unit];
 	struct ptx_module *m = unit_module(u);
 	if (!m)
 		return diag_set(d, EINVAL, "%s", u->broken ? u->broken : "its PTX cannot be read");
-	const struct ebpf_fragment *numbering[SESSION_MAX_LINKS];
-	uint64_t links = k->site_links | numbering_links(b->links), unused;
-	struct diag gone = { 0 };
-	uint32_t n_numbering = collect_fragments(links, numbering, &unused, &gone);
-	if (gone.err) { /* of a link that is no more */
-		links = numbering_links(b->links);
-		n_numbering = collect_fragments(links, numbering, &unused, d);
-	}
-	int err = take_sites(k, b->arena, m, links, numbering, n_numbering, d);
+	int err = take_sites(k, b, m, r, d);
 	if (err)
 		return err;
-	uint32_t n = collect_fragments(b->links, fragments, &b->maps, d);
-	if (!n)
-		return d->err ? -d->err : -EINVAL;
 	struct instrument_request request = {
 		.module = m,
 		.kernel = k->name,
-		.fragments = fragments,
-		.n_fragments = n,
+		.fragments = r->fragments,
+		.n_fragments = r->n_fragments,
 		.kernel_id = k->row,
 		.first_site = k->first_site,
 		.unbound = b->unbound,
 		.n_unbound = b->n_unbound,
-		.numbering = numbering,
-		.n_numbering = n_numbering,
+		.numbering = r->numbering,
+		.n_numbering = r->n_numbering,
 	};
-	err = instrument_kernel(b->arena, &request, &b->result, d);
+	return instrument_kernel(b->arena, &request, &b->result, d);
+}
+
+static int make(struct kernel *k, struct build *b, struct diag *d)
+{
+	struct recipe r;
+	struct session_kernel *row = atomic_load(&k->shared);
+	int err = gather(k, b, &r, d);
 	if (err)
 		return err;
-	mark_skipped(k, &b->result);
-	struct session_kernel *row = atomic_load(&k->shared);
-	if (row)
-		row->last_bit_may_differ = b->result.last_bit_may_differ;
-	bool cached;
 	uint64_t start = now_ns();
-	err = compile_ptx(b->result.lined, b->result.lined_bytes, m, b->cc, b->max_regs, &b->cubin,
-		&b->cubin_bytes, &cached, d);
-	if (!err && row) {
+	bool cached = fetch(k, b, &r);
+	if (!cached) {
+		err = instrument(k, b, &r, d);
+		start = now_ns();
+		if (!err)
+			err = compile(b->result.lined, b->result.lined_bytes, k->image->units[k->unit].module, b->cc,
+				b->max_regs, &b->cubin, &b->cubin_bytes, d);
+	}
+	if (err)
+		return err;
+	if (row) {
 		row->compile_ns = now_ns() - start;
 		row->compile_cached = cached;
+		row->last_bit_may_differ = b->result.last_bit_may_differ;
 	}
-	return err;
+	if (!cached)
+		keep(k, b, &r);
+	mark_skipped(k, &b->result);
+	return 0;
 }
 
 static struct build *build_new(struct kernel *k, uint32_t cc, const char *const *unbound,
@@ -560,7 +710,7 @@ int build_kernel(struct kernel *k, uint32_t cc, const char *const *unbound, uint
 	if (!b)
 		return diag_set(d, ENOMEM, "out of memory");
 	uint64_t start = now_ns();
-	int err = instrument(k, b, d);
+	int err = make(k, b, d);
 	if (err) {
 		arena_free(b->arena);
 		return err;

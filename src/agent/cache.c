@@ -1,16 +1,20 @@
-/* cache.c - compiled variants on disk, so that the second attach compiles nothing.
+/* cache.c - what took long to make, on disk: the second attach parses, instruments and compiles nothing.
  *
- * One file an entry, named by a hash of what was compiled. The hash only finds the file: the entry
- * holds the compiler's whole input, which is compared byte for byte, so no two inputs can be taken
- * for one another. A checksum guards against what a crash or a full disk leaves.
+ * One file an entry, named by a hash of its key. The hash only finds the file: the entry holds the
+ * whole key, which is compared byte for byte, so no two inputs can be taken for one another. What an
+ * entry holds beside it has a checksum, against what a crash or a full disk leaves.
  *
- *	struct entry | key text | PTX | cubin
+ *	struct entry | key text | key data | value
+ *
+ * A program's PTX is an entry like others, its value a random number that stands for this text in the
+ * keys of the variants made of it (cache_text): so it is stored once, not with each of its kernels.
  *
  * The directory is $EGPU_CACHE, else $XDG_CACHE_HOME/egpu, else $HOME/.cache/egpu. It is used only
  * when it is ours alone (owner, mode 0700); every file in it is opened relative to it, without
  * following links, and must be ours, a plain file and of the size its head tells. Whatever is wrong
- * means that we compile. Entries appear by rename, so a reader sees all of one or none; the least
- * recently used go when the sum of sizes passes the limit. Runs under agent.build.
+ * means that we compile, and takes the entry away. Entries appear whole, under a name that nothing
+ * has: of several writers the first wins. The least recently used go when the sum of sizes passes
+ * the limit. Runs under agent.build.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -20,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,7 +33,9 @@
 #include "map/file.h"
 
 enum {
-	KEY_BYTES = PATH_MAX + 256,
+	FILE_BYTES = PATH_MAX + 64,
+	KEY_BYTES = 2 * FILE_BYTES + 256,
+	CHUNK_BYTES = 64 << 10,
 	NAME_BYTES = 64,
 	DEFAULT_MB = 256,
 	STALE_SECONDS = 3600, /* a writer that has not finished by then is dead */
@@ -36,11 +43,11 @@ enum {
 };
 
 static const uint64_t MAX_ENTRY = 256u << 20;
-#define ENTRY_MAGIC 0x3150434a55504765u /* "eGPUJCP1" */
+#define ENTRY_MAGIC 0x3250434a55504765u /* "eGPUJCP2" */
 
 struct entry {
-	uint64_t magic, key_bytes, ptx_bytes, cubin_bytes;
-	uint64_t sum; /* of all of the above and all that follows */
+	uint64_t magic, key_bytes, data_bytes, value_bytes;
+	uint64_t sum; /* of the above and the value; the key is compared with what it must be */
 };
 
 /* -- where --------------------------------------------------------------------- */
@@ -109,53 +116,57 @@ static int stat_at(int dir, const char *name, struct stat *st)
 
 /* -- what ---------------------------------------------------------------------- */
 
-/* What decides the compiler's output beside the PTX. The driver is known by its file: its version
- * number alone does not tell two builds apart. */
-static size_t key_text(const struct cache_key *k, char text[KEY_BYTES])
+/* A file as it is now: a version number does not tell two builds apart. False: it cannot be found. */
+static bool describe_file(void *inside, char text[FILE_BYTES])
 {
-	static atomic_int none;
 	char file[PATH_MAX] = "";
 	struct stat st = { 0 };
 	Dl_info where;
-	void *at = real_calls()->cuDriverGetVersion ? *(void **)&real_calls()->cuDriverGetVersion
-						   : (void *)&none;
-	int version = 0;
-	if (real_calls()->cuDriverGetVersion)
-		REAL(cuDriverGetVersion)(&version);
-	if (!dladdr(at, &where) || !where.dli_fname || !realpath(where.dli_fname, file) ||
+	if (!dladdr(inside, &where) || !where.dli_fname || !realpath(where.dli_fname, file) ||
 		stat_at(AT_FDCWD, file, &st))
-		return 0;
-	int n = snprintf(text, KEY_BYTES, "%s cuda %d driver %s %lld %lld.%09ld sm_%u maxreg %u",
-		EGPU_VERSION, version, file, (long long)st.st_size, (long long)st.st_mtim.tv_sec,
-		st.st_mtim.tv_nsec, k->cc, k->max_regs);
-	return n > 0 && n < KEY_BYTES ? (size_t)n : 0;
+		return false;
+	int n = snprintf(text, FILE_BYTES, "%s %lld %lld.%09ld", file, (long long)st.st_size,
+		(long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+	return n > 0 && n < FILE_BYTES;
 }
 
-/* Eight bytes a step: entries are up to megabytes and a hit must cost less than a millisecond. */
-static uint64_t sum_bytes(const void *data, size_t n, uint64_t sum)
+/* Who makes entries: this agent and the driver, as they were when the process first asked. Empty: unknown. */
+static const char *makers(void)
 {
-	const char *p = data;
-	for (; n >= 8; n -= 8, p += 8) {
-		uint64_t w;
-		memcpy(&w, p, 8);
-		sum = (sum ^ w) * 0x9e3779b97f4a7c15u;
-		sum ^= sum >> 29;
-	}
-	return hash_bytes(p, n, sum);
+	static char text[KEY_BYTES - 64];
+	static bool asked;
+	char own[FILE_BYTES], driver[FILE_BYTES];
+	int version = 0;
+	if (asked)
+		return text;
+	asked = true;
+	if (!real_calls()->cuDriverGetVersion ||
+		!describe_file(*(void **)&real_calls()->cuDriverGetVersion, driver) ||
+		!describe_file((void *)text, own))
+		return text;
+	REAL(cuDriverGetVersion)(&version);
+	snprintf(text, sizeof(text), "%s %s cuda %d driver %s", EGPU_VERSION, own, version, driver);
+	return text;
+}
+
+/* What decides the value beside the key's data. 0: it cannot be told. */
+static size_t key_text(const struct cache_key *k, char text[KEY_BYTES])
+{
+	static const char *const names[] = { "text", "compiled", "variant" };
+	const char *by = k->kind == CACHE_TEXT ? "-" : makers();
+	int n = snprintf(text, KEY_BYTES, "%s sm_%u maxreg %u %s", names[k->kind], k->cc, k->max_regs, by);
+	return *by && n > 0 && n < KEY_BYTES ? (size_t)n : 0;
 }
 
 static void entry_name(const struct cache_key *k, const char *text, size_t text_bytes, char *name)
 {
-	uint64_t h = sum_bytes(k->ptx, k->ptx_bytes, sum_bytes(text, text_bytes, k->ptx_bytes));
+	uint64_t h = hash_bytes(k->data, k->bytes, hash_bytes(text, text_bytes, 0));
 	snprintf(name, NAME_BYTES, "%016llx.jit", (unsigned long long)h);
 }
 
-static uint64_t entry_sum(const struct entry *e, const void *text, const void *ptx, const void *cubin)
+static uint64_t entry_sum(const struct entry *e, const void *value)
 {
-	uint64_t sum = sum_bytes(e, offsetof(struct entry, sum), 0);
-	sum = sum_bytes(text, e->key_bytes, sum);
-	sum = sum_bytes(ptx, e->ptx_bytes, sum);
-	return sum_bytes(cubin, e->cubin_bytes, sum);
+	return hash_bytes(value, e->value_bytes, hash_bytes(e, offsetof(struct entry, sum), 0));
 }
 
 /* -- reading -------------------------------------------------------------------- */
@@ -165,35 +176,46 @@ static bool is_ours(const struct stat *st)
 	return S_ISREG(st->st_mode) && st->st_uid == geteuid() && !(st->st_mode & 022);
 }
 
-/* The cubin with a NUL behind it, or NULL. */
+static bool holds(int fd, const char *want, size_t n, uint64_t at)
+{
+	size_t step = n < CHUNK_BYTES ? n : CHUNK_BYTES, done = 0;
+	char *chunk = malloc(step + 1);
+	bool same = chunk;
+	for (; same && done < n; done += step) {
+		step = n - done < step ? n - done : step;
+		same = !file_read_at(fd, chunk, step, at + done) && !memcmp(chunk, want + done, step);
+	}
+	free(chunk);
+	return same;
+}
+
+/* The value with a NUL behind it, or NULL. */
 static char *read_entry(
-	int fd, const struct cache_key *k, const char *text, size_t text_bytes, size_t *cubin_bytes)
+	int fd, const struct cache_key *k, const char *text, size_t text_bytes, size_t *value_bytes)
 {
 	struct entry e;
 	struct stat st;
 	if (file_stat(fd, &st) || !is_ours(&st) || file_read_at(fd, &e, sizeof(e), 0))
 		return NULL;
-	if (e.magic != ENTRY_MAGIC || e.key_bytes != text_bytes || e.ptx_bytes != k->ptx_bytes ||
-		!e.cubin_bytes || e.cubin_bytes > MAX_ENTRY ||
-		(uint64_t)st.st_size != sizeof(e) + e.key_bytes + e.ptx_bytes + e.cubin_bytes)
+	if (e.magic != ENTRY_MAGIC || e.key_bytes != text_bytes || e.data_bytes != k->bytes ||
+		!e.value_bytes || e.value_bytes > MAX_ENTRY ||
+		(uint64_t)st.st_size != sizeof(e) + e.key_bytes + e.data_bytes + e.value_bytes)
 		return NULL;
-	size_t input = text_bytes + k->ptx_bytes;
-	char *body = malloc(input), *cubin = malloc(e.cubin_bytes + 1);
-	bool good = body && cubin && !file_read_at(fd, body, input, sizeof(e)) &&
-		    !file_read_at(fd, cubin, e.cubin_bytes, sizeof(e) + input) && !memcmp(body, text, text_bytes) &&
-		    !memcmp(body + text_bytes, k->ptx, k->ptx_bytes) &&
-		    entry_sum(&e, body, body + text_bytes, cubin) == e.sum;
-	free(body);
+	char *value = malloc(e.value_bytes + 1);
+	bool good = value && holds(fd, text, text_bytes, sizeof(e)) &&
+		    holds(fd, k->data, k->bytes, sizeof(e) + text_bytes) &&
+		    !file_read_at(fd, value, e.value_bytes, sizeof(e) + text_bytes + k->bytes) &&
+		    entry_sum(&e, value) == e.sum;
 	if (!good) {
-		free(cubin);
+		free(value);
 		return NULL;
 	}
-	cubin[e.cubin_bytes] = 0;
-	*cubin_bytes = e.cubin_bytes;
-	return cubin;
+	value[e.value_bytes] = 0;
+	*value_bytes = e.value_bytes;
+	return value;
 }
 
-int cache_get(const struct cache_key *k, char **cubin, size_t *cubin_bytes)
+int cache_get(const struct cache_key *k, char **value, size_t *value_bytes)
 {
 	char text[KEY_BYTES], name[NAME_BYTES];
 	size_t text_bytes = key_text(k, text);
@@ -203,13 +225,37 @@ int cache_get(const struct cache_key *k, char **cubin, size_t *cubin_bytes)
 	entry_name(k, text, text_bytes, name);
 	/* Without O_NONBLOCK a FIFO in its place would hold the target up. */
 	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	*cubin = fd < 0 ? NULL : read_entry(fd, k, text, text_bytes, cubin_bytes);
-	if (*cubin)
+	bool in_the_way = fd >= 0 || errno == ELOOP;
+	*value = fd < 0 ? NULL : read_entry(fd, k, text, text_bytes, value_bytes);
+	if (*value)
 		futimens(fd, NULL); /* used now */
+	else if (in_the_way)
+		unlinkat(dir, name, 0);
 	if (fd >= 0)
 		close(fd);
 	close(dir);
-	return *cubin ? 0 : -ENOENT;
+	return *value ? 0 : -ENOENT;
+}
+
+int cache_text(const char *text, size_t bytes, uint64_t id[2])
+{
+	struct cache_key key = { .kind = CACHE_TEXT, .data = text, .bytes = bytes };
+	char *value;
+	size_t n;
+	/* What is stored is looked for: another process may have stored its own meanwhile. */
+	for (int i = 0; i < 2; i++) {
+		if (!cache_get(&key, &value, &n)) {
+			bool good = n == 2 * sizeof(*id);
+			if (good)
+				memcpy(id, value, n);
+			free(value);
+			return good ? 0 : -ENOENT;
+		}
+		if (i || getrandom(id, 2 * sizeof(*id), GRND_NONBLOCK) != 2 * sizeof(*id))
+			break;
+		cache_put(&key, id, 2 * sizeof(*id));
+	}
+	return -ENOENT;
 }
 
 /* -- room ------------------------------------------------------------------------ */
@@ -304,8 +350,21 @@ static void make_room(int dir, uint64_t limit)
 
 /* -- writing --------------------------------------------------------------------- */
 
+/* The file gets its name, unless another has it: that one is as good. Some file systems have no links. */
+static bool give_name(int dir, const char *temporary, const char *name)
+{
+	if (!linkat(dir, temporary, dir, name, 0)) {
+		unlinkat(dir, temporary, 0);
+		return true;
+	}
+	if (errno != EEXIST && !renameat(dir, temporary, dir, name))
+		return true;
+	unlinkat(dir, temporary, 0);
+	return false;
+}
+
 static bool write_entry(int dir, const char *name, const struct entry *e, const char *text,
-	const char *ptx, const char *cubin)
+	const void *data, const void *value)
 {
 	static atomic_uint serial;
 	char temporary[NAME_BYTES];
@@ -316,31 +375,30 @@ static bool write_entry(int dir, const char *name, const struct entry *e, const 
 		return false;
 	uint64_t at = sizeof(*e);
 	bool good = !file_write_at(fd, e, at, 0) && !file_write_at(fd, text, e->key_bytes, at) &&
-		    !file_write_at(fd, ptx, e->ptx_bytes, at += e->key_bytes) &&
-		    !file_write_at(fd, cubin, e->cubin_bytes, at + e->ptx_bytes);
-	if (close(fd) || !good || renameat(dir, temporary, dir, name)) {
+		    !file_write_at(fd, data, e->data_bytes, at += e->key_bytes) &&
+		    !file_write_at(fd, value, e->value_bytes, at + e->data_bytes);
+	if (close(fd) || !good) {
 		unlinkat(dir, temporary, 0);
 		return false;
 	}
-	return true;
+	return give_name(dir, temporary, name);
 }
 
-void cache_put(const struct cache_key *k, const char *cubin, size_t cubin_bytes)
+void cache_put(const struct cache_key *k, const void *value, size_t value_bytes)
 {
 	char text[KEY_BYTES], name[NAME_BYTES];
 	size_t text_bytes = key_text(k, text);
-	uint64_t limit = limit_bytes(), total = sizeof(struct entry) + text_bytes + k->ptx_bytes +
-						cubin_bytes;
+	uint64_t limit = limit_bytes(), total = sizeof(struct entry) + text_bytes + k->bytes + value_bytes;
 	int dir = text_bytes && total <= limit && total <= MAX_ENTRY ? dir_open() : -1;
 	if (dir < 0)
 		return;
 	struct entry e = { .magic = ENTRY_MAGIC,
 		.key_bytes = text_bytes,
-		.ptx_bytes = k->ptx_bytes,
-		.cubin_bytes = cubin_bytes };
-	e.sum = entry_sum(&e, text, k->ptx, cubin);
+		.data_bytes = k->bytes,
+		.value_bytes = value_bytes };
+	e.sum = entry_sum(&e, value);
 	entry_name(k, text, text_bytes, name);
-	if (write_entry(dir, name, &e, text, k->ptx, cubin)) {
+	if (write_entry(dir, name, &e, text, k->data, value)) {
 		/* Listing costs as much as a few entries: not after each. */
 		agent.cache_written += total;
 		if (!agent.cache_pruned || agent.cache_written > limit / 16) {

@@ -186,15 +186,17 @@ static void publish_clock(const struct context *c, uint64_t error)
 		__atomic_store_n(&agent.row->clock_error_ns, error, __ATOMIC_RELAXED);
 }
 
-/* The kernel stays, for another measurement at the end. */
-static void start_clock(struct context *c)
+void context_clock(struct context *c)
 {
 	char ptx[640], *cubin = NULL;
 	size_t bytes;
 	uint64_t error;
+	if (c->clock_asked)
+		return;
+	c->clock_asked = true;
 	int n = snprintf(ptx, sizeof(ptx), clock_ptx, c->cc >= 75 ? "6.3" : "6.0",
 		c->cc >= 75 ? "sm_75" : "sm_52");
-	if (compile_ptx(ptx, (size_t)n, NULL, c->cc, 0, &cubin, &bytes, NULL, NULL))
+	if (compile_ptx(ptx, (size_t)n, c->cc, &cubin, &bytes, NULL))
 		return;
 	if (REAL(cuModuleLoadData)(&c->clock_module, cubin) == CUDA_SUCCESS &&
 		REAL(cuModuleGetFunction)(&c->clock_fn, c->clock_module, "egpu_clock") == CUDA_SUCCESS &&
@@ -239,7 +241,7 @@ void context_reserve_local(struct context *c, uint32_t bytes)
 	int n = snprintf(ptx, sizeof(ptx), local_ptx, c->cc >= 75 ? "6.3" : "6.0",
 		c->cc >= 75 ? "sm_75" : "sm_52", want);
 	struct diag d = { 0 };
-	if (compile_ptx(ptx, (size_t)n, NULL, c->cc, 0, &cubin, &size, NULL, &d)) {
+	if (compile_ptx(ptx, (size_t)n, c->cc, &cubin, &size, &d)) {
 		agent_log("no local memory reserved: %s", d.text);
 		return;
 	}
@@ -266,7 +268,6 @@ int context_prepare(struct context *c, struct diag *d)
 		return 0;
 	if (REAL(cuStreamCreate)(&c->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
 		return diag_set(d, EIO, "the driver gives egpu no stream");
-	start_clock(c);
 	c->ready = true;
 	return 0;
 }
@@ -285,6 +286,7 @@ void context_rest(struct context *c)
 		c->clock_module = NULL;
 		c->clock_fn = NULL;
 		c->clock_cell = 0;
+		c->clock_asked = false;
 		c->local_bytes = 0;
 		c->ready = false;
 		REAL(cuCtxPopCurrent_v2)(&was);

@@ -140,9 +140,14 @@ static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 		forget(m);
 		return diag_set(d, EIO, "map %u cannot be copied to the device", id);
 	}
+	agent_log("map %u: %zu bytes on the device, %spinned here", id, m->device_bytes,
+		m->instance_pinned ? "" : "not ");
 	request_watch(c, id);
 	c->map_mask |= (uint64_t)1 << id;
-	return is_live(id) ? live_prepare(c, m->address, d) : 0;
+	if (!is_live(id))
+		return 0;
+	context_clock(c);
+	return live_prepare(c, m->address, d);
 }
 
 /* The row is another map's now. What the old one had on the device stays there: a kernel may still be at it. */

@@ -145,13 +145,38 @@ static const char *step(const char *p, const char *end)
 	return to ? to + (p[0] == '/' && p[1] == '*' ? 2 : 1) : end;
 }
 
+/* Where a scan stops: what may begin a comment or a string, and ".entry". Each is looked for ahead, by
+ * functions of libc that read many characters at a time. */
+struct stops {
+	const char *slash, *quote, *entry; /* the next ones; NULL: not looked for yet */
+};
+
+static const char *found_or(const char *found, const char *end)
+{
+	return found ? found : end;
+}
+
+static const char *next_stop(struct stops *s, const char *p, const char *end)
+{
+	size_t n = (size_t)(end - p);
+	if (!s->slash || s->slash < p)
+		s->slash = found_or(memchr(p, '/', n), end);
+	if (!s->quote || s->quote < p)
+		s->quote = found_or(memchr(p, '"', n), end);
+	if (!s->entry || s->entry < p)
+		s->entry = found_or(memmem(p, n, ".entry", 6), end);
+	const char *first = s->slash < s->quote ? s->slash : s->quote;
+	return first < s->entry ? first : s->entry;
+}
+
 /* Kernels that a text defines. Their declarations (".extern .entry") have no body and are harmless:
  * nothing asks for them. */
 static void scan_entries(struct image *im, int32_t unit, size_t *cap)
 {
 	const char *p = im->units[unit].text, *end = p + im->units[unit].text_bytes;
-	while (p && p < end) {
-		if (*p != '.' || end - p < 8 || memcmp(p, ".entry", 6) || is_name(p[6])) {
+	struct stops stops = { 0 };
+	while ((p = next_stop(&stops, p, end)) < end) {
+		if (p != stops.entry || end - p < 8 || is_name(p[6])) {
 			p = step(p, end);
 			continue;
 		}

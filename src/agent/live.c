@@ -76,7 +76,7 @@ static int load_bell(struct live *l, uint32_t cc, struct diag *d)
 	char *cubin = NULL;
 	size_t bytes;
 	int least = 0, greatest = 0;
-	int err = compile_ptx(bell_ptx, sizeof(bell_ptx) - 1, NULL, cc, 0, &cubin, &bytes, NULL, d);
+	int err = compile_ptx(bell_ptx, sizeof(bell_ptx) - 1, cc, &cubin, &bytes, d);
 	if (err)
 		return err;
 	if (!ok(REAL(cuModuleLoadData)(&l->bell_module, cubin)) || !ok(REAL(cuModuleGetFunction)(&l->bell, l->bell_module, "egpu_bell")))

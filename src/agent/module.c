@@ -227,11 +227,13 @@ static void loaded(void *handle, bool is_library, struct image *im)
 		__atomic_load_n(&agent.shared->generation, __ATOMIC_ACQUIRE))
 		variant_relink();
 	lock_take(&agent.build);
+	agent_log("%u kernels loaded", im->n_kernels);
 	if (!im->matched) {
 		build_match(im);
 		im->matched = true;
 	}
 	lock_drop(&agent.build);
+	agent_log("matched");
 	struct module *m = module_add(handle, is_library, is_library ? NULL : c, im);
 	if (!m || !c || __atomic_load_n(&agent.shared->off, __ATOMIC_RELAXED))
 		return;
@@ -242,8 +244,11 @@ static void loaded(void *handle, bool is_library, struct image *im)
 static struct image *read_image(const void *data)
 {
 	struct diag d = { 0 };
+	agent_log("image at %p", data);
 	struct image *im = data ? image_get(data, context_cc_hint(), &d) : NULL;
-	if (!im)
+	if (im)
+		agent_log("image read");
+	else
 		agent_log("image at %p: %s", data, d.text);
 	return im;
 }

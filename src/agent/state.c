@@ -18,7 +18,9 @@ void agent_log(const char *fmt, ...)
 	if (agent.log_fd < 0)
 		return;
 	int keep = errno;
-	int n = snprintf(line, sizeof(line), "[%d %d] ", (int)getpid(), thread_id());
+	uint64_t us = now_ns() / 1000;
+	int n = snprintf(line, sizeof(line), "[%d %d %llu.%06llu] ", (int)getpid(), thread_id(),
+		(unsigned long long)us / 1000000, (unsigned long long)us % 1000000);
 	va_list ap;
 	va_start(ap, fmt);
 	int m = vsnprintf(line + n, sizeof(line) - (size_t)n - 1, fmt, ap);

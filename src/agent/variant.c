@@ -308,24 +308,36 @@ static void load_eagerly(struct variant *v)
 	REAL(cuFuncLoad)(v->function);
 }
 
+/* With EGPU_AGENT_LOG set: where the time of a load goes. */
+static int logged(const struct variant *v, const char *step, int err)
+{
+	agent_log("%s: %s", v->kernel->name, step);
+	return err;
+}
+
 /* The device is idle, the gate closed, the context current. */
 static int load(struct variant *v, struct diag *d)
 {
-	int err = context_prepare(v->context, d);
+	int err = logged(v, "context", context_prepare(v->context, d));
 	if (!err)
-		err = find_original(v, d);
+		err = logged(v, "original", find_original(v, d));
 	if (!err)
-		err = settle_symbols(v, v->cap, d);
+		err = logged(v, "symbols", settle_symbols(v, v->cap, d));
+	if (!err && v->build->clock) {
+		lock_take(&v->context->copying);
+		context_clock(v->context);
+		lock_drop(&v->context->copying);
+	}
 	if (!err)
-		err = devmap_make(v->context, v->build->maps, d);
+		err = logged(v, "maps", devmap_make(v->context, v->build->maps, d));
 	if (!err)
-		err = load_cubin(v, d);
+		err = logged(v, "machine code", load_cubin(v, d));
 	if (!err)
 		err = fit_threads(v, d);
 	if (!err)
-		err = same_shape(v, d);
+		err = logged(v, "attributes", same_shape(v, d));
 	if (!err)
-		err = fill_table(v, d);
+		err = logged(v, "table", fill_table(v, d));
 	if (err) {
 		unload(v);
 		return err;
@@ -334,9 +346,10 @@ static int load(struct variant *v, struct diag *d)
 	v->launch_param = v->build->result.launch_param;
 	v->launch_param_offset = (uint32_t)v->build->result.launch_param_offset;
 	load_eagerly(v);
+	logged(v, "eagerly", 0);
 	mirror_attributes(v);
 	report(v);
-	return 0;
+	return logged(v, "done", 0);
 }
 
 static void load_one(struct variant *v)

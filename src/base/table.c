@@ -17,13 +17,36 @@ struct table {
 	size_t n_buckets, count;
 };
 
+#define HASH_MUL 0x9e3779b97f4a7c15u
+
+static uint64_t hash_step(uint64_t h, uint64_t word)
+{
+	h = (h ^ word) * HASH_MUL;
+	return h ^ h >> 32;
+}
+
+static uint64_t word_at(const unsigned char *p, size_t n)
+{
+	uint64_t w = 0;
+	memcpy(&w, p, n);
+	return w;
+}
+
+/* Four words at a time, each in a sum of its own: one multiplication needs not wait for the last. */
 uint64_t hash_bytes(const void *data, size_t n, uint64_t seed)
 {
 	const unsigned char *p = data;
-	uint64_t h = 0xcbf29ce484222325u ^ seed;
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ p[i]) * 0x100000001b3u;
-	return h;
+	uint64_t h = hash_step(seed, n), lane[4] = { h, ~h, h << 1, h >> 1 };
+	if (n >= 32) {
+		for (; n >= 32; n -= 32, p += 32)
+			for (int i = 0; i < 4; i++)
+				lane[i] = hash_step(lane[i], word_at(p + 8 * i, 8));
+		for (int i = 0; i < 4; i++)
+			h = hash_step(h, lane[i]);
+	}
+	for (; n >= 8; n -= 8, p += 8)
+		h = hash_step(h, word_at(p, 8));
+	return hash_step(hash_step(h, word_at(p, n)), 0);
 }
 
 struct table *table_new(void)

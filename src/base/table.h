@@ -23,7 +23,7 @@ size_t table_count(const struct table *t);
 /* Visits every entry in no particular order; *pos starts at 0. Returns the value, or NULL at the end. */
 void *table_next(const struct table *t, size_t *pos, const void **key, size_t *key_size);
 
-/* 64-bit FNV-1a, for identities of images and strings. */
+/* For tables and names of files; gigabytes a second. Whoever wants to can make two inputs of one hash. */
 uint64_t hash_bytes(const void *data, size_t n, uint64_t seed);
 
 #endif

@@ -9,7 +9,8 @@
  *   - for each parameter read: .b64 %egpu_param<i>, zero-extended;
  *   - .b32 %egpu_slot where `slot` says so: which replica is this multiprocessor's, min(%smid, entry SMS - 1);
  *   - the module-scope table `.const .align 8 .u64 __egpu_table[]`: entry m is the device address of map m's
- *     image (map/layout.h); entries EBPF_TABLE_* hold what follows below; the symbols of the kernel come after.
+ *     image (map/layout.h); entries EBPF_TABLE_* hold what follows below; the symbols of the kernel come after. Entry n is named
+ *     [__egpu_table+8n], in decimal: the clock is measured only for a text that names entry EBPF_TABLE_CLOCK.
  * `funcs` are module-scope .func definitions (named __egpu_..., same name = same text) that the body calls.
  *
  * Where targets differ, body and funcs hold lines such as

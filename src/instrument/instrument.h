@@ -71,6 +71,11 @@ struct instrument_result {
  * -ENOENT no such kernel; -EINVAL a fragment that does not fit (parameter index or size); -ENOMEM. */
 int instrument_kernel(struct arena *arena, const struct instrument_request *req, struct instrument_result *out, struct diag *d);
 
+/* A result without its texts as bytes, behind what is in the buffer, and back: *used of n bytes are its own. The bytes may be
+ * anything: -EINVAL, -ENOMEM. Only for this build of egpu on this machine. */
+void instrument_store(const struct instrument_result *r, struct buf *b);
+int instrument_restore(struct arena *arena, const char *bytes, size_t n, struct instrument_result *out, size_t *used);
+
 /* The sites that instrument_kernel numbers for these fragments. Same errors. */
 int instrument_sites_for(struct arena *arena, const struct ptx_module *m, const char *kernel,
 	const struct ebpf_fragment *const *numbering, uint32_t n_numbering,

@@ -51,6 +51,20 @@ static const struct {
 	{ "cuDeviceGetAttribute", 1, 3, false, false },
 };
 
+/* One that also asks for the clock, so that those calls fail too. */
+static struct ebpf_fragment timed_counter(uint32_t map)
+{
+	static char body[400];
+	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
+	snprintf(body, sizeof(body),
+		"{\n\t.reg .b64 %%egpu_r<2>;\n\tld.const.b64 %%egpu_r0, [__egpu_table+%u];\n"
+		"\tld.const.b64 %%egpu_r1, [__egpu_table+%u];\n\tand.b64 %%egpu_r1, %%egpu_r1, 0;\n"
+		"\tadd.u64 %%egpu_r1, %%egpu_r1, 1;\n\tred.global.add.u64 [%%egpu_r0+128], %%egpu_r1;\n}\n",
+		map * 8, EBPF_TABLE_CLOCK * 8);
+	f.body = body;
+	return f;
+}
+
 static void one(size_t i, int at, bool once)
 {
 	char env[64];
@@ -61,7 +75,7 @@ static void one(size_t i, int at, bool once)
 	r.env[0] = env;
 	r.env[1] = once ? "SHIM_FAULT_ONCE=1" : NULL;
 	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
-	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
+	struct ebpf_fragment f = timed_counter(map);
 	run_attach(&r, &f, "fill");
 	int status = run_role(&r, "fill");
 	struct session_kernel *k = run_kernel(&r, "fill");
@@ -85,7 +99,7 @@ static void launch_fault(void)
 						     launch */
 	r.env[1] = "SHIM_FAULT_ONCE=1";
 	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
-	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
+	struct ebpf_fragment f = timed_counter(map);
 	run_attach(&r, &f, "fill");
 	is_int(run_role(&r, "fill"), 0, "the variant's launch fails once: the original runs");
 	is_int(run_count(&r, map, 0), (LAUNCHES - 1) * N, "the others are counted");
