@@ -1,18 +1,17 @@
 /* store.c - a result as bytes and back, so that it can be kept beside the machine code it belongs to.
  *
- * Numbers are 32 bits, as the machine has them: the bytes stay on the machine. A string is its length and
- * its bytes; one that is the same as in the site before is only said to be so.
+ * Structures go as they lie in memory, without their pointers: the bytes are for this very build. What is pointed
+ * to follows. A string is its length and its bytes; one that is the same as in the site before is only said to be so.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "instrument/instrument.h"
 
-/* A site takes at least SITE_WORDS numbers. */
-enum { SITE_WORDS = 13, NO_STRING = -1, SAME_STRING = -2, MAX_PARAMS = 1 << 16, FLAG_LAUNCH = 1, FLAG_LAST_BIT = 2, FLAG_PARTS = 1 };
+enum { NO_STRING = -1, SAME_STRING = -2, MAX_PARAMS = 1 << 16 };
 
 _Static_assert(sizeof(struct instrument_site) == 80 && sizeof(struct instrument_result) == 88,
-	"a field has come or gone: write and read it here too, and compare it in tests/unit/instrument_store.c");
+	"if what has come is a pointer, what it points to is to be written and read here");
 
 /* -- writing -- */
 
@@ -33,14 +32,9 @@ static void put_string(struct buf *b, const char *s, const char *before)
 
 static void put_site(struct buf *b, const struct instrument_site *s, const struct instrument_site *before)
 {
-	put(b, s->ordinal);
-	put(b, s->point);
-	put(b, s->ptx_line);
-	put(b, s->line);
-	put(b, s->column);
-	put(b, s->space);
-	put(b, s->bytes);
-	put(b, s->parts_product ? FLAG_PARTS : 0);
+	struct instrument_site plain = *s;
+	plain.file = plain.opcode = plain.function = plain.skipped = plain.unguarded = NULL;
+	buf_add(b, &plain, sizeof(plain));
 	put_string(b, s->file, before->file);
 	put_string(b, s->opcode, before->opcode);
 	put_string(b, s->function, before->function);
@@ -51,14 +45,12 @@ static void put_site(struct buf *b, const struct instrument_site *s, const struc
 void instrument_store(const struct instrument_result *r, struct buf *b)
 {
 	static const struct instrument_site none;
-	put(b, r->n_sites);
-	put(b, r->n_probed);
-	put(b, r->n_symbols);
-	put(b, r->table_entries);
-	put(b, (r->launch_param ? FLAG_LAUNCH : 0) | (r->last_bit_may_differ ? FLAG_LAST_BIT : 0));
-	put(b, r->n_params);
-	put(b, r->launch_param_offset);
-	put(b, r->local_bytes_added);
+	struct instrument_result plain = *r;
+	plain.ptx = plain.lined = NULL;
+	plain.ptx_bytes = plain.lined_bytes = 0;
+	plain.sites = NULL;
+	plain.symbols = NULL;
+	buf_add(b, &plain, sizeof(plain));
 	for (uint32_t i = 0; i < r->n_symbols; i++)
 		put_string(b, r->symbols[i], NULL);
 	for (uint32_t i = 0; i < r->n_sites; i++)
@@ -73,21 +65,33 @@ struct reader {
 	bool bad;
 };
 
-static uint32_t get(struct reader *r)
+static void get(struct reader *r, void *to, size_t n)
+{
+	r->bad |= (size_t)(r->end - r->at) < n;
+	if (r->bad)
+		return;
+	memcpy(to, r->at, n);
+	r->at += n;
+}
+
+static uint32_t get_number(struct reader *r)
 {
 	uint32_t v = 0;
-	if ((size_t)(r->end - r->at) < sizeof(v)) {
-		r->bad = true;
-		return 0;
-	}
-	memcpy(&v, r->at, sizeof(v));
-	r->at += sizeof(v);
+	get(r, &v, sizeof(v));
 	return v;
+}
+
+/* What is neither true nor false must not be read as either. */
+static bool is_bool(const bool *b)
+{
+	unsigned char byte;
+	memcpy(&byte, b, 1);
+	return byte <= 1;
 }
 
 static const char *get_string(struct reader *r, const char *before)
 {
-	uint32_t n = get(r);
+	uint32_t n = get_number(r);
 	if (r->bad || n == (uint32_t)NO_STRING)
 		return NULL;
 	if (n == (uint32_t)SAME_STRING) {
@@ -106,42 +110,28 @@ static const char *get_string(struct reader *r, const char *before)
 
 static void get_site(struct reader *r, struct instrument_site *s, const struct instrument_site *before)
 {
-	s->ordinal = get(r);
-	s->point = get(r);
-	s->ptx_line = get(r);
-	s->line = get(r);
-	s->column = get(r);
-	s->space = get(r);
-	s->bytes = get(r);
-	s->parts_product = get(r) & FLAG_PARTS;
+	get(r, s, sizeof(*s));
 	s->file = get_string(r, before->file);
 	s->opcode = get_string(r, before->opcode);
 	s->function = get_string(r, before->function);
 	s->skipped = get_string(r, before->skipped);
 	s->unguarded = get_string(r, before->unguarded);
+	r->bad |= !is_bool(&s->parts_product);
 }
 
 static bool plausible(const struct instrument_result *r, size_t bytes)
 {
-	return r->n_sites <= bytes / (SITE_WORDS * sizeof(uint32_t)) && r->n_symbols <= bytes / sizeof(uint32_t) &&
-	       r->table_entries == EBPF_TABLE_SYMBOLS + r->n_symbols && r->n_params <= MAX_PARAMS &&
-	       r->launch_param_offset <= MAX_PARAMS;
+	return !r->ptx && !r->lined && !r->sites && !r->symbols && is_bool(&r->launch_param) &&
+	       is_bool(&r->last_bit_may_differ) && r->n_sites <= bytes / sizeof(*r->sites) &&
+	       r->n_symbols <= bytes / sizeof(uint32_t) && r->table_entries == EBPF_TABLE_SYMBOLS + r->n_symbols &&
+	       r->n_params <= MAX_PARAMS && r->launch_param_offset <= MAX_PARAMS;
 }
 
 int instrument_restore(struct arena *arena, const char *bytes, size_t n, struct instrument_result *out, size_t *used)
 {
 	static const struct instrument_site none;
 	struct reader r = { arena, bytes, bytes + n, false };
-	*out = (struct instrument_result){ .n_sites = get(&r) };
-	out->n_probed = get(&r);
-	out->n_symbols = get(&r);
-	out->table_entries = get(&r);
-	uint32_t flags = get(&r);
-	out->launch_param = flags & FLAG_LAUNCH;
-	out->last_bit_may_differ = flags & FLAG_LAST_BIT;
-	out->n_params = get(&r);
-	out->launch_param_offset = get(&r);
-	out->local_bytes_added = get(&r);
+	get(&r, out, sizeof(*out));
 	if (r.bad || !plausible(out, n))
 		return -EINVAL;
 	out->symbols = arena_array(arena, out->n_symbols, sizeof(*out->symbols));
