@@ -1,0 +1,265 @@
+/* What an entry of the cache stands for: this text, this kernel, these programs, these numbers. A run that takes builds from
+ * the cache has the counts, the sites and the reports of the run that made them; whatever differs is made anew. */
+#include <dirent.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include "harness.h"
+
+enum { N = 200, THREADS = 64, BLOCKS = (N + THREADS - 1) / THREADS, KEYS = 64 };
+
+/* -- the programs ------------------------------------------------------------------------- */
+
+static int launch(CUmodule mod, const char *name)
+{
+	CUfunction fn;
+	CUdeviceptr buf;
+	uint32_t add = 5, n = N;
+	void *params[] = { &buf, &add, &n };
+	CU(cuModuleGetFunction(&fn, mod, name));
+	CU(cuMemAlloc(&buf, N * 4));
+	CU(cuLaunchKernel(fn, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, params, NULL));
+	CU(cuCtxSynchronize());
+	return check_fill(buf, add, N);
+}
+
+static int load(const char *text, const char *first, const char *second)
+{
+	CUmodule mod;
+	CU(cuModuleLoadData(&mod, text));
+	int bad = launch(mod, first);
+	return bad || !second ? bad : launch(mod, second);
+}
+
+static int pair(void)
+{
+	target_context();
+	return load(PTX_HEAD PTX_FILL("fill") PTX_FILL("other"), "fill", "other");
+}
+
+/* The same kernels in another text. */
+static int changed(void)
+{
+	target_context();
+	return load(PTX_HEAD PTX_FILL("fill") PTX_FILL("other") "// and a comment\n", "fill", "other");
+}
+
+/* The same text, its kernels' numbers and sites being behind others. */
+static int behind(void)
+{
+	target_context();
+	int bad = load(PTX_HEAD PTX_FILL("before"), "before", NULL);
+	return bad ? bad : load(PTX_HEAD PTX_FILL("fill") PTX_FILL("other"), "fill", "other");
+}
+
+/* The cache's directory is a file system with two pages. */
+static int crowded(void)
+{
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+		mount("none", getenv("EGPU_CACHE"), "tmpfs", 0, "size=8k,mode=0700"))
+		return 77;
+	return pair();
+}
+
+static const struct role roles[] = { { "pair", pair }, { "changed", changed }, { "behind", behind },
+	{ "crowded", crowded }, { 0 } };
+
+/* -- a run of one -------------------------------------------------------------------------- */
+
+static char top[] = "/tmp/egpu-stored-XXXXXX", setting[64];
+
+/* Counts by site. `more`: adds two at a time. */
+static struct ebpf_fragment by_site(uint32_t map, enum ebpf_point point, bool more)
+{
+	static char bodies[4][400];
+	static int next;
+	char *body = bodies[next++ % 4];
+	snprintf(body, sizeof(bodies[0]),
+		"{\n\t.reg .b64 %%egpu_r<2>;\n\tld.const.b64 %%egpu_r0, [__egpu_table+%u];\n"
+		"\tmul.wide.u32 %%egpu_r1, %%egpu_site, 8;\n\tadd.u64 %%egpu_r0, %%egpu_r0, %%egpu_r1;\n"
+		"\tred.global.add.u64 [%%egpu_r0+128], %d;\n}\n",
+		map * 8, more ? 2 : 1);
+	return (struct ebpf_fragment){ .name = "sites",
+		.point = point,
+		.fields = UINT64_C(1) << EBPF_FIELD_SITE,
+		.maps = UINT64_C(1) << map,
+		.max_insns = 5,
+		.body = body };
+}
+
+struct seen {
+	int status, cached, made; /* of the kernels fill and other: how many builds came from where */
+	char *text;               /* all that the session says of the two, and their counts */
+};
+
+static void describe(struct run *r, const char *name, uint32_t map, struct seen *s, struct buf *b)
+{
+	struct session_kernel *k = run_kernel(r, name);
+	if (!k)
+		return;
+	s->cached += k->compile_ns && k->compile_cached;
+	s->made += k->compile_ns && !k->compile_cached;
+	buf_printf(b, "%s state %u, %u sites, %u and %u registers, %llu of %llu launches, bit %u\n", name, k->state,
+		k->n_sites, k->regs_before, k->regs_after, (unsigned long long)k->launches_instrumented,
+		(unsigned long long)k->launches, k->last_bit_may_differ);
+	for (uint32_t i = 0; i < k->n_sites && k->first_site + i < KEYS; i++) {
+		const struct session_site *t = &r->file->sites[k->first_site + i];
+		buf_printf(b, "  %u line %u %u:%u %s %s in %s, space %u, %u bytes, %s: %llu\n", t->point, t->ptx_line,
+			t->line, t->column, session_text(r->session, t->file), session_text(r->session, t->opcode),
+			session_text(r->session, t->function), t->space, t->bytes,
+			session_text(r->session, t->skipped),
+			(unsigned long long)run_count(r, map, k->first_site + i));
+	}
+}
+
+enum { STORES = 1, ALL_POINTS = 2, DOUBLE = 4 };
+
+static struct seen look(const char *role, int how, pid_t *started)
+{
+	struct run r;
+	struct buf b = { 0 };
+	struct seen s = { 0 };
+	run_begin(&r);
+	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, KEYS);
+	struct ebpf_fragment f = by_site(map, EBPF_POINT_STORE, how & DOUBLE),
+			     g = by_site(map, EBPF_POINT_ENTRY, false), h = by_site(map, EBPF_POINT_BLOCK, false);
+	run_attach(&r, &f, "*");
+	if (how & ALL_POINTS) {
+		run_attach(&r, &g, "*");
+		run_attach(&r, &h, "*");
+	}
+	r.env[0] = setting;
+	if (started) {
+		*started = run_start(&r, role);
+		usleep((useconds_t)(rand() % 60000));
+		kill(*started, SIGKILL);
+		run_wait(&r, *started, 10);
+	} else {
+		s.status = run_role(&r, role);
+	}
+	describe(&r, "fill", map, &s, &b);
+	describe(&r, "other", map, &s, &b);
+	run_end(&r);
+	s.text = b.data ? b.data : strdup("");
+	return s;
+}
+
+/* A run, of which so many builds come from the cache and so many are made; it looks like `model`. The text, the caller's. */
+static char *expect(const char *role, int how, int cached, int made, const char *model, const char *what)
+{
+	struct seen s = look(role, how, NULL);
+	bool like = !model || !strcmp(s.text, model);
+	if (!ok(!s.status && s.cached == cached && s.made == made && like && strstr(s.text, how & DOUBLE ? ": 400" : ": 200") && strstr(s.text, "state 2"),
+		    "%s", what))
+		printf("# status %d, %d cached, %d made, got\n%swant\n%s", s.status, s.cached, s.made, s.text,
+			model ? model : "");
+	return s.text;
+}
+
+static void check(const char *role, int how, int cached, int made, const char *model, const char *what)
+{
+	free(expect(role, how, cached, made, model, what));
+}
+
+/* -- the directory -------------------------------------------------------------------------- */
+
+static int each(bool remove_all, int remove_one)
+{
+	char path[400];
+	int n = 0;
+	DIR *d = opendir(top);
+	for (struct dirent *e; d && (e = readdir(d));) {
+		snprintf(path, sizeof(path), "%s/%s", top, e->d_name);
+		if (e->d_name[0] == '.')
+			continue;
+		if (remove_all || n == remove_one)
+			unlink(path);
+		n++;
+	}
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static void one_missing(const char *model)
+{
+	int files = each(false, -1);
+	is_int(files, 3, "a text is stored once, with a build for each kernel");
+	for (int i = 0; i < files; i++) {
+		each(false, i);
+		struct seen s = look("pair", STORES, NULL);
+		ok(!s.status && s.made && !strcmp(s.text, model), "an entry is gone: what it was for is made again");
+		free(s.text);
+		check("pair", STORES, 2, 0, model, "and found the next time");
+		/* With the text goes what was made of it. */
+		if (each(false, -1) != files) {
+			each(true, -1);
+			check("pair", STORES, 0, 2, model, "from the start");
+		}
+	}
+}
+
+static void killed(const char *model)
+{
+	pid_t pid;
+	for (int i = 0; i < 12; i++) {
+		if (i % 4 == 0)
+			each(true, -1);
+		free(look("pair", STORES, &pid).text);
+	}
+	struct seen s = look("pair", STORES, NULL);
+	ok(!s.status && s.cached + s.made == 2 && !strcmp(s.text, model), "after writers that were killed (%d cached)", s.cached);
+	free(s.text);
+	check("pair", STORES, 2, 0, model, "all is in the cache");
+}
+
+static void read_only(const char *model)
+{
+	chmod(top, 0500);
+	check("pair", STORES, 2, 0, model, "from a directory that cannot be written");
+	chmod(top, 0700);
+}
+
+static void full(const char *model)
+{
+	struct seen s = look("crowded", STORES, NULL);
+	if (s.status == 77)
+		tap_skip("no file systems can be mounted");
+	else
+		ok(!s.status && s.made == 2 && !strcmp(s.text, model), "on a full disk all is made each time");
+	free(s.text);
+}
+
+int main(int argc, char **argv)
+{
+	harness_main(argc, argv, roles);
+	if (!mkdtemp(top))
+		return 1;
+	snprintf(setting, sizeof(setting), "EGPU_CACHE=%s", top);
+	char *first = expect("pair", STORES, 0, 2, NULL, "the first run makes two builds");
+	check("pair", STORES, 2, 0, first, "the second finds them, and looks the same");
+	free(expect("changed", STORES, 0, 2, first, "another text, if only by a comment, is another"));
+	check("changed", STORES, 2, 0, first, "which is found too");
+	check("pair", STORES, 2, 0, first, "as is the first still");
+	char *twice = expect("pair", STORES | DOUBLE, 0, 2, NULL, "another program is made into other builds");
+	ok(strcmp(first, twice), "that count otherwise");
+	check("pair", STORES | DOUBLE, 2, 0, twice, "and are found");
+	char *more = expect("pair", STORES | ALL_POINTS, 0, 2, NULL, "with points that number more sites");
+	check("pair", STORES | ALL_POINTS, 2, 0, more, "these are found with their sites");
+	check("behind", STORES, 0, 2, first, "kernels with other numbers are made anew");
+	check("behind", STORES, 2, 0, first, "and found under these");
+	check("pair", STORES, 2, 0, first, "without taking the place of the others");
+	each(true, -1);
+	check("pair", STORES, 0, 2, first, "an empty cache");
+	one_missing(first);
+	read_only(first);
+	killed(first);
+	full(first);
+	each(true, -1);
+	rmdir(top);
+	free(first);
+	free(twice);
+	free(more);
+	return tap_done();
+}
