@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "map/file.h"
 
 struct agent agent = { .log_fd = -1 };
 
@@ -47,7 +48,7 @@ static void forked(void)
 static void leave(void)
 {
 	/* Not in a child that inherited the handler with the parent's memory. */
-	if (!agent_on() || agent.pid != getpid())
+	if (!agent_on() || agent.pid != process_self())
 		return;
 	devmap_stop();
 	gputime_collect(NULL);
@@ -93,7 +94,9 @@ static int join(const char *dir)
 		return err;
 	}
 	agent.shared = session_data(agent.session);
-	agent.pid = getpid();
+	if (agent.shared->known_as)
+		process_known_as((pid_t)agent.shared->known_as);
+	agent.pid = process_self();
 	atomic_store(
 		&agent.generation, __atomic_load_n(&agent.shared->generation, __ATOMIC_ACQUIRE));
 	agent.arena = arena_new();

@@ -8,6 +8,7 @@
 #include <sys/file.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -64,6 +65,7 @@ struct attached {
 	pid_t pid;
 	struct inject_target target;
 	struct session *session;
+	char root[64]; /* target.other_root: its root directory as we see it */
 	int lock; /* the process's, while we look for its agent and bring it */
 	bool fresh; /* the agent has yet to be brought there */
 	uint64_t graphs_before, holds_before;
@@ -114,10 +116,10 @@ static void be_again(void)
 }
 
 /* Where the target's paths are for us, kept open so that it outlives the process. */
-static int foreign_root(const struct inject_target *t, char root[64])
+static int foreign_root(pid_t pid, char root[64])
 {
 	char path[64];
-	snprintf(path, sizeof(path), "/proc/%d/root", (int)t->pid);
+	snprintf(path, sizeof(path), "/proc/%d/root", (int)pid);
 	int fd = open(path, O_PATH | O_DIRECTORY);
 	if (fd < 0)
 		return say_fail("%s: %s", path, strerror(errno));
@@ -125,24 +127,63 @@ static int foreign_root(const struct inject_target *t, char root[64])
 	return 0;
 }
 
+/* Directories in which a container's process may have its session: writable, and code may be mapped from there. */
+static const char *const foreign_dirs[] = { "/tmp", "/dev/shm", "/var/tmp", "/run" };
+
+static bool may_hold_session(const char *dir)
+{
+	struct statvfs v;
+	return !statvfs(dir, &v) && !(v.f_flag & (ST_RDONLY | ST_NOEXEC)) && !faccessat(AT_FDCWD, dir, W_OK | X_OK, AT_EACCESS);
+}
+
+/* From here on our sessions are those of the container. */
+static int choose_foreign_dir(const struct attached *a)
+{
+	char dir[96];
+	for (size_t i = 0; i < sizeof(foreign_dirs) / sizeof(foreign_dirs[0]); i++) {
+		snprintf(dir, sizeof(dir), "%s%s", a->root, foreign_dirs[i]);
+		if (may_hold_session(dir)) {
+			setenv("EGPU_DIR", dir, 1);
+			return 0;
+		}
+	}
+	return say_fail("process %d: its container has no directory that can be written to and allows code: /tmp, /dev/shm, /var/tmp, /run",
+		(int)a->pid);
+}
+
+/* The session of the agent in a process, wherever it lies. */
+static int find_session(pid_t pid, struct session **s, struct diag *d)
+{
+	char root[64], dir[96];
+	int err = session_of_process(pid, s, d);
+	if (!err || inject_same_namespace(pid, "mnt") || foreign_root(pid, root))
+		return err;
+	for (size_t i = 0; err && i < sizeof(foreign_dirs) / sizeof(foreign_dirs[0]); i++) {
+		snprintf(dir, sizeof(dir), "%s%s", root, foreign_dirs[i]);
+		setenv("EGPU_DIR", dir, 1);
+		err = session_of_process(pid, s, NULL);
+	}
+	if (err)
+		unsetenv("EGPU_DIR");
+	return err;
+}
+
 static int make_session(struct attached *a)
 {
 	const struct inject_target *t = &a->target;
-	char agent[PATH_MAX], root[64] = "", dir[96];
+	char agent[PATH_MAX];
 	struct diag d = { 0 };
 	if (path_find(PATH_AGENT, agent, &d))
 		return say_diag("agent", &d);
-	int status = t->other_root ? foreign_root(t, root) : 0;
+	int status = t->other_root ? foreign_root(a->pid, a->root) : 0;
 	if (status)
 		return status;
-	if (t->other_root) {
-		snprintf(dir, sizeof(dir), "%s/tmp", root);
-		setenv("EGPU_DIR", dir, 1);
-	}
-	if (become(t->uid, t->gid))
+	if (become(t->uid, t->gid) || (t->other_root && choose_foreign_dir(a)))
 		return EGPU_FAILED;
 	if (session_create(&a->session, &d))
 		status = say_diag("session", &d);
+	if (!status && t->other_pids)
+		session_data(a->session)->known_as = (uint32_t)a->pid;
 	if (!status)
 		status = t->other_root ? put_copy(a->session, agent, "libegpu-attach.so")
 				       : put_link(a->session, agent, "libegpu-attach.so");
@@ -155,7 +196,7 @@ static int make_session(struct attached *a)
 int attach_find(pid_t pid, struct session **s)
 {
 	struct diag d = { 0 };
-	if (session_of_process(pid, s, &d))
+	if (find_session(pid, s, &d))
 		return say_fail("%s: nothing is attached to it", d.text);
 	return 0;
 }
@@ -198,7 +239,7 @@ static int join_session(struct attached *a, const char *probe)
 	session_gc();
 	if (lock_target(a))
 		return EGPU_FAILED;
-	if (!session_of_process(a->pid, &a->session, NULL)) {
+	if (!find_session(a->pid, &a->session, NULL)) {
 		unlock_target(a);
 		return session_enter(a->session, probe, &d) ? say_diag("session", &d) : 0;
 	}
@@ -223,8 +264,8 @@ static void library_path(const struct attached *a, char out[PATH_MAX])
 {
 	const char *path = session_path(a->session);
 	if (a->target.other_root)
-		path = strstr(path, "/tmp/");
-	snprintf(out, PATH_MAX, "%s/libegpu-attach.so", path ? path : "");
+		path += strlen(a->root);
+	snprintf(out, PATH_MAX, "%s/libegpu-attach.so", path);
 }
 
 static int bring_agent(struct attached *a, bool verbose)

@@ -24,6 +24,7 @@ struct inject_target {
 	uid_t uid;
 	gid_t gid;
 	bool other_root;       /* another mount namespace: paths are seen through /proc/PID/root */
+	bool other_pids;       /* another pid namespace: it has another number for itself */
 	char driver[PATH_MAX]; /* the CUDA driver it has loaded, as it names it; "" when none */
 	char command[64];
 };
@@ -32,6 +33,9 @@ struct inject_target {
  * why and what to do: no such process, no permission, another machine's code, no glibc, not a CUDA
  * process, traced, stopped, forbidden by seccomp. */
 int inject_look(pid_t pid, struct inject_target *t, struct diag *d);
+
+/* Whether the process is in our namespace of that kind ("mnt", "pid"). */
+bool inject_same_namespace(pid_t pid, const char *which);
 
 struct inject_result {
 	uint64_t paused_ns; /* threads were stopped for so long, all together */

@@ -167,7 +167,7 @@ static int see(const struct mapping *m, void *arg)
 	return 0;
 }
 
-static bool same_namespace(pid_t pid, const char *which)
+bool inject_same_namespace(pid_t pid, const char *which)
 {
 	char path[64], a[64] = "", b[64] = "";
 	snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)pid, which);
@@ -222,11 +222,7 @@ int inject_look(pid_t pid, struct inject_target *t, struct diag *d)
 			"process %d has no shared C library: a static program cannot be attached "
 			"to",
 			(int)pid);
-	if (!same_namespace(pid, "pid"))
-		return diag_set(d, ENOTSUP,
-			"process %d lives in a container with process numbers of its own: run egpu "
-			"inside that container",
-			(int)pid);
-	t->other_root = !same_namespace(pid, "mnt");
+	t->other_pids = !inject_same_namespace(pid, "pid");
+	t->other_root = !inject_same_namespace(pid, "mnt");
 	return 0;
 }

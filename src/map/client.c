@@ -46,10 +46,38 @@ void session_wake(struct session *s)
 
 /* -- clients ------------------------------------------------------------------------ */
 
-static bool client_alive(const struct session_client *c)
+/* A client holds a lock on a byte of the file `session` as long as it lives: so it can be seen from another pid
+ * namespace too, where its number says nothing. */
+#define CLIENT_LOCKS ((off_t)1 << 40)
+
+static int client_lock(const struct session *s, uint32_t i, int how, struct flock *lock)
 {
-	return c->pid && !__atomic_load_n(&c->ended, __ATOMIC_ACQUIRE) &&
-	       process_alive((pid_t)c->pid, c->start_time);
+	char path[SESSION_FILE_PATH_BYTES];
+	uint64_t size;
+	int fd = session_file_path(s, path, "session") ? -1 : file_open(path, O_RDWR, s->owner, &size);
+	*lock = (struct flock){ .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = CLIENT_LOCKS + i, .l_len = 1 };
+	if (fd >= 0 && fcntl(fd, how, lock)) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+static bool client_holds_lock(const struct session *s, uint32_t i)
+{
+	struct flock lock;
+	int fd = client_lock(s, i, F_OFD_GETLK, &lock);
+	if (fd >= 0)
+		close(fd);
+	return fd < 0 || lock.l_type != F_UNLCK;
+}
+
+static bool client_alive(const struct session *s, uint32_t i)
+{
+	const struct session_client *c = &s->file->clients[i];
+	if (!c->pid || __atomic_load_n(&c->ended, __ATOMIC_ACQUIRE))
+		return false;
+	return process_is_foreign() ? client_holds_lock(s, i) : process_alive((pid_t)c->pid, c->start_time);
 }
 
 int session_claim_client(struct session *s, const char *probe)
@@ -58,8 +86,12 @@ int session_claim_client(struct session *s, const char *probe)
 		struct session_client *c = &s->file->clients[i];
 		if (c->pid)
 			continue;
+		struct flock lock;
 		c->ended = 0;
 		c->stays = 0;
+		if (s->client_fd > 0)
+			close(s->client_fd);
+		s->client_fd = client_lock(s, i, F_OFD_SETLK, &lock);
 		process_start_time(getpid(), &c->start_time);
 		snprintf(c->probe, sizeof(c->probe), "%s", probe);
 		__atomic_store_n(&c->pid, (uint32_t)getpid(), __ATOMIC_RELEASE);
@@ -91,7 +123,7 @@ int session_reap(struct session *s)
 	int n = 0;
 	for (uint32_t i = 1; i <= SESSION_MAX_CLIENTS; i++) {
 		const struct session_client *c = &s->file->clients[i - 1];
-		if (c->pid && !c->stays && !client_alive(c))
+		if (c->pid && !c->stays && !client_alive(s, i - 1))
 			n += session_detach_client(s, i);
 	}
 	return n;
@@ -108,6 +140,9 @@ void session_end_client(struct session *s)
 		__atomic_store_n(&s->file->clients[s->client - 1].ended, 1, __ATOMIC_RELEASE);
 	session_recycle(s);
 	s->client = 0;
+	if (s->client_fd > 0)
+		close(s->client_fd);
+	s->client_fd = 0;
 }
 
 int session_detach_client(struct session *s, uint32_t client)
@@ -158,7 +193,7 @@ bool session_drained(struct session *s, int ms)
 static bool client_over(const struct session *s, uint32_t client, uint64_t drained)
 {
 	const struct session_client *c = &s->file->clients[client - 1];
-	if (!c->pid || client_alive(c))
+	if (!c->pid || client_alive(s, client - 1))
 		return false;
 	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
 		const struct session_link *l = &s->file->links[i];

@@ -36,7 +36,14 @@ bool parse_u64(const char **p, uint64_t *out);
 /* Field 22 of /proc/PID/stat, clock ticks after boot. 0, or -errno (-ENOENT: no such process). A
  * zombie counts as gone. */
 int process_start_time(pid_t pid, uint64_t *ticks);
-/* start 0: unknown, any process of that number counts. */
+/* start 0: unknown, any process of that number counts. Where process_known_as was called, others cannot be asked
+ * about by their numbers, and count as alive. */
 bool process_alive(pid_t pid, uint64_t start);
+
+/* The number by which those who share a session with this process know it: getpid(), unless this process lives in
+ * another pid namespace than they do and has been told (process_known_as). */
+pid_t process_self(void);
+void process_known_as(pid_t pid);
+bool process_is_foreign(void);
 
 #endif

@@ -332,7 +332,7 @@ static int map_instance_file(
 	struct session *s, uint32_t map, uint64_t bytes, char path[SESSION_FILE_PATH_BYTES])
 {
 	for (int n = 0; n < SESSION_MAX_INSTANCES; n++) {
-		int err = session_file_path(s, path, "map-%u.%d.%d", map, (int)getpid(), n);
+		int err = session_file_path(s, path, "map-%u.%d.%d", map, (int)process_self(), n);
 		int fd = err ? err : file_create(path, bytes, true);
 		if (fd != -EEXIST)
 			return fd;
@@ -408,7 +408,7 @@ int map_instance_create(struct session *s, uint32_t map, uint32_t n_replicas, ui
 	close(fd);
 	if (!err) {
 		inst->map = map;
-		inst->pid = (uint32_t)getpid();
+		inst->pid = (uint32_t)process_self();
 		inst->image_bytes = bytes;
 		inst->device = device;
 		inst->base_offset = base_offset;

@@ -30,6 +30,7 @@ struct session {
 	struct session_file *file;
 	uid_t owner;
 	uint32_t client; /* number; 0: none */
+	int client_fd;   /* holds the client's lock; 0: none */
 	pid_t maker; /* the process that made the directory; 0: opened */
 	struct ring_mapping
 		*rings[EBPF_MAX_MAPS]; /* mapped at the first use; set once, atomically */

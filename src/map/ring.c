@@ -140,7 +140,7 @@ int map_ring_memory(struct session *s, uint32_t map, void **at, size_t *bytes)
  * it had begun is invisible, because the producer position moves last. */
 static int map_ring_lock(struct map_ring *ring)
 {
-	uint32_t me = (uint32_t)getpid();
+	uint32_t me = (uint32_t)process_self();
 	for (int i = 0; i < 100; i++) {
 		uint32_t holder = 0;
 		if (__atomic_compare_exchange_n(
@@ -157,7 +157,7 @@ static int map_ring_lock(struct map_ring *ring)
 
 static void map_ring_unlock(struct map_ring *ring)
 {
-	uint32_t me = (uint32_t)getpid();
+	uint32_t me = (uint32_t)process_self();
 	__atomic_compare_exchange_n(&ring->lock, &me, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
@@ -293,7 +293,7 @@ static bool map_ring_has_reader(const struct ring_mapping *r)
 	uint32_t pid = __atomic_load_n(&r->raw->reader, __ATOMIC_ACQUIRE);
 	if (!pid)
 		return false;
-	if (pid == (uint32_t)getpid() || process_alive((pid_t)pid, 0))
+	if (pid == (uint32_t)process_self() || process_alive((pid_t)pid, 0))
 		return true;
 	__atomic_compare_exchange_n(
 		&r->raw->reader, &pid, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
@@ -481,7 +481,7 @@ void map_ring_refill(const struct ring_mapping *r)
 
 int map_ring_peek_raw(const struct ring_mapping *r, const void **groups, uint64_t *bytes)
 {
-	uint32_t nobody = 0, me = (uint32_t)getpid();
+	uint32_t nobody = 0, me = (uint32_t)process_self();
 	uint64_t from;
 	if (!__atomic_compare_exchange_n(
 		    &r->raw->reader, &nobody, me, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) &&

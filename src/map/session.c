@@ -231,6 +231,8 @@ static void session_unmap(struct session *s)
 
 void session_close(struct session *s)
 {
+	if (s && s->client_fd > 0)
+		close(s->client_fd);
 	if (s)
 		session_unmap(s);
 }
@@ -583,7 +585,7 @@ int session_add_kernel(
 		if (__atomic_compare_exchange_n(
 			    &f->n_kernels, &n, n + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
 			struct session_kernel *k = &f->kernels[n];
-			__atomic_store_n(&k->pid, (uint32_t)getpid(), __ATOMIC_RELAXED);
+			__atomic_store_n(&k->pid, (uint32_t)process_self(), __ATOMIC_RELAXED);
 			k->image_hash = image_hash;
 			__atomic_store_n(&k->name, text, __ATOMIC_RELEASE);
 			*id = n;

@@ -218,6 +218,8 @@ struct session_file {
 	uint32_t strings_used;	     /* atomic */
 	uint32_t kernels_lost, sites_lost; /* atomic: did not fit */
 	uint32_t untimed; /* writer: loader, before the target starts: 1 = kernels are not timed */
+	uint32_t known_as; /* writer: egpu attach, before the agent comes: the process's number for us, where it has another one for itself; 0: the same */
+	uint32_t pad2;
 	struct session_filter filter;
 	struct session_map maps[EBPF_MAX_MAPS];
 	struct session_prog progs[SESSION_MAX_PROGS];
