@@ -390,14 +390,19 @@ static uint64_t foreign_elf_bytes(const uint8_t *p)
 	return all && all < (uint64_t)1 << 40 && readable(p, all) ? all : 0;
 }
 
-/* Length of a NUL-ended text, page by page; 0 when it does not end in readable memory. */
+/* Length of a NUL-ended text; 0 when it does not end in readable memory. Many pages are asked for at a time, and fewer
+ * where not all of them are there. */
 static uint64_t foreign_text_bytes(const uint8_t *p)
 {
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), n = 0;
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), n = 0, pages = 64;
 	while (n <= FATBIN_MAX_PLAIN) {
-		uint64_t step = page - ((uintptr_t)(p + n) & (page - 1));
-		if (!readable(p + n, 1))
-			return 0;
+		uint64_t step = pages * page - ((uintptr_t)(p + n) & (page - 1));
+		if (!readable(p + n, step)) {
+			pages /= 2;
+			if (!pages)
+				return 0;
+			continue;
+		}
 		const uint8_t *end = memchr(p + n, 0, step);
 		if (end)
 			return (uint64_t)(end - p);

@@ -250,11 +250,11 @@ static void section_names(void)
 		char header[64] = "\x7f" "ELF", *names = NULL;
 		size_t bytes = 0, body = rows[r / 3].body, n = 0;
 		buf_add(&elf, header, sizeof(header));
-		buf_add(&elf, "\0.shstrtab\0.strtab\0.text._Z1aPi", 33);
+		buf_add(&elf, "\0.shstrtab\0.strtab\0.text._Z1aPi", 32);
 		for (int i = 0; i < rows[r / 3].extra; i++)
 			buf_printf(&elf, "%c.text.kernel_with_a_long_name_%d", 0, i * 7919);
 		size_t want = elf.len + 1 - 64;
-		buf_add(&elf, "\0\0.shstrtab\0.strtab\0_Z1aPi\0.text._Z5notmePi", 46);
+		buf_add(&elf, "\0\0.shstrtab\0.strtab\0_Z1aPi\0.text._Z5notmePi", 44);
 		for (size_t i = 0; i < body; i++)
 			buf_add(&elf, (char[]){ (char)(i * i >> 7) }, 1);
 		struct build_entry e = { .kind = 2, .sm = 90, .flags = flags[r % 3], .data = elf.data, .bytes = elf.len };
