@@ -268,6 +268,8 @@ void devmap_launched(struct context *c, uint64_t maps);
 void devmap_touched(void);
 /* The last copy, by who holds c->copying; the context need not be current. */
 void devmap_final(struct context *c);
+/* The same where kernels run on: `mask` are maps that nothing writes to any more. */
+void devmap_take_rest(struct context *c, uint64_t mask);
 void devmap_after_sync(CUcontext which); /* NULL: every context */
 int devmap_start(void);                  /* the thread */
 void devmap_stop(void);                  /* at exit: last copies */

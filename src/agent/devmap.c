@@ -156,6 +156,8 @@ static void drop_replaced(struct context *c, uint32_t id)
 	struct devmap *m = &c->maps[id];
 	if (!m->pooled || m->serial == agent.shared->maps[id].serial)
 		return;
+	if (m->is_ring)
+		session_forget_ring(agent.session, id);
 	__atomic_store_n(&m->instance->ended, 1, __ATOMIC_RELEASE);
 	forget(m);
 	c->map_mask &= ~(UINT64_C(1) << id);
@@ -187,9 +189,13 @@ int devmap_make(struct context *c, uint64_t mask, struct diag *d)
 {
 	int err = 0;
 	lock_take(&c->copying);
-	for (uint32_t i = 0; i < EBPF_MAX_MAPS && !err; i++)
-		if ((mask >> i & 1) && !c->maps[i].address)
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS && !err; i++) {
+		if (!(mask >> i & 1))
+			continue;
+		drop_replaced(c, i);
+		if (!c->maps[i].address)
 			err = make_map(c, i, false, d);
+	}
 	lock_drop(&c->copying);
 	if (!err)
 		err = devmap_start();
@@ -290,6 +296,18 @@ void devmap_final(struct context *c)
 		return;
 	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
 		if (c->maps[i].address && c->maps[i].is_ring)
+			drain_final(c, i);
+	REAL(cuCtxPopCurrent_v2)(&was);
+}
+
+void devmap_take_rest(struct context *c, uint64_t mask)
+{
+	CUcontext was;
+	copy_maps(c, true);
+	if (!ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
+		return;
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
+		if ((mask >> i & 1) && c->maps[i].address && c->maps[i].is_ring)
 			drain_final(c, i);
 	REAL(cuCtxPopCurrent_v2)(&was);
 }

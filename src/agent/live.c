@@ -69,6 +69,7 @@ static const char bell_ptx[] =
 	"\tfence.acq_rel.sys;\n"
 	"\tst.volatile.global.u32 [%heard+256], %number;\n"
 	"\tret;\n}\n";
+_Static_assert(sizeof(CUdeviceptr) == sizeof(uint64_t), "a word");
 _Static_assert(LIVE_SMS == 1024 && offsetof(struct live_bell, heard) == 256, "the doorbell's text");
 
 static int load_bell(struct live *l, uint32_t cc, struct diag *d)
@@ -189,6 +190,9 @@ static int write_program(struct context *c, uint32_t link, const struct live_obj
 	struct live_program *p = malloc(bytes);
 	CUdeviceptr at = p ? code_room(c->live, bytes) : 0;
 	int err = at ? 0 : diag_set(d, ENOSPC, "programs that came before took the room; it is free again when the kernels that run have ended");
+	CUdeviceptr trace = o->trace ? c->maps[o->trace - 1].address : 0;
+	if (!err && o->trace && (!trace || !c->maps[o->trace - 1].is_ring))
+		err = diag_set(d, EINVAL, "a live program prints to a map that the device does not have");
 	if (!err) {
 		*p = (struct live_program){ .n_insns = o->n_insns,
 			.flags = o->flags,
@@ -196,7 +200,8 @@ static int write_program(struct context *c, uint32_t link, const struct live_obj
 			.sms = c->sms ? c->sms : 1,
 			.clock = (uint64_t)c->clock_offset_ns,
 			.seed = now_ns() * 0x9e3779b97f4a7c15ull,
-			.ops = o->ops };
+			.ops = o->ops,
+			.trace = trace };
 		memcpy(p->insns, insns, o->n_insns * sizeof(uint64_t));
 		err = resolve(c, p->insns, relocs, o->n_relocs, d);
 	}
@@ -225,6 +230,8 @@ static int place_program(struct context *c, uint32_t link, struct diag *d)
 	err = live_object_parse(bytes, size, &o, &relocs, &insns, d);
 	for (uint32_t i = 0; !err && i < o->n_relocs; i++)
 		maps |= UINT64_C(1) << relocs[i].map;
+	if (!err && o->trace)
+		maps |= UINT64_C(1) << (o->trace - 1);
 	if (!err)
 		err = devmap_make_pooled(c, maps, d);
 	if (!err)
@@ -258,6 +265,7 @@ struct change {
 	uint32_t point, kernel;
 	uint64_t links;
 	CUdeviceptr list;
+	struct live_list *bytes; /* of the list, where it is the first with these links: the copy may read them until it has finished */
 };
 
 struct changes {
@@ -298,7 +306,7 @@ static void compare_kernel(struct context *c, const struct kernel *k, uint64_t l
 	}
 	for (uint32_t p = 0; p < LIVE_POINTS; p++)
 		if (want[p] != c->live->shown[p][k->row])
-			add_change(x, (struct change){ p, k->row, want[p], 0 });
+			add_change(x, (struct change){ .point = p, .kernel = k->row, .links = want[p] });
 }
 
 static void compare(struct context *c, uint64_t links, struct changes *x)
@@ -308,37 +316,51 @@ static void compare(struct context *c, uint64_t links, struct changes *x)
 			compare_kernel(c, &im->kernels[i], links, x);
 }
 
+static void free_changes(struct changes *x)
+{
+	for (size_t i = 0; i < x->n; i++)
+		free(x->all[i].bytes);
+	free(x->all);
+}
+
+static bool write_list(struct context *c, struct change *change)
+{
+	struct live_list *list = change->bytes = calloc(1, sizeof(*list));
+	if (!list)
+		return false;
+	for (uint32_t link = 0; link < SESSION_MAX_LINKS && list->n < LIVE_PER_LIST; link++)
+		if (change->links >> link & 1)
+			list->programs[list->n++] = c->live->program[link];
+	change->list = code_room(c->live, sizeof(*list));
+	return change->list && put(c, change->list, list, sizeof(*list));
+}
+
 /* One list serves every kernel and point with the same links. */
 static bool write_lists(struct context *c, struct changes *x)
 {
 	for (size_t i = 0; i < x->n; i++) {
 		struct change *change = &x->all[i];
-		struct live_list list = { 0 };
 		for (size_t k = 0; k < i && !change->list; k++)
 			if (x->all[k].links == change->links)
 				change->list = x->all[k].list;
-		if (!change->links || change->list)
-			continue;
-		for (uint32_t link = 0; link < SESSION_MAX_LINKS && list.n < LIVE_PER_LIST; link++)
-			if (change->links >> link & 1)
-				list.programs[list.n++] = c->live->program[link];
-		change->list = code_room(c->live, sizeof(list));
-		if (!change->list || !put(c, change->list, &list, sizeof(list)) || !finished(c))
+		if (change->links && !change->list && !write_list(c, change)) {
+			finished(c);
 			return false;
+		}
 	}
-	return true;
+	return finished(c);
 }
 
 static bool write_words(struct context *c, const struct changes *x)
 {
-	for (size_t i = 0; i < x->n; i++) {
+	bool good = true;
+	for (size_t i = 0; i < x->n && good; i++) {
 		const struct change *change = &x->all[i];
-		uint64_t word = change->list;
-		if (!put(c, c->live->value + LIVE_WORD(change->point, change->kernel), &word, sizeof(word)) || !finished(c))
-			return false;
-		c->live->shown[change->point][change->kernel] = change->links;
+		good = put(c, c->live->value + LIVE_WORD(change->point, change->kernel), &change->list, sizeof(change->list));
+		if (good)
+			c->live->shown[change->point][change->kernel] = change->links;
 	}
-	return true;
+	return finished(c) && good;
 }
 
 static uint64_t attached(void)
@@ -413,15 +435,17 @@ void live_idle(void)
 
 /* -- publishing ------------------------------------------------------------------- */
 
-/* What is published has settled. */
+/* What is published has settled. What programs that are gone have left is there to be read before anybody is told. */
 static void note_armed(struct context *c)
 {
-	uint64_t links = c->live->links, changed = c->live->armed ^ links;
+	uint64_t links = c->live->links, changed = c->live->armed ^ links, now = now_ns();
+	if (c->live->armed & ~links)
+		devmap_take_rest(c, devmap_pooled(c) & ~maps_wanted(attached()));
 	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
 		struct session_link *l = &agent.shared->links[i];
 		if (!(changed >> i & 1))
 			continue;
-		__atomic_store_n(&l->armed_ns, now_ns(), __ATOMIC_RELAXED);
+		__atomic_store_n(&l->armed_ns, now, __ATOMIC_RELAXED);
 		__atomic_fetch_add(&l->armed, links >> i & 1 ? 1 : -1, __ATOMIC_RELEASE);
 	}
 	c->live->armed = links;
@@ -505,7 +529,7 @@ static int publish(struct context *c, uint64_t links, struct diag *d)
 		atomic_store(&c->last_launch_ns, now_ns()); /* readers want to see it soon */
 	}
 	agent_log("live: %zu words changed, links %llx, %d", x.n, (unsigned long long)links, err);
-	free(x.all);
+	free_changes(&x);
 	return err;
 }
 
@@ -601,6 +625,8 @@ int live_prepare(struct context *c, CUdeviceptr image, struct diag *d)
 	if (!err && !ok(REAL(cuMemAlloc_v2)(&l->pool, POOL_BYTES)))
 		err = diag_set(d, ENOMEM, "no device memory for the maps of live programs");
 	if (err) {
+		if (l->bell_stream)
+			REAL(cuStreamDestroy_v2)(l->bell_stream);
 		if (l->bell_module)
 			REAL(cuModuleUnload)(l->bell_module);
 		free(l);

@@ -36,11 +36,10 @@ int live_point_of(enum ebpf_point point, enum live_point *out, uint32_t *ops, st
 	}
 }
 
-/* Helpers that the interpreter knows: those of a GPU that are neither perturbing nor of ring buffers. */
+/* Helpers that the interpreter knows: those of a GPU that do not perturb. */
 static int check_helper(const struct ebpf_helper *h, uint32_t at, struct diag *d)
 {
-	if (h->class == EBPF_CLASS_PERTURB || (h->number >= BPF_FUNC_ringbuf_output && h->number <= BPF_FUNC_ringbuf_query) ||
-		h->number == BPF_FUNC_trace_printk || h->number == EBPF_FUNC_puts || h->number == EBPF_FUNC_egpu_access)
+	if (h->class == EBPF_CLASS_PERTURB || h->number == EBPF_FUNC_egpu_access)
 		return diag_set(d, EOPNOTSUPP, "instruction %u: bpf_%s is not there inside a running kernel; count in a map, or attach without --live",
 			at, h->name);
 	return 0;
@@ -51,6 +50,7 @@ struct encoder {
 	const struct verifier_result *v;
 	struct buf relocs, insns;
 	uint32_t n_relocs;
+	uint32_t trace; /* as in struct live_object */
 	struct diag *d;
 };
 
@@ -100,6 +100,32 @@ static void put_imm64(struct encoder *e, uint32_t at)
 	put(e, &hi);
 }
 
+/* A ld_imm64 of the ring buffer that a record is of, for the call at `at`. */
+static int find_ring(const struct encoder *e, uint32_t at, int16_t *off)
+{
+	int32_t map = e->v->facts[at].map;
+
+	for (uint32_t i = 0; map >= 0 && i < e->p->n_insns; i++) {
+		const struct bpf_insn *in = &e->p->insns[i];
+		if (!ebpf_is_imm64(in))
+			continue;
+		if (in->src_reg == BPF_PSEUDO_MAP_FD && in->imm == map) {
+			*off = (int16_t)(uint16_t)i;
+			return 0;
+		}
+		i++;
+	}
+	return diag_set(e->d, EOPNOTSUPP, "instruction %u: which ring buffer the record is of differs between paths", at);
+}
+
+static int find_trace(struct encoder *e, uint32_t at)
+{
+	for (uint32_t k = 0; k < e->p->n_maps; k++)
+		if (e->p->maps[k].type == BPF_MAP_TYPE_RINGBUF && e->p->maps[k].name && !strcmp(e->p->maps[k].name, "egpu_trace"))
+			e->trace = e->p->maps[k].id + 1;
+	return e->trace ? 0 : diag_set(e->d, EOPNOTSUPP, "instruction %u: the program has no ring buffer \"egpu_trace\" to print to", at);
+}
+
 static int put_call(struct encoder *e, uint32_t at)
 {
 	struct bpf_insn i = e->p->insns[at];
@@ -108,6 +134,10 @@ static int put_call(struct encoder *e, uint32_t at)
 
 	if (i.src_reg == BPF_PSEUDO_CALL || ebpf_helper_calls_back(h))
 		i.off = (int16_t)frame_depth(e, at);
+	if (!err && h && (h->number == BPF_FUNC_ringbuf_submit || h->number == BPF_FUNC_ringbuf_discard))
+		err = find_ring(e, at, &i.off);
+	if (!err && h && (h->number == BPF_FUNC_trace_printk || h->number == EBPF_FUNC_puts))
+		err = find_trace(e, at);
 	put(e, &i);
 	return err;
 }
@@ -165,6 +195,7 @@ int live_encode(const struct ebpf_program *p, const struct verifier_result *v, e
 		err = put_all(&e);
 	o.point = where;
 	o.n_relocs = e.n_relocs;
+	o.trace = e.trace;
 	o.flags = (warp ? LIVE_WARP : 0) | (v->fields & coverage ? LIVE_WANTS_COVERAGE : 0);
 	o.budget = v->max_run_insns > UINT32_MAX ? UINT32_MAX : (uint32_t)v->max_run_insns;
 	if (!err) {

@@ -27,6 +27,8 @@ enum { FETCH = 1, XCHG = 0xe1, CMPXCHG = 0xf1 };
 enum { TYPE_HASH = 1 };
 enum { E_NOENT = -2, E_2BIG = -7, E_AGAIN = -11, E_BUSY = -16, E_EXIST = -17, E_INVAL = -22, E_OPNOTSUPP = -95 };
 enum { HASH_SPINS = 1 << 18, HASH_LOOKS = 16 };
+enum { RING_TRIES = 8, RING_LOOK_EVERY = 16, RING_MAX_FLAG = 3 }; /* of translate/ring.c */
+enum { PRINT_HEADER = 32, PRINT_ARGS = 3, MAX_STRING = 512 };
 
 #define SPECIAL(name, reg)                                                                         \
 	INLINE u32 name(void)                                                                      \
@@ -384,6 +386,110 @@ INLINE s64 map_update(u64 map, u64 key, u64 value, u64 flags)
 	return 0;
 }
 
+/* -- ring buffers --------------------------------------------------------------- */
+
+/* Each lane by itself, with a group of its own for each record; 0: dropped, and counted. */
+INLINE u64 ring_reserve(u64 map, u64 bytes)
+{
+	const struct map_image *m = image(map);
+	u32 sms = m->n_replicas, size = map_ring_bin_bytes(m->max_entries), bins = sms * MAP_RING_BINS, sm = replica(sms), fits;
+	u64 line = map + MAP_IMAGE_HEADER + (u64)sm * MAP_RING_LINE, need = map_ring_group_bytes(bytes, 1);
+	u32 word = *(volatile u32 *)line, next = (word & ~MAP_RING_FULL) % bins, tries = RING_TRIES;
+	if (word & MAP_RING_FULL)
+		tries = (u32)clock64() % RING_LOOK_EVERY == 0;
+	fits = bytes <= size && need <= size; /* what fits no bin must not close them all */
+	for (; fits && tries; tries--) {
+		u32 bin = (sm * MAP_RING_BINS + next) % bins;
+		u64 data = map + map_ring_data_at(sms) + (u64)bin * size, old = add64(map + map_ring_head_at(sms) + (u64)bin * MAP_RING_COUNT_LINE, need);
+		if (old + need <= size) {
+			if (next != word)
+				*(volatile u32 *)line = next;
+			*(volatile u32 *)(data + old) = (u32)bytes;
+			*(volatile u32 *)(data + old + 4) = 1;
+			store64(data + old + 8, global_timer());
+			return data + old + MAP_RING_GROUP;
+		}
+		if (old < size) {
+			*(volatile u32 *)(data + old) = MAP_RING_FILL | (u32)(size - old);
+			add64(map + map_ring_committed_at(sms) + (u64)bin * MAP_RING_COUNT_LINE, size - old);
+		}
+		next = (next + 1) % bins;
+		if (tries == 1)
+			*(volatile u32 *)line = next | MAP_RING_FULL;
+	}
+	add64(line + 8, 1);
+	return 0;
+}
+
+INLINE void ring_commit(u64 map, u64 record)
+{
+	const struct map_image *m = image(map);
+	u32 sms = m->n_replicas, bytes = *(volatile u32 *)(record - MAP_RING_GROUP) & MAP_RING_SIZE_MASK;
+	u32 bin = (u32)((record - map - map_ring_data_at(sms)) / map_ring_bin_bytes(m->max_entries));
+	add64(map + map_ring_committed_at(sms) + (u64)bin * MAP_RING_COUNT_LINE, map_ring_group_bytes(bytes, 1));
+}
+
+INLINE s64 ring_output(u64 map, u64 from, u64 bytes, u64 flags)
+{
+	if (flags > RING_MAX_FLAG)
+		return E_INVAL;
+	u64 record = ring_reserve(map, bytes);
+	if (!record)
+		return E_AGAIN;
+	copy(record, from, bytes);
+	ring_commit(map, record);
+	return 0;
+}
+
+/* BPF_RB_AVAIL_DATA 0, RING_SIZE 1, CONS_POS 2, PROD_POS 3: of the bin that this multiprocessor fills. */
+INLINE u64 ring_query(u64 map, u64 what)
+{
+	const struct map_image *m = image(map);
+	u32 sms = m->n_replicas, size = map_ring_bin_bytes(m->max_entries), bins = sms * MAP_RING_BINS, sm = replica(sms);
+	u32 next = *(volatile u32 *)(map + MAP_IMAGE_HEADER + (u64)sm * MAP_RING_LINE) & ~MAP_RING_FULL;
+	u64 made = load64(map + map_ring_head_at(sms) + (u64)((sm * MAP_RING_BINS + next) % bins) * MAP_RING_COUNT_LINE);
+	if (what == 1)
+		return m->max_entries;
+	return what != 0 && what != 3 ? 0 : made < size ? made : size;
+}
+
+/* A line of text: u32 bytes of the format, u32 arguments, u64 args[3], format (translate/helper.c). twice: each % stands for itself. */
+INLINE s64 print(u64 map, u64 format, u64 bytes, const u64 *args, int twice)
+{
+	u64 percents = 0, n = 0, length = bytes;
+	for (u64 i = 0; i < bytes; i++) {
+		int is = *(volatile u8 *)(format + i) == '%', pair = is && i + 1 < bytes && *(volatile u8 *)(format + i + 1) == '%';
+		percents += is;
+		n += is && !pair;
+		i += !twice && pair;
+	}
+	length += twice ? percents : 0;
+	u64 record = map ? ring_reserve(map, PRINT_HEADER + length) : 0;
+	if (!record)
+		return E_AGAIN;
+	*(volatile u32 *)record = (u32)length;
+	*(volatile u32 *)(record + 4) = twice ? 0 : n < PRINT_ARGS ? (u32)n : PRINT_ARGS;
+	for (u64 i = 0; i < PRINT_ARGS; i++)
+		store64(record + 8 + 8 * i, i < n && !twice ? args[i] : 0);
+	u64 to = record + PRINT_HEADER;
+	for (u64 i = 0; i < bytes; i++) {
+		u8 c = *(volatile u8 *)(format + i);
+		*(volatile u8 *)to++ = c;
+		if (twice && c == '%')
+			*(volatile u8 *)to++ = c;
+	}
+	ring_commit(map, record);
+	return (s64)bytes;
+}
+
+INLINE u64 string_bytes(u64 at)
+{
+	u64 n = 1;
+	while (n < MAX_STRING && *(volatile u8 *)(at + n - 1))
+		n++;
+	return n;
+}
+
 /* -- arithmetic ------------------------------------------------------------------- */
 
 INLINE u64 extended(u64 v, u32 bits)
@@ -716,7 +822,13 @@ INLINE u64 lane_read(u32 lane, u32 offset)
 	return which == 0 ? linear % nx : which == 1 ? linear / nx % ny : linear / nx / ny;
 }
 
-INLINE u64 helper(struct run *r, u32 number)
+/* The map of a record that goes: what a ld_imm64 of the program names (live.h). */
+INLINE u64 map_named(const struct run *r, u32 insn)
+{
+	return r->program->insns[insn] >> 32 | r->program->insns[insn + 1] >> 32 << 32;
+}
+
+INLINE u64 helper(struct run *r, u32 number, u32 off)
 {
 	const u64 *a = r->reg;
 	switch (number) {
@@ -728,10 +840,27 @@ INLINE u64 helper(struct run *r, u32 number)
 		return image(a[1])->type == TYPE_HASH ? (u64)hash_delete(a[1], a[2]) : (u64)E_INVAL;
 	case 5:
 		return global_timer() + r->program->clock;
+	case 6:
+		return (u64)print(r->program->trace, a[1], (u32)a[2], &a[3], 0);
 	case 7:
 		return prandom(r);
 	case 8:
 		return replica(r->program->sms);
+	case 130:
+		return (u64)ring_output(a[1], a[2], (u32)a[3], a[4]);
+	case 131:
+		return a[3] ? 0 : ring_reserve(a[1], (u32)a[2]);
+	case 133:
+		*(volatile u32 *)(a[1] + 4 - MAP_RING_GROUP) = 0;
+		ring_commit(map_named(r, off), a[1]);
+		return 0;
+	case 132:
+		ring_commit(map_named(r, off), a[1]);
+		return 0;
+	case 134:
+		return ring_query(a[1], a[2]);
+	case 501:
+		return (u64)print(r->program->trace, a[1], string_bytes(a[1]), a, 1);
 	case 502:
 		return global_timer();
 	case 503:
@@ -769,7 +898,7 @@ INLINE void do_call(struct run *r, u64 insn, u32 at)
 	} else if (imm == 164 || imm == 181) {
 		begin_callback(r, imm == 181 ? FRAME_LOOP : FRAME_EACH, depth);
 	} else {
-		r->reg[0] = helper(r, (u32)imm);
+		r->reg[0] = helper(r, (u32)imm, depth);
 	}
 }
 

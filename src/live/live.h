@@ -72,18 +72,20 @@ struct live_program {
 	uint64_t seed;	   /* EBPF_TABLE_SEED */
 	uint32_t ops;	   /* enum egpu_op bits (1 << op) of accesses it wants; entry, exit, loops: all */
 	uint32_t reserved;
+	uint64_t trace;	   /* address of the ring buffer that bpf_printk writes to; 0: none */
 	uint64_t insns[];  /* struct bpf_insn, encoded by live_encode */
 };
 
 /* How live_encode changes instructions: a call, of a function or of a helper that calls one back, has in `off` the bytes of stack that
- * the caller's frame takes; a callback is named by the absolute index of its first instruction. A ld_imm64 of a map is left for
- * the agent, which knows the device's addresses (struct live_reloc). */
+ * the caller's frame takes; a callback is named by the absolute index of its first instruction; where a ring buffer's record is submitted or
+ * discarded, `off` is the index of a ld_imm64 of its map. A ld_imm64 of a map is left for the agent, which knows the device's addresses
+ * (struct live_reloc). */
 
 /* A program as the session keeps it, prog-ID.live: this, then n_relocs relocations, then n_insns words. */
 struct live_object {
 	uint32_t magic, n_insns, n_relocs, flags, budget, ops;
 	uint32_t point; /* enum live_point */
-	uint32_t reserved;
+	uint32_t trace; /* id in the session of bpf_printk's ring buffer, and 1; 0: none */
 };
 
 enum { LIVE_MAGIC = 0x45474c50, LIVE_MAX_INSNS = 65536 };

@@ -13,7 +13,7 @@ int live_object_parse(const void *data, size_t size, const struct live_object **
 	const struct live_object *o = data;
 
 	if (size < sizeof(*o) || o->magic != LIVE_MAGIC || !o->n_insns || o->n_insns > LIVE_MAX_INSNS || o->n_relocs > o->n_insns ||
-		o->point >= LIVE_POINTS ||
+		o->point >= LIVE_POINTS || o->trace > EBPF_MAX_MAPS ||
 		size != sizeof(*o) + o->n_relocs * sizeof(struct live_reloc) + o->n_insns * sizeof(uint64_t))
 		return diag_set(d, EINVAL, "a live program in the session is damaged");
 	*relocs = (const struct live_reloc *)(o + 1);

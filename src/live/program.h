@@ -16,8 +16,8 @@ int live_guard(struct arena *arena, enum live_point point, uint32_t map, struct 
 const char *live_guard_name(enum live_point point);
 /* The point whose guards programs of a section can use; -EOPNOTSUPP, with what can be written instead. */
 int live_point_of(enum ebpf_point point, enum live_point *out, uint32_t *ops, struct diag *d);
-/* A verified program as prog-ID.live. -EOPNOTSUPP for what the interpreter does not do: kernel parameters, perturbing helpers, ring
- * buffers, calls nested deeper than LIVE_FRAMES; -E2BIG, -ENOMEM. */
+/* A verified program as prog-ID.live. -EOPNOTSUPP for what the interpreter does not do: kernel parameters, perturbing helpers, calls
+ * nested deeper than LIVE_FRAMES; -E2BIG, -ENOMEM. */
 int live_encode(const struct ebpf_program *p, const struct verifier_result *v, enum ebpf_point point, bool warp, struct buf *out,
 	struct diag *d);
 

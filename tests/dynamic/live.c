@@ -118,6 +118,116 @@ static void cycles(const char *mode, int n)
 	session_close(s);
 }
 
+/* -- records ------------------------------------------------------------------------ */
+
+enum { TRIED, TICKETS, DISCARDED, WRONG, WORDS = 6, MAX_TICKETS = 1 << 22 };
+
+struct record {
+	uint64_t ticket, words, word[WORDS];
+};
+
+static struct {
+	uint64_t n, wrong, twice, beyond;
+	uint8_t seen[MAX_TICKETS / 8];
+} taken;
+
+static int take_record(void *arg, const void *data, uint32_t bytes)
+{
+	const struct record *r = data;
+	(void)arg;
+	bool good = bytes >= 16 && r->words >= 1 && r->words <= WORDS && bytes == 16 + 8 * r->words;
+	for (uint64_t i = 0; good && i < r->words; i++)
+		good = r->word[i] == r->ticket * (i + 3);
+	taken.n++;
+	taken.wrong += !good;
+	if (good && r->ticket < MAX_TICKETS) {
+		taken.twice += taken.seen[r->ticket / 8] >> r->ticket % 8 & 1;
+		taken.seen[r->ticket / 8] |= (uint8_t)(1 << r->ticket % 8);
+	} else {
+		taken.beyond += good;
+	}
+	return 0;
+}
+
+static int take_line(void *arg, const void *data, uint32_t bytes)
+{
+	const uint32_t *head = data;
+	uint32_t *good = arg;
+	static const char format[] = "ticket %llu of 100%% on %u";
+	if (bytes >= 32 && head[0] == sizeof(format) && head[1] == 2 && bytes == 32 + sizeof(format))
+		*good += !strcmp((const char *)data + 32, format) && ((const uint64_t *)data)[1] < 16 && ((const uint64_t *)data)[2] < SMS;
+	return 0;
+}
+
+/* bpf_printk's ring: of this loader. */
+static struct map *find_trace(struct session *s)
+{
+	const struct session_file *f = session_data(s);
+	struct map *m = NULL;
+	for (uint32_t id = 0; id < EBPF_MAX_MAPS; id++)
+		if (f->maps[id].used && f->maps[id].internal && f->maps[id].owner == session_client_number(s) &&
+			f->maps[id].type == BPF_MAP_TYPE_RINGBUF)
+			map_open(s, id, &m, NULL);
+	return m;
+}
+
+/* One program writes records for a while; what it counted is what comes, and what is said to be lost. */
+static void recorder(struct session *s, int which, const char *ring_name, const char *text)
+{
+	struct probe p;
+	memset(&taken, 0, sizeof(taken));
+	if (!ok(load_object(&p, s, "live_records.bpf.o", recorders), "%s: a loader comes", text))
+		return;
+	struct map *counts = find_map(s, p.object, "counts"), *ring = ring_name ? find_map(s, p.object, ring_name) : find_trace(s);
+	ok(attach(&p, which) && wait_settled(s), "%s: it is armed", text);
+	uint32_t lines = 0;
+	for (uint64_t end = now_ns() + (opt.gpu ? 300000000 : 150000000); now_ns() < end || !word(counts, TICKETS); sleep_ms(1))
+		map_ring_consume(ring, ring_name ? take_record : take_line, &lines);
+	uint64_t while_it_runs = ring_name ? taken.n : lines;
+	detach(&p, which);
+	ok(session_drained(s, 10000), "%s: it is gone", text);
+	/* Runs that had begun end after that. */
+	uint64_t tried, discarded, lost;
+	for (uint64_t end = now_ns() + 10000000000u;; sleep_ms(5)) {
+		while (map_ring_consume(ring, ring_name ? take_record : take_line, &lines) > 0)
+			;
+		tried = word(counts, TRIED), discarded = word(counts, DISCARDED), lost = map_lost(ring);
+		if (!ring_name || taken.n + discarded + lost == tried || now_ns() > end)
+			break;
+	}
+	ok(while_it_runs, "%s: %llu came while the kernel ran", text, (unsigned long long)while_it_runs);
+	if (ring_name) {
+		printf("# %s: %llu tried, %llu discarded, %llu lost\n", text, (unsigned long long)tried, (unsigned long long)discarded,
+			(unsigned long long)lost);
+		ok(taken.n && taken.n + discarded + lost == tried, "%s: what was tried, less what was discarded and what is counted as lost, came (%llu)",
+			text, (unsigned long long)taken.n);
+		ok(!taken.wrong && !taken.twice, "%s: whole, and each once (%llu, %llu; %llu are not followed)", text,
+			(unsigned long long)taken.wrong, (unsigned long long)taken.twice, (unsigned long long)taken.beyond);
+		is_int((long long)word(counts, WRONG), 0, "%s: calls answer as they should", text);
+		ok(which != 1 || lost, "%s: a ring of a page is too small", text);
+	} else {
+		is_int(lines, 16, "%s: each line came, with its arguments", text);
+	}
+	map_close(counts);
+	map_close(ring);
+	unload(&p);
+}
+
+static void records(const char *mode)
+{
+	struct target t;
+	start(&t, mode, "loop", opt.gpu ? "20000" : "15000");
+	struct session *s = find_session(&t, "rate");
+	if (!ok(s, "%s: a run whose programs write records", mode))
+		return;
+	recorder(s, 0, "records", "reserved, submitted and discarded");
+	recorder(s, 1, "small", "output of many sizes by all lanes");
+	recorder(s, 2, NULL, "bpf_printk");
+	kill(t.pid, SIGTERM);
+	finish(&t);
+	session_close(s);
+}
+
 int main(int argc, char **argv)
 {
 	opt.cycles = 22;
@@ -135,6 +245,7 @@ int main(int argc, char **argv)
 	each_kind("full");
 	each_kind("memory");
 	cycles("queue", opt.cycles);
+	records("queue");
 	rmdir(opt.dir);
 	return tap_done();
 }

@@ -49,10 +49,29 @@ attach --live --for 0.2 "$pid" "$work/entries.bpf.c"; ok $? "a program for a pla
 cat > "$work/ring.bpf.c" <<'C'
 #include <egpu/probe.bpf.h>
 struct { __uint(type, BPF_MAP_TYPE_RINGBUF); __uint(max_entries, 65536); } ring SEC(".maps");
-SEC("gpu/block/queue") int loop(struct egpu_block *ctx) { __u64 v = 1; bpf_ringbuf_output(&ring, &v, sizeof(v), 0); return 0; }
+struct event { __u64 number; __u32 sm, lane; };
+__u64 passes;
+SEC("gpu.warp/block/queue") int loop(struct egpu_warp *ctx)
+{
+	struct event e = { .number = __sync_fetch_and_add(&passes, 1), .sm = ctx->sm, .lane = ctx->lane };
+	if (e.number < 5) {
+		bpf_ringbuf_output(&ring, &e, sizeof(e), 0);
+		bpf_printk("pass %llu, lane %u", e.number, e.lane);
+	}
+	return 0;
+}
 C
-attach --live --for 0.2 "$pid" "$work/ring.bpf.c"; status=$?
-[ $status = 125 ] && grep -q "ringbuf_output is not there inside a running kernel" "$work/err"; ok $? "ring buffers are refused with the reason"
+"$egpu" attach --live --for 0.5 "$pid" "$work/ring.bpf.c" > "$work/records" 2> "$work/err"; ok $? "a program with a ring buffer and bpf_printk"
+cat "$work/records" >> "$work/err"
+[ "$(grep -c 'trace: pass [0-4], lane 0$' "$work/err")" = 5 ]; ok $? "its lines are shown while the kernel runs"
+grep -q '^ *5 records, 80 bytes' "$work/err"; ok $? "and its records"
+cat > "$work/params.bpf.c" <<'C'
+#include <egpu/probe.bpf.h>
+__u64 seen;
+SEC("gpu/exit/queue") int leave(struct egpu_exit *ctx) { seen = egpu_param(ctx, 0, __u64); return 0; }
+C
+attach --live --for 0.2 "$pid" "$work/params.bpf.c"; status=$?
+[ $status = 125 ] && grep -q "parameter" "$work/err"; ok $? "the kernel's parameters are refused with the reason"
 cat > "$work/large.bpf.c" <<'C'
 #include <egpu/probe.bpf.h>
 struct { __uint(type, BPF_MAP_TYPE_ARRAY); __uint(max_entries, 10000000); __type(key, __u32); __type(value, __u64); } large SEC(".maps");

@@ -54,27 +54,28 @@ static int prepare(void)
 /* -- the loader ---------------------------------------------------------------- */
 
 enum { PROGRAMS = 4 };
+static const char *const programs[PROGRAMS] = { "loop", "store", "leave", "other" };
+static const char *const recorders[PROGRAMS] = { "submit", "output", "print" };
 
 struct probe {
 	struct session *session;
 	struct bpf_object *object;
 	struct bpf_link *link[PROGRAMS];
+	const char *const *names;
 	struct map *first, *last, *stores;
-	uint32_t sms;
 };
 
-static const char *const programs[PROGRAMS] = { "loop", "store", "leave", "other" };
-
-static bool load(struct probe *p, struct session *s)
+static bool load_object(struct probe *p, struct session *s, const char *object, const char *const *names)
 {
 	struct loader_options o = { .session = s, .default_pattern = "*", .verifier = { .allow_races = true }, .live = true };
 	struct diag d = { 0 };
 	char path[600];
 	memset(p, 0, sizeof(*p));
 	p->session = s;
-	if (session_enter(s, "live.bpf.o", &d))
+	p->names = names;
+	if (session_enter(s, object, &d))
 		return false;
-	snprintf(path, sizeof(path), "%s/tests/dynamic/live.bpf.o", opt.build);
+	snprintf(path, sizeof(path), "%s/tests/dynamic/%s", opt.build, object);
 	if (loader_start(&o, &d))
 		return false;
 	static bool registered;
@@ -86,19 +87,24 @@ static bool load(struct probe *p, struct session *s)
 	return p->object && !bpf_object__load(p->object);
 }
 
+static bool load(struct probe *p, struct session *s)
+{
+	if (!load_object(p, s, "live.bpf.o", programs))
+		return false;
+	p->first = find_map(s, p->object, "first");
+	p->last = find_map(s, p->object, "last");
+	p->stores = find_map(s, p->object, "stores");
+	return true;
+}
+
 static bool attach(struct probe *p, int which)
 {
 	struct diag d = { 0 };
-	struct bpf_program *prog = bpf_object__find_program_by_name(p->object, programs[which]);
+	struct bpf_program *prog = bpf_object__find_program_by_name(p->object, p->names[which]);
 	p->link[which] = bpf_program__attach(prog);
 	loader_last_error(&d);
 	if (!p->link[which])
-		printf("# %s: %s\n", programs[which], d.text);
-	if (!p->first) {
-		p->first = find_map(p->session, p->object, "first");
-		p->last = find_map(p->session, p->object, "last");
-		p->stores = find_map(p->session, p->object, "stores");
-	}
+		printf("# %s: %s\n", p->names[which], d.text);
 	return p->link[which];
 }
 
