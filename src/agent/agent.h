@@ -520,6 +520,14 @@ bool slots_begin(bool on, bool all);
 bool slots_more(uint64_t until_ns, size_t *changed);
 /* Both at once: how many slots were changed. */
 size_t slots_swap(bool on, bool all);
+/* Private memory that can be read, mapping by mapping, as it was at the call; not that of devices or of the kernel.
+ * path: empty without a file. */
+struct mapping {
+	uintptr_t from, to;
+	bool writable, executable;
+	const char *path;
+};
+void memory_each(void (*fn)(const struct mapping *m, void *arg), void *arg);
 /* One thread looks through memory at a time, between these two. */
 void memory_search_begin(void);
 void memory_search_end(void);

@@ -42,111 +42,85 @@ static const CUresult missing = CUDA_ERROR_NOT_SUPPORTED;
 		return agent_on() ? hook_##sym args : REAL(sym) args;                              \
 	}
 
-#define MAKE_AFTER(sym, params, args) MAKE_MOMENT(sym, params, args, LOAD_SYNC)
-#define MAKE_POLL(sym, params, args) MAKE_MOMENT(sym, params, args, LOAD_POLL)
-#define MAKE_MOMENT(sym, params, args, hurry)                                                      \
+/* A call, and a look at what came of it. */
+#define MAKE_LOOK(sym, params, args, look)                                                         \
 	EXPORT CUresult sym params                                                                 \
 	{                                                                                          \
 		if (!REAL(sym))                                                                    \
 			return missing;                                                            \
 		CUresult made_result = REAL(sym) args;                                             \
-		if (made_result == CUDA_SUCCESS && agent_on())                                     \
-			agent_moment(hurry);                                                       \
-		else if (made_result != CUDA_SUCCESS)                                              \
-			blackbox_result(#sym, made_result);                                        \
+		if (agent_on())                                                                    \
+			look;                                                                      \
 		return made_result;                                                                \
 	}
+
+/* A call during which nothing of ours is loaded. */
+#define MAKE_GATE(sym, params, args, before, after)                                                \
+	EXPORT CUresult sym params                                                                 \
+	{                                                                                          \
+		if (!REAL(sym))                                                                    \
+			return missing;                                                            \
+		if (!agent_on())                                                                   \
+			return REAL(sym) args;                                                     \
+		gate_enter(&agent.gate);                                                           \
+		before;                                                                            \
+		CUresult made_result = REAL(sym) args;                                             \
+		after;                                                                             \
+		gate_leave(&agent.gate);                                                           \
+		return made_result;                                                                \
+	}
+
+static void came_to_rest(const char *call, CUresult r, enum load_hurry hurry)
+{
+	if (r == CUDA_SUCCESS)
+		agent_moment(hurry);
+	else
+		blackbox_result(call, r);
+}
 
 /* Its result is there, so all that came before it in its stream is done. */
-#define MAKE_READ(sym, params, args)                                                               \
-	EXPORT CUresult sym params                                                                 \
-	{                                                                                          \
-		if (!REAL(sym))                                                                    \
-			return missing;                                                            \
-		CUresult made_result = REAL(sym) args;                                             \
-		if (made_result == CUDA_SUCCESS && agent_on()) {                                   \
-			stream_synchronised(NULL, made_per_thread);                                \
-			agent_moment(LOAD_SYNC);                                                   \
-		} else if (made_result != CUDA_SUCCESS) {                                          \
-			blackbox_result(#sym, made_result);                                        \
-		}                                                                                  \
-		return made_result;                                                                \
-	}
+static void has_read(const char *call, CUresult r, bool per_thread)
+{
+	if (r == CUDA_SUCCESS)
+		stream_synchronised(NULL, per_thread);
+	came_to_rest(call, r, LOAD_SYNC);
+}
 
+static void has_synchronised(const char *call, CUresult r, CUstream stream, bool per_thread)
+{
+	if (r == CUDA_SUCCESS) {
+		stream_synchronised(stream, per_thread);
+		devmap_after_sync(NULL);
+	}
+	came_to_rest(call, r, LOAD_SYNC);
+}
+
+static void has_begun_capture(CUresult r)
+{
+	if (r != CUDA_SUCCESS)
+		capture_ended();
+}
+
+/* Other errors say that this call ended nothing. */
+static void has_ended_capture(CUresult r)
+{
+	if (r == CUDA_SUCCESS || r == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
+		r == CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
+		capture_ended();
+}
+
+#define MAKE_AFTER(sym, params, args) MAKE_LOOK(sym, params, args, came_to_rest(#sym, made_result, LOAD_SYNC))
+#define MAKE_POLL(sym, params, args) MAKE_LOOK(sym, params, args, came_to_rest(#sym, made_result, LOAD_POLL))
+#define MAKE_READ(sym, params, args) MAKE_LOOK(sym, params, args, has_read(#sym, made_result, made_per_thread))
 #define MAKE_STREAM(sym, params, args)                                                             \
-	EXPORT CUresult sym params                                                                 \
-	{                                                                                          \
-		if (!REAL(sym))                                                                    \
-			return missing;                                                            \
-		CUresult made_result = REAL(sym) args;                                             \
-		if (made_result == CUDA_SUCCESS && agent_on()) {                                   \
-			stream_synchronised(stream, made_per_thread);                              \
-			devmap_after_sync(NULL);                                                   \
-			agent_moment(LOAD_SYNC);                                                   \
-		} else if (made_result != CUDA_SUCCESS) {                                          \
-			blackbox_result(#sym, made_result);                                        \
-		}                                                                                  \
-		return made_result;                                                                \
-	}
-
-#define MAKE_GATED(sym, params, args)                                                              \
-	EXPORT CUresult sym params                                                                 \
-	{                                                                                          \
-		if (!REAL(sym))                                                                    \
-			return missing;                                                            \
-		if (!agent_on())                                                                   \
-			return REAL(sym) args;                                                     \
-		gate_enter(&agent.gate);                                                           \
-		CUresult made_result = REAL(sym) args;                                             \
-		gate_leave(&agent.gate);                                                           \
-		return made_result;                                                                \
-	}
-
+	MAKE_LOOK(sym, params, args, has_synchronised(#sym, made_result, stream, made_per_thread))
+#define MAKE_ENDCAPTURE(sym, params, args) MAKE_LOOK(sym, params, args, has_ended_capture(made_result))
+#define MAKE_GATED(sym, params, args) MAKE_GATE(sym, params, args, , )
 #define MAKE_WORK(sym, params, args)                                                               \
-	EXPORT CUresult sym params                                                                 \
-	{                                                                                          \
-		if (!REAL(sym))                                                                    \
-			return missing;                                                            \
-		if (!agent_on())                                                                   \
-			return REAL(sym) args;                                                     \
-		gate_enter(&agent.gate);                                                           \
-		stream_used(stream, made_per_thread);                                              \
-		CUresult made_result = REAL(sym) args;                                             \
-		gate_leave(&agent.gate);                                                           \
-		devmap_touched();                                                                  \
-		return made_result;                                                                \
-	}
-
+	MAKE_GATE(sym, params, args, stream_used(stream, made_per_thread), devmap_touched())
 /* Between begin and end of a capture nothing may be loaded, queried or synchronised. */
 #define MAKE_CAPTURE(sym, params, args)                                                            \
-	EXPORT CUresult sym params                                                                 \
-	{                                                                                          \
-		if (!REAL(sym))                                                                    \
-			return missing;                                                            \
-		if (!agent_on())                                                                   \
-			return REAL(sym) args;                                                     \
-		gate_enter(&agent.gate);                                                           \
-		capture_begun();                                                                   \
-		CUresult made_result = REAL(sym) args;                                             \
-		if (made_result != CUDA_SUCCESS)                                                   \
-			capture_ended();                                                           \
-		gate_leave(&agent.gate);                                                           \
-		return made_result;                                                                \
-	}
-
-#define MAKE_ENDCAPTURE(sym, params, args)                                                         \
-	EXPORT CUresult sym params                                                                 \
-	{                                                                                          \
-		if (!REAL(sym))                                                                    \
-			return missing;                                                            \
-		CUresult made_result = REAL(sym) args;                                             \
-		/* Other errors say that this call ended nothing. */                               \
-		if (agent_on() && (made_result == CUDA_SUCCESS ||                                  \
-					  made_result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||  \
-					  made_result == CUDA_ERROR_STREAM_CAPTURE_UNJOINED))      \
-			capture_ended();                                                           \
-		return made_result;                                                                \
-	}
+	MAKE_GATE(sym, params, args, capture_begun(), has_begun_capture(made_result))
 
 #define PASTE(a, b) PASTE_(a, b)
 #define PASTE_(a, b) a##b

@@ -149,6 +149,26 @@ void memory_search_end(void)
 	pages.fd = -1;
 }
 
+void memory_each(void (*fn)(const struct mapping *m, void *arg), void *arg)
+{
+	char *line = NULL;
+	size_t room = 0;
+	FILE *f = fopen("/proc/self/maps", "re");
+	while (f && getline(&line, &room, f) > 0) {
+		unsigned long from, to;
+		char perms[8];
+		int at = 0;
+		if (sscanf(line, "%lx-%lx %7s %*x %*s %*s %n", &from, &to, perms, &at) < 3)
+			continue;
+		const char *path = at ? line + at : "";
+		if (perms[0] == 'r' && perms[3] == 'p' && strncmp(path, "/dev/", 5) && strncmp(path, "[v", 2))
+			fn(&(struct mapping){ from, to, perms[1] == 'w', perms[2] == 'x', path }, arg);
+	}
+	free(line);
+	if (f)
+		fclose(f);
+}
+
 static bool know_pages(uintptr_t at, uintptr_t to, size_t page)
 {
 	if (at >= pages.from && at < pages.end && to == pages.to)
@@ -343,37 +363,26 @@ static int leave_out(struct dl_phdr_info *info, size_t size, void *arg)
 /* Private, and of no file or of one: the heap, bss, thread-local storage, stacks; what the program has made
  * read-only too. The stack that we run on is ours. Memory that is shared with other processes is left
  * alone: our functions are not in those. */
+static void add_span(const struct mapping *m, void *arg)
+{
+	uintptr_t here = (uintptr_t)&here;
+	if ((here >= m->from && here < m->to) || (!m->writable && m->executable))
+		return;
+	if (s.n_spans == s.cap_spans) {
+		size_t more = s.cap_spans ? s.cap_spans * 2 : 1024;
+		void *list = realloc(s.spans, more * sizeof(*s.spans));
+		if (!list)
+			return;
+		s.spans = list;
+		s.cap_spans = more;
+	}
+	s.spans[s.n_spans++] = (struct span){ m->from, m->to, !m->writable };
+}
+
 static void list_spans(void)
 {
-	char *line = NULL;
-	size_t room = 0;
-	FILE *f = fopen("/proc/self/maps", "re");
-	uintptr_t here = (uintptr_t)&f;
 	s.n_spans = 0;
-	while (f && getline(&line, &room, f) > 0) {
-		unsigned long from, to;
-		char perms[8];
-		int at = 0;
-		if (sscanf(line, "%lx-%lx %7s %*x %*s %*s %n", &from, &to, perms, &at) < 3)
-			continue;
-		const char *path = at ? line + at : "";
-		if (perms[0] != 'r' || perms[3] != 'p' || (here >= from && here < to) ||
-			(perms[1] != 'w' && perms[2] == 'x') || !strncmp(path, "/dev/", 5) ||
-			!strncmp(path, "[v", 2))
-			continue;
-		if (s.n_spans == s.cap_spans) {
-			size_t more = s.cap_spans ? s.cap_spans * 2 : 1024;
-			void *list = realloc(s.spans, more * sizeof(*s.spans));
-			if (!list)
-				break;
-			s.spans = list;
-			s.cap_spans = more;
-		}
-		s.spans[s.n_spans++] = (struct span){ from, to, perms[1] != 'w' };
-	}
-	free(line);
-	if (f)
-		fclose(f);
+	memory_each(add_span, NULL);
 }
 
 static int by_size(const void *a, const void *b)

@@ -300,13 +300,18 @@ static void add_part(struct span s)
 	w.spans[w.n_spans++] = s;
 }
 
-/* A mapping in parts: what the last look has seen of it, and what it has not. `old` goes along by address. */
-static void add_span(uintptr_t from, uintptr_t to, const struct span **old, const struct span *old_end)
+/* Spans of the last look, those before `at` being behind us. */
+struct looked {
+	const struct span *at, *end;
+};
+
+/* A mapping in parts: what the last look has seen of it, and what it has not. */
+static void add_span(uintptr_t from, uintptr_t to, struct looked *old)
 {
 	uintptr_t at = from;
-	while (*old < old_end && (*old)->to <= from)
-		(*old)++;
-	for (const struct span *o = *old; o < old_end && o->begin < to; o++) {
+	while (old->at < old->end && old->at->to <= from)
+		old->at++;
+	for (const struct span *o = old->at; o < old->end && o->begin < to; o++) {
 		uintptr_t seen = o->begin > at ? o->begin : at, end = o->to < to ? o->to : to;
 		if (seen >= end)
 			continue;
@@ -317,31 +322,19 @@ static void add_span(uintptr_t from, uintptr_t to, const struct span **old, cons
 	add_part((struct span){ from, to, at, to, true });
 }
 
-/* Readable private memory, of files up to a size; not the two buffers, which lie in mappings of their own or
- * in one with others. */
+/* Files up to a size; not the two buffers, which lie in mappings of their own or in one with others. */
+static void add_mapping(const struct mapping *m, void *old)
+{
+	uintptr_t chunk = (uintptr_t)w.chunk, text = (uintptr_t)w.text;
+	if ((m->path[0] == '/' && m->to - m->from > MAX_MAPPED) || (chunk >= m->from && chunk < m->to) ||
+		(text >= m->from && text < m->to))
+		return;
+	add_span(m->from, m->to, old);
+}
+
 static void list_spans(const struct span *old, size_t n_old)
 {
-	const struct span *old_end = old + n_old;
-	char *line = NULL;
-	size_t room = 0;
-	FILE *f = fopen("/proc/self/maps", "re");
-	uintptr_t chunk = (uintptr_t)w.chunk, text = (uintptr_t)w.text;
-	while (f && getline(&line, &room, f) > 0) {
-		unsigned long from, to;
-		char perms[8];
-		int at = 0;
-		if (sscanf(line, "%lx-%lx %7s %*x %*s %*s %n", &from, &to, perms, &at) < 3)
-			continue;
-		const char *path = at ? line + at : "";
-		if (perms[0] != 'r' || perms[3] != 'p' || !strncmp(path, "/dev/", 5) ||
-			!strncmp(path, "[v", 2) || (path[0] == '/' && to - from > MAX_MAPPED) ||
-			(chunk >= from && chunk < to) || (text >= from && text < to))
-			continue;
-		add_span(from, to, &old, old_end);
-	}
-	free(line);
-	if (f)
-		fclose(f);
+	memory_each(add_mapping, &(struct looked){ old, old + n_old });
 }
 
 /* Whether there is anything to look through. */
