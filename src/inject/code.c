@@ -126,52 +126,96 @@ static bool function(const struct object *o, const char *name, struct range *r)
 	return false;
 }
 
-/* Callers of the allocator's and the loader's inner parts: whoever is inside has one of these on
- * its stack. */
-static const char *const locking[] = { "malloc", "free", "calloc", "realloc", "memalign",
-	"aligned_alloc", "posix_memalign", "valloc", "pvalloc", "malloc_trim", "mallinfo",
-	"mallinfo2", "malloc_info", "malloc_stats", "cfree", "reallocarray", "fork", "__libc_fork",
-	"vfork", "dlopen", "dlclose", "dlsym", "dlvsym", "dladdr", "dladdr1", "dlinfo", "dlmopen",
-	"dl_iterate_phdr", "__libc_dlopen_mode", "__libc_dlclose", "__libc_dlsym", "pthread_create",
-	"pthread_exit", "exit", "_exit", "quick_exit", "__cxa_thread_atexit_impl", "__cxa_finalize",
-	"pthread_getattr_np", "__tls_get_addr", "_dl_mcount", "abort" };
+/* Who is inside the allocator or the loader has one of these on its stack. The first run functions of the program while
+ * they hold a lock. */
+static const char *const locking[] = { "fork", "__libc_fork", "vfork", "dlopen", "dlclose", "dlsym", "dlvsym", "dladdr", "dladdr1",
+	"dlinfo", "dlmopen", "dl_iterate_phdr", "__libc_dlopen_mode", "__libc_dlclose", "__libc_dlsym", "pthread_create",
+	"pthread_exit", "exit", "_exit", "quick_exit", "__cxa_finalize", "pthread_getattr_np", "_dl_mcount", "abort" };
+static const char *const brief[] = { "malloc", "free", "calloc", "realloc", "memalign", "aligned_alloc", "posix_memalign", "valloc",
+	"pvalloc", "malloc_trim", "mallinfo", "mallinfo2", "malloc_info", "malloc_stats", "cfree", "reallocarray",
+	"__cxa_thread_atexit_impl", "__tls_get_addr" };
+
+static void add_ranges(const struct object *o, const char *const *names, size_t n, struct range *to, uint32_t *count)
+{
+	for (size_t i = 0; i < n; i++)
+		if (*count < MAX_RANGES && function(o, names[i], &to[*count]))
+			++*count;
+}
 
 static void add_locked(struct code *c, const struct object *o)
 {
-	for (size_t i = 0; i < sizeof(locking) / sizeof(locking[0]); i++)
-		if (c->n_locked < MAX_RANGES && function(o, locking[i], &c->locked[c->n_locked]))
-			c->n_locked++;
+	add_ranges(o, locking, sizeof(locking) / sizeof(locking[0]), c->locked, &c->n_locked);
+	add_ranges(o, brief, sizeof(brief) / sizeof(brief[0]), c->brief, &c->n_brief);
 }
 
-static bool find_restore(struct code *c, const struct object *o)
+/* Where in memory a byte of the file is; 0: nowhere. */
+static uint64_t address_of(const struct object *o, uint64_t file_at)
 {
-	static const uint8_t want[] = { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05 };
-	const uint8_t *text;
-	uint64_t n;
-	const char *name;
-	for (uint32_t i = 0; elf_section(o->bytes, o->size, i, &name, &text, &n) > 0; i++) {
-		if (strcmp(name, ".text"))
-			continue;
-		const uint8_t *at = memmem(text, n, want, sizeof(want));
-		if (!at)
-			return false;
-		uint64_t file_at = (uint64_t)((const char *)at - o->bytes);
-		Elf64_Ehdr h;
-		memcpy(&h, o->bytes, sizeof(h));
-		for (uint32_t k = 0; k < h.e_phnum; k++) {
-			Elf64_Phdr ph;
-			uint64_t from = h.e_phoff + (uint64_t)k * sizeof(ph);
-			if (from > o->size - sizeof(ph))
-				return false;
-			memcpy(&ph, o->bytes + from, sizeof(ph));
-			if (ph.p_type == PT_LOAD && file_at >= ph.p_offset &&
-				file_at - ph.p_offset < ph.p_filesz) {
-				c->restore_rt = o->bias + ph.p_vaddr + (file_at - ph.p_offset);
-				return true;
-			}
-		}
+	Elf64_Ehdr h;
+	memcpy(&h, o->bytes, sizeof(h));
+	for (uint32_t k = 0; k < h.e_phnum; k++) {
+		Elf64_Phdr ph;
+		uint64_t from = h.e_phoff + (uint64_t)k * sizeof(ph);
+		if (from > o->size - sizeof(ph))
+			return 0;
+		memcpy(&ph, o->bytes + from, sizeof(ph));
+		if (ph.p_type == PT_LOAD && file_at >= ph.p_offset && file_at - ph.p_offset < ph.p_filesz)
+			return o->bias + ph.p_vaddr + (file_at - ph.p_offset);
 	}
-	return false;
+	return 0;
+}
+
+/* The address of these bytes in its code; 0: they are not there. */
+static uint64_t find_code(const struct object *o, const uint8_t *want, size_t n)
+{
+	const uint8_t *text;
+	uint64_t bytes;
+	const uint8_t *at = section(o, ".text", &text, &bytes) ? memmem(text, bytes, want, n) : NULL;
+	return at ? address_of(o, (uint64_t)((const char *)at - o->bytes)) : 0;
+}
+
+/* An instruction's 32-bit offset from the address behind it, which is `end`. */
+static uint64_t relative(const uint8_t *at, uint64_t end)
+{
+	int32_t rel;
+	memcpy(&rel, at, sizeof(rel));
+	return end + (uint64_t)(int64_t)rel;
+}
+
+/* errno lies at a fixed distance from the thread's pointer, which __errno_location reads from a slot in one of two
+ * ways. */
+static void find_errno(struct code *c, const struct object *o)
+{
+	static const uint8_t load[] = { 0x48, 0x8b, 0x05 }, add_fs[] = { 0x64, 0x48, 0x03, 0x04, 0x25, 0, 0, 0, 0, 0xc3 },
+			     load_fs[] = { 0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0 }, add[] = { 0x48, 0x03, 0x05 },
+			     endbr[] = { 0xf3, 0x0f, 0x1e, 0xfa };
+	enum { MOST = 4 + 9 + 3 + 4 + 1 };
+	struct range r;
+	if (!function(o, "__errno_location", &r))
+		return;
+	const uint8_t *text, *at;
+	uint64_t bytes, here = r.from;
+	if (!section(o, ".text", &text, &bytes))
+		return;
+	uint64_t begin = address_of(o, (uint64_t)((const char *)text - o->bytes));
+	if (!begin || here < begin || here - begin > bytes || bytes - (here - begin) < MOST)
+		return;
+	at = text + (here - begin);
+	if (!memcmp(at, endbr, sizeof(endbr))) {
+		at += sizeof(endbr);
+		here += sizeof(endbr);
+	}
+	if (!memcmp(at, load, 3) && !memcmp(at + 7, add_fs, sizeof(add_fs)))
+		c->errno_slot = relative(at + 3, here + 7);
+	else if (!memcmp(at, load_fs, 9) && !memcmp(at + 9, add, 3) && at[16] == 0xc3)
+		c->errno_slot = relative(at + 12, here + 16);
+}
+
+static void find_store(struct code *c, const struct object *o)
+{
+	static const uint8_t ways[][3] = { { 0x89, 0x17, 0xc3 }, { 0x89, 0x0f, 0xc3 }, { 0x89, 0x37, 0xc3 } };
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]) && !c->store; i++)
+		c->store = find_code(o, ways[i], sizeof(ways[i]));
 }
 
 int code_find(const struct inject_target *t, struct code *c, struct diag *d)
@@ -198,12 +242,16 @@ int code_find(const struct inject_target *t, struct code *c, struct diag *d)
 		c->dlopen = r.from;
 		c->private_dlopen = true;
 	}
-	if (!c->dlopen || !find_restore(c, s.libc)) {
+	static const uint8_t restore[] = { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05 };
+	c->restore_rt = find_code(s.libc, restore, sizeof(restore));
+	if (!c->dlopen || !c->restore_rt) {
 		err = diag_set(d, ENOTSUP,
 			"process %d: its C library %s is not one that egpu knows", (int)t->pid,
 			s.libc->path);
 		goto out;
 	}
+	find_errno(c, s.libc);
+	find_store(c, s.libc);
 	c->libc = s.libc->text;
 	c->loader = s.loader->text;
 	add_locked(c, s.libc);

@@ -29,9 +29,13 @@ struct code {
 	uint64_t dlopen;
 	bool private_dlopen;             /* __libc_dlopen_mode */
 	uint64_t restore_rt;             /* mov $15, %rax; syscall */
+	uint64_t errno_slot;             /* where the offset of errno from the thread's pointer is; 0: not known */
+	uint64_t store;                  /* code that stores %edx, %ecx or %esi at (%rdi) and returns; 0: none */
 	struct range libc, loader;       /* executable parts */
-	struct range locked[MAX_RANGES]; /* functions that hold locks of the C library */
+	struct range locked[MAX_RANGES]; /* functions that hold locks of the C library while they call others */
 	uint32_t n_locked;
+	struct range brief[MAX_RANGES]; /* those that hold one for a moment of their own: they wait for nothing but the lock */
+	uint32_t n_brief;
 };
 int code_find(const struct inject_target *t, struct code *c, struct diag *d);
 

@@ -6,13 +6,16 @@
  *	| library's path              |
  *	| extended state (xsave)      | 64-byte aligned
  *	| ucontext: all its registers | 16-byte aligned
+ *	| return address: rt_sigreturn|
+ *	| ucontext: a store to errno  | 16-byte aligned
  *	| return address: rt_sigreturn| <- rsp at the call
  *	+-----------------------------+
  *
- * dlopen returns into the C library's `mov $15, %rax; syscall`, with rsp at the ucontext: the
- *kernel puts everything back, long after we have let go of the thread. A system call with a time
- *limit would end with EINTR that way: where the thread was in one, we stay, catch rt_sigreturn at
- *its entry and set the registers by ptrace, so that the call goes on as if nothing had been.
+ * dlopen returns into the C library's `mov $15, %rax; syscall`, with rsp at a ucontext: the kernel sets the registers
+ * for a store of the C library's own (`mov %edx, (%rdi); ret`), which puts errno back and returns in the same way into
+ * the second: the kernel puts everything back, long after we have let go of the thread. A system call with a time
+ * limit would end with EINTR that way: where the thread was in one, there is only the last frame, we stay, catch
+ * rt_sigreturn at its entry and set errno and the registers by ptrace, so that the call goes on as if nothing had been.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -59,12 +62,16 @@ enum {
 	E_RESTART_BLOCK = -516,
 };
 
+#define STRICT_NS 300000000ull
+
 struct thread {
 	pid_t pid, tid;
 	struct user_regs_struct regs;
 	uint8_t state[STATE_MAX];
 	size_t state_bytes;
 	uint64_t mask; /* of signals */
+	uint64_t errno_at; /* 0: not known */
+	uint32_t errno_was;
 	uint64_t stopped_ns;
 };
 
@@ -194,39 +201,47 @@ static bool write_memory(pid_t pid, uint64_t at, const void *from, size_t n)
 	return process_vm_writev(pid, &here, 1, &there, 1, 0) == (ssize_t)n;
 }
 
-/* Whether a return address on its stack lies in a function that may hold a lock. */
-static bool stack_holds(const struct thread *t, const struct code *c)
+static bool in_any(const struct range *list, uint32_t n, uint64_t at)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (in(&list[i], at))
+			return true;
+	return false;
+}
+
+/* Whether a return address on its stack lies in a function that may hold a lock. Words that are left from calls that are
+ * over look alike, so it is not asked about what cannot be: who holds the allocator's locks neither runs the program's code
+ * nor waits for anything but a lock. `strict`: nor is there a word of the loader's; but those lie about wherever a function
+ * has been called for the first time, and whoever waits inside the loader came through one of its functions' doors. */
+static bool stack_holds(const struct thread *t, const struct code *c, bool strict)
 {
 	uint64_t words[STACK_SEEN / 8];
 	size_t want = sizeof(words);
 	ssize_t got;
+	uint32_t n_brief = (long)t->regs.orig_rax == SYS_futex ? c->n_brief : 0;
 	while ((got = read_memory(t->pid, t->regs.rsp, words, want)) <= 0 && want > 512)
 		want /= 2;
 	if (got <= 0)
 		return true;
 	for (size_t i = 0; i < (size_t)got / 8; i++) {
-		if (in(&c->loader, words[i]) && i < 128)
+		if (strict && i < 128 && in(&c->loader, words[i]))
 			return true;
-		for (uint32_t k = 0; k < c->n_locked; k++)
-			if (in(&c->locked[k], words[i]))
-				return true;
+		if (in_any(c->locked, c->n_locked, words[i]) || in_any(c->brief, n_brief, words[i]))
+			return true;
 	}
 	return false;
 }
 
 /* In a system call the thread is where it chose to wait; outside of one it must be in code of the
  * program's own. */
-static bool safe(const struct thread *t, const struct code *c)
+static bool safe(const struct thread *t, const struct code *c, bool strict)
 {
 	long nr = (long)t->regs.orig_rax;
 	if (t->regs.cs != 0x33 || in(&c->loader, t->regs.rip))
 		return false;
 	if (nr >= 0 ? locks_call(nr) : in(&c->libc, t->regs.rip))
 		return false;
-	for (uint32_t k = 0; k < c->n_locked; k++)
-		if (in(&c->locked[k], t->regs.rip))
-			return false;
-	return !stack_holds(t, c);
+	return !in_any(c->locked, c->n_locked, t->regs.rip) && !in_any(c->brief, c->n_brief, t->regs.rip) && !stack_holds(t, c, strict);
 }
 
 /* In a system call with a time limit, which needs us for its return: tens of stops, where others need one. */
@@ -262,7 +277,7 @@ static int find_thread(
 				continue;
 			err = seccomp_allows(t->tid, d);
 			bool late = now_ns() - begun > prefer;
-			if (!err && (late || !timed(t)) && safe(t, c)) {
+			if (!err && (late || !timed(t)) && safe(t, c, now_ns() - begun < STRICT_NS)) {
 				r->waited_ns = t->stopped_ns - begun;
 				closedir(list);
 				return 0;
@@ -360,8 +375,35 @@ static size_t fill_state(uint8_t *to, const struct thread *t)
 	return whole;
 }
 
-/* Registers of the call, its frame in place. */
-static int make_frame(const struct thread *t, const struct code *c, const char *library,
+static void note_errno(struct thread *t, const struct code *c)
+{
+	int64_t offset = 0;
+	t->errno_at = 0;
+	if (!c->errno_slot || !t->regs.fs_base ||
+		read_memory(t->pid, c->errno_slot, &offset, sizeof(offset)) != sizeof(offset) || offset >= 0 ||
+		offset < -(1 << 24))
+		return;
+	uint64_t at = t->regs.fs_base + (uint64_t)offset;
+	if (read_memory(t->pid, at, &t->errno_was, sizeof(t->errno_was)) == sizeof(t->errno_was))
+		t->errno_at = at;
+}
+
+/* What the stack holds from the call's return address on. */
+struct frame {
+	uint64_t back;
+	ucontext_t context;
+};
+
+/* One return from a signal, at *at or below, which becomes its place. */
+static bool put_frame(const struct thread *t, const struct code *c, struct frame *f, uint64_t *at)
+{
+	f->back = c->restore_rt;
+	*at = ((*at - sizeof(f->context)) & ~(uint64_t)15) - 8;
+	return write_memory(t->pid, *at, f, sizeof(*f));
+}
+
+/* Registers of the call, its frames in place. `stay`: we shall be there when it returns. */
+static int make_frame(const struct thread *t, const struct code *c, const char *library, bool stay,
 	struct user_regs_struct *call)
 {
 	static uint8_t state[STATE_MAX + 8];
@@ -369,17 +411,21 @@ static int make_frame(const struct thread *t, const struct code *c, const char *
 	uint64_t at = t->regs.rsp - RED_ZONE - path, path_at = at;
 	at = (at - whole) & ~(uint64_t)63;
 	uint64_t state_at = at;
-	struct {
-		uint64_t back;
-		ucontext_t context;
-	} frame;
-	at = ((at - sizeof(frame.context)) & ~(uint64_t)15) - 8;
-	frame.back = c->restore_rt;
+	struct frame frame;
 	fill_context(&frame.context, t, state_at);
-	if (!write_memory(t->pid, path_at, library, path) ||
-		!write_memory(t->pid, state_at, state, whole) ||
-		!write_memory(t->pid, at, &frame, sizeof(frame)))
+	if (!write_memory(t->pid, path_at, library, path) || !write_memory(t->pid, state_at, state, whole) ||
+		!put_frame(t, c, &frame, &at))
 		return -EFAULT;
+	/* Before it another, into code that stores errno and returns into the first one. */
+	if (!stay && t->errno_at && c->store) {
+		greg_t *g = frame.context.uc_mcontext.gregs;
+		g[REG_RIP] = (greg_t)c->store;
+		g[REG_RDI] = (greg_t)t->errno_at;
+		g[REG_RSI] = g[REG_RDX] = g[REG_RCX] = (greg_t)t->errno_was;
+		g[REG_RSP] = (greg_t)at;
+		if (!put_frame(t, c, &frame, &at))
+			return -EFAULT;
+	}
 	*call = t->regs;
 	call->rsp = at;
 	call->rip = c->dlopen;
@@ -445,6 +491,8 @@ static int put_back(const struct thread *t, const struct code *c)
 		return 0;
 	}
 	struct iovec io = { (void *)(uintptr_t)t->state, t->state_bytes };
+	if (t->errno_at)
+		write_memory(t->pid, t->errno_at, &t->errno_was, sizeof(t->errno_was));
 	if (ptrace(PTRACE_SETREGSET, t->tid, XSTATE_SET, &io) ||
 		ptrace(PTRACE_SETREGS, t->tid, NULL, &t->regs))
 		return -EIO;
@@ -467,14 +515,15 @@ static int borrow(const struct inject_target *target, const char *library, struc
 	if (err)
 		return err;
 	ptrace(PTRACE_SETOPTIONS, t.tid, NULL, (void *)PTRACE_O_TRACESYSGOOD);
-	err = make_frame(&t, &c, library, &call);
+	bool stay = timed(&t);
+	note_errno(&t, &c);
+	err = make_frame(&t, &c, library, stay, &call);
 	inject_step("framed");
 	if (err || ptrace(PTRACE_SETREGS, t.tid, NULL, &call)) {
 		let_go(t.tid, 0);
 		return diag_set(d, EFAULT, "process %d: its stack cannot be written", (int)t.pid);
 	}
 	inject_step("set");
-	bool stay = timed(&t);
 	err = stay ? run_call(&t, call.rsp) : 0;
 	if (stay && !err)
 		err = put_back(&t, &c);
