@@ -112,6 +112,18 @@ struct build {
 	uint32_t n_unbound;
 };
 
+/* How a kernel keeps --max-overhead (filter.c). All but the first two under agent.times.lock. */
+struct pace_times {
+	uint32_t n;
+	double ms, square; /* sums */
+};
+struct pace {
+	_Atomic uint32_t one_in; /* warps; 0: as the estimate says, once there is one */
+	atomic_int given_up;	 /* the limit cannot be kept: originals run */
+	uint32_t failed;	 /* how often fewer than one_in were too many */
+	struct pace_times plain, sampled; /* launches of the original; with the programs in one warp of one_in */
+};
+
 struct kernel {
 	struct image *image;
 	const char *name, *demangled;            /* demangled NULL: same as name */
@@ -130,7 +142,7 @@ struct kernel {
 	CUfunc_cache cache_config; /* last one set */
 	bool has_cache_config;
 	uint64_t bank_bytes; /* constant bank 0 of its machine code in the image; 0: not known */
-	_Atomic uint32_t one_in; /* as in its row */
+	struct pace pace;
 };
 
 /* Contents of a module, kept for the process's life: many programs load the same image again. */
@@ -319,8 +331,8 @@ bool gputime_due(uint64_t n);
 /* Before and after the launch, in its stream. NULL: it goes untimed. is_kernel: fn is a CUkernel. */
 struct time_pair *gputime_begin(struct kernel *k, void *fn, bool is_kernel, bool first,
 	CUstream stream, bool per_thread);
-/* variant: it ran in the kernel's place. */
-void gputime_end(struct time_pair *p, bool variant, CUstream stream, bool per_thread);
+/* variant: it ran in the kernel's place, with its programs in one warp of one_in. */
+void gputime_end(struct time_pair *p, bool variant, uint32_t one_in, CUstream stream, bool per_thread);
 void gputime_drop(struct time_pair *p); /* there was no launch */
 /* Takes the times of launches that have ended. NULL: in all contexts. */
 void gputime_collect(CUcontext only);
@@ -376,7 +388,7 @@ struct variant {
 	CUfunction original;
 	/* Of the build, which does not live as long. */
 	uint32_t n_params, launch_param_offset;
-	bool launch_param;
+	bool launch_param, sampled, reads_launch;
 	uint32_t cap; /* registers a thread it was limited to, so that as many blocks fit as of the
 			 original; 0: none */
 	bool tight;   /* fewer blocks than of the original may fit an SM */
@@ -656,12 +668,20 @@ bool filter_device(const struct context *c);
 bool filter_stream(CUstream stream, bool per_thread);
 bool filter_over(void);   /* no launch will be probed any more */
 bool filter_launch(void); /* counts this launch; whether it is one to be probed */
-/* With --max-overhead: whether a kernel's n-th launch (from 0) runs the original, for comparison or because the limit wants it. */
-bool filter_spares(const struct kernel *k, uint64_t n);
-/* Whether launches of this kind are the rarer ones of the kernel, each of which is worth a sample. */
-bool filter_is_rare(const struct kernel *k, bool variant);
-/* The same: times have been added to the kernel's row. */
-void filter_adapt(struct kernel *k);
+/* How a kernel's n-th launch (from 0) runs programs: in one warp of one_in, which stands for one_in * times; times 0: not at all. timed: with
+ * --max-overhead, it is one of the two in eight that are compared. */
+struct sample {
+	uint32_t one_in, times;
+	bool timed;
+};
+#define FILTER_OF_GRAPH UINT64_MAX /* n: launched by a graph, which nobody compares */
+void filter_sample(const struct kernel *k, uint64_t n, struct sample *out);
+/* Of the choice of warps. */
+uint32_t filter_seed(void);
+/* A variant is ready. */
+void filter_begin(struct kernel *k);
+/* Takes note of how long a launch took (one_in 0: of the original), and changes what the next ones do. */
+void filter_adapt(struct kernel *k, uint32_t one_in, double ms);
 static inline bool filter_active(void)
 {
 	return __atomic_load_n(&agent.shared->filter.active, __ATOMIC_RELAXED) != 0;

@@ -1,5 +1,5 @@
 /* filter.c - which launches of a matched kernel run as its variant: --skip, --launches, --for,
- * --device, --stream, --max-overhead (struct session_filter).
+ * --device, --stream; and in which of its warps: --sample-warps, --max-overhead (struct session_filter).
  *
  * Without a filter the cost is one load. The counts are the session's, so that "the first N
  * launches" means those of all its processes. */
@@ -47,44 +47,160 @@ bool filter_launch(void)
 	return true;
 }
 
-/* -- --max-overhead --------------------------------------------------------------------- */
+/* -- programs in a part of the warps ------------------------------------------------------ */
 
-enum { CONTROL = 8, ENOUGH = 4, MAX_ONE_IN = 1 << 16 };
+/* With --max-overhead two launches in GROUP are compared: one runs the original, one the programs as they are. Another of the group has
+ * twice the weight, for the one that ran without: so sums are those of all launches, on average. Which they are depends on
+ * a hash, so that they are a fair sample of whatever the program does in turn. A kernel's first launches are like all
+ * others, so that one which has but a few is measured exactly. */
+enum { GROUP = 8, FIRST = 4, ENOUGH = 4, SURE = 16, MAX_ONE_IN = 1024, MAX_FAILED = 6 };
 
-/* Without a limit in force one launch in CONTROL is left alone, so that there is something to compare
- * with. */
-bool filter_spares(const struct kernel *k, uint64_t n)
+static uint32_t mix(uint64_t x)
 {
-	uint32_t one_in = atomic_load_explicit(&k->one_in, memory_order_relaxed);
-	return one_in > 1 ? n % one_in : n % CONTROL == CONTROL / 2;
+	x = (x ^ x >> 33) * 0xff51afd7ed558ccdu;
+	x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53u;
+	return (uint32_t)(x >> 32);
 }
 
-bool filter_is_rare(const struct kernel *k, bool variant)
+uint32_t filter_seed(void)
 {
-	uint32_t one_in = atomic_load_explicit(&k->one_in, memory_order_relaxed);
-	return !atomic_load_explicit(&agent.captures, memory_order_relaxed) &&
-	       !__atomic_load_n(&agent.shared->untimed, __ATOMIC_RELAXED) &&
-	       variant == (one_in > 2);
+	return mix(filter()->sample_seed);
 }
 
-/* With one launch in n probed, the kernel takes overhead / n more time than without. */
-void filter_adapt(struct kernel *k)
+static void place_in_group(const struct kernel *k, uint64_t n, struct sample *out)
 {
-	uint64_t limit = filter()->max_overhead_ppm;
+	uint64_t group = n / GROUP;
+	uint32_t first = group ? 0 : FIRST, room = GROUP - first, at = n % GROUP,
+		 h = mix((group << 16 ^ k->row) + filter()->sample_seed);
+	uint32_t plain = h % room, twice = (plain + 1 + h / room % (room - 1)) % room,
+		 compared = (plain + 1) % room;
+	if (compared == twice)
+		compared = (plain + 2) % room;
+	if (at < first)
+		return;
+	at -= first;
+	out->times = at == plain ? 0 : at == twice ? 2 : 1;
+	out->timed = at == plain || at == compared;
+}
+
+/* Nobody takes times where none may be taken: then there is no limit. */
+static bool can_compare(void)
+{
+	return !__atomic_load_n(&agent.shared->untimed, __ATOMIC_RELAXED);
+}
+
+void filter_sample(const struct kernel *k, uint64_t n, struct sample *out)
+{
+	const struct session_filter *f = filter();
+	uint32_t one_in = atomic_load_explicit(&k->pace.one_in, memory_order_relaxed);
+	*out = (struct sample){ f->sample_warps ? f->sample_warps : 1, 1, false };
+	if (!f->active || !f->max_overhead_ppm || !can_compare())
+		return;
+	out->one_in = one_in ? one_in : out->one_in;
+	out->times = !atomic_load_explicit(&k->pace.given_up, memory_order_relaxed);
+	if (out->times && n != FILTER_OF_GRAPH)
+		place_in_group(k, n, out);
+	if (atomic_load_explicit(&agent.captures, memory_order_relaxed))
+		out->timed = false;
+}
+
+/* -- --max-overhead: how many warps ------------------------------------------------------- */
+
+static void add_time(struct pace_times *t, double ms)
+{
+	t->n++;
+	t->ms += ms;
+	t->square += ms * ms;
+}
+
+static double mean(const struct pace_times *t)
+{
+	return t->ms / t->n;
+}
+
+/* Of the mean, squared. */
+static double error_squared(const struct pace_times *t)
+{
+	double m = mean(t), v = t->square / t->n - m * m;
+	return t->n > 1 && v > 0 ? v / (t->n - 1) : 0;
+}
+
+/* Whether a is above b by more than that number of standard errors. */
+static bool exceeds(double a, double b, double errors, double error_squared)
+{
+	return a > b && (a - b) * (a - b) > errors * errors * error_squared;
+}
+
+static uint32_t round_up(double n)
+{
+	uint32_t p = 1;
+	while (p < MAX_ONE_IN && p < n)
+		p *= 2;
+	return p;
+}
+
+static void set_pace(struct kernel *k, uint32_t one_in)
+{
 	struct session_kernel *row = atomic_load(&k->shared);
-	uint64_t probed = __atomic_load_n(&row->probed_timed, __ATOMIC_RELAXED),
-		 plain = __atomic_load_n(&row->timed, __ATOMIC_RELAXED) - probed;
-	if (!limit || probed < ENOUGH || plain < ENOUGH || plain >> 62)
+	if (!row)
 		return;
-	double with = (double)row->probed_ns / (double)probed,
-	       without = (double)(row->time_ns - row->probed_ns) / (double)plain;
-	double ppm = without > 0 ? (with / without - 1) * 1e6 : 0;
-	double n = ppm > (double)limit ? ppm / (double)limit : 1;
-	uint32_t one_in = n >= MAX_ONE_IN ? MAX_ONE_IN : (uint32_t)n + (n > (uint32_t)n);
-	/* A launch is probed or not for as long as the number stands: small changes only add noise. */
-	uint32_t now = atomic_load(&k->one_in);
-	if (one_in < now && one_in * 2 > now)
-		return;
-	atomic_store(&k->one_in, one_in);
+	atomic_store(&k->pace.one_in, one_in);
+	k->pace.sampled = (struct pace_times){ 0 };
 	row->one_in = one_in;
+	row->one_in_least = !row->one_in_least || one_in < row->one_in_least ? one_in : row->one_in_least;
+	row->one_in_most = one_in > row->one_in_most ? one_in : row->one_in_most;
+}
+
+static void give_up(struct kernel *k)
+{
+	struct session_kernel *row = atomic_load(&k->shared);
+	atomic_store(&k->pace.given_up, 1);
+	row->given_up = 1;
+	agent_log("%s: %.1f%% slower with one warp in %u: no probes", k->name, (double)row->overhead_ppm / 1e4, row->one_in);
+}
+
+/* over: what a launch took longer, as a part; error: its standard error, squared. What is surely too much, or is still too much when
+ * it is known well, is changed at once; fewer warps than before are tried again the later the more often that was in vain. */
+static void judge(struct kernel *k, double over, double error, double limit)
+{
+	struct pace *p = &k->pace;
+	uint32_t one_in = atomic_load(&p->one_in), n = p->sampled.n;
+	bool above = exceeds(over, limit, 1, error) || (n >= SURE && over > limit),
+	     below = n >= (uint32_t)ENOUGH << p->failed && exceeds(limit / 2, over, 1, error);
+	if (above && one_in < MAX_ONE_IN) {
+		uint32_t wanted = round_up(over / limit * one_in);
+		p->failed += p->failed < MAX_FAILED;
+		set_pace(k, wanted > one_in ? wanted : one_in * 2);
+	} else if (above && n >= SURE && exceeds(over, limit, 2, error)) {
+		give_up(k);
+	} else if (below && one_in > 1) {
+		set_pace(k, one_in / 2);
+	}
+}
+
+void filter_begin(struct kernel *k)
+{
+	const struct session_filter *f = filter();
+	if (!f->active || !session_samples(f) || atomic_load(&k->pace.one_in))
+		return;
+	lock_take(&agent.times.lock);
+	set_pace(k, f->sample_warps ? f->sample_warps : 1);
+	lock_drop(&agent.times.lock);
+}
+
+void filter_adapt(struct kernel *k, uint32_t one_in, double ms)
+{
+	struct pace *p = &k->pace;
+	struct session_kernel *row = atomic_load(&k->shared);
+	uint64_t limit = filter()->max_overhead_ppm;
+	uint32_t now = atomic_load(&p->one_in);
+	if (!limit || !row || !now || (one_in && one_in != now))
+		return; /* or launched before that changed */
+	add_time(one_in ? &p->sampled : &p->plain, ms);
+	if (p->sampled.n < ENOUGH || p->plain.n < ENOUGH || !(mean(&p->plain) > 0))
+		return;
+	double without = mean(&p->plain), over = mean(&p->sampled) / without - 1;
+	double error = (error_squared(&p->plain) + error_squared(&p->sampled)) / (without * without);
+	row->overhead_ppm = (int64_t)(over * 1e6);
+	judge(k, over, error, (double)limit / 1e6);
 }

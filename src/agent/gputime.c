@@ -21,6 +21,7 @@ enum { PAIR_FREE, PAIR_TAKEN, PAIR_RECORDED };
 struct time_pair {
 	int state;
 	bool first, variant;
+	uint32_t one_in;
 	CUevent begin, end;
 	CUcontext context;
 	struct kernel *kernel;
@@ -67,7 +68,7 @@ static void add(struct time_pair *p, float ms)
 		__atomic_fetch_add(&row->probed_ns, ns, __ATOMIC_RELAXED);
 		__atomic_fetch_add(&row->probed_timed, 1, __ATOMIC_RELAXED);
 	}
-	filter_adapt(p->kernel);
+	filter_adapt(p->kernel, p->variant ? p->one_in : 0, (double)ms);
 }
 
 /* Takes what has been reached. Under the lock; p's context is current or the calls need none. */
@@ -155,9 +156,10 @@ void gputime_drop(struct time_pair *p)
 	lock_drop(&agent.times.lock);
 }
 
-void gputime_end(struct time_pair *p, bool variant, CUstream stream, bool per_thread)
+void gputime_end(struct time_pair *p, bool variant, uint32_t one_in, CUstream stream, bool per_thread)
 {
 	p->variant = variant;
+	p->one_in = one_in;
 	bool recorded = ok(record(p->end, stream, per_thread));
 	lock_take(&agent.times.lock);
 	p->state = recorded ? PAIR_RECORDED : PAIR_FREE;

@@ -27,7 +27,8 @@ struct graph_node {
 	bool cooperative;
 	bool fixed;                 /* runs the original, come what may */
 	struct variant *now, *next; /* in the executable, after the next update; NULL: original */
-	uint64_t launch;            /* id; lives while the driver reads it */
+	uint64_t launch;            /* word of it; lives while the driver reads it */
+	uint32_t one_in;            /* in that word */
 };
 
 struct graph_exec {
@@ -303,7 +304,7 @@ static struct variant *wanted(struct graph_exec *e, struct graph_node *n)
 	CUDA_KERNEL_NODE_PARAMS p;
 	if (!n->f)
 		n->f = function_find(n->handle);
-	if (!n->f || n->fixed || agent_off_word() ||
+	if (!n->f || n->fixed || agent_off_word() || atomic_load(&n->f->kernel->pace.given_up) ||
 		!atomic_load_explicit(&n->f->kernel->wanted, memory_order_relaxed))
 		return NULL;
 	CUcontext c = n->context ? n->context : n->f->context ? n->f->context : e->context;
@@ -333,6 +334,20 @@ static bool has_launch_id(const struct variant *v)
 	return v && v->launch_param;
 }
 
+/* The node's parameters are to be set: each launch has a number of its own, if a program asks, and warps are sampled as they
+ * are elsewhere. */
+static bool has_news(const struct graph_node *n)
+{
+	const struct variant *v = n->next;
+	struct sample s;
+	if (n->next != n->now || (v && v->reads_launch))
+		return true;
+	if (!v || !v->sampled)
+		return false;
+	filter_sample(v->kernel, FILTER_OF_GRAPH, &s);
+	return s.one_in != n->one_in;
+}
+
 static bool set_node(struct graph_node *n)
 {
 	enum { FEW = 64 };
@@ -354,6 +369,12 @@ static bool set_node(struct graph_node *n)
 		if (given)
 			memcpy(list, p.kernelParams, given * sizeof(*list));
 		n->launch = __atomic_fetch_add(&agent.shared->next_launch, 1, __ATOMIC_RELAXED) + 1;
+		if (v->sampled) {
+			struct sample s;
+			filter_sample(v->kernel, FILTER_OF_GRAPH, &s);
+			n->launch = instrument_launch_word(n->launch, s.one_in, 1, true);
+			n->one_in = s.one_in;
+		}
 		list[given] = &n->launch;
 		p.kernelParams = list;
 	}
@@ -385,7 +406,7 @@ static bool apply(struct graph_exec *e)
 		struct graph_node *n = &e->nodes[i];
 		if (n->next && atomic_load(&n->next->state) != VARIANT_READY)
 			n->next = NULL;
-		change |= n->next != n->now || has_launch_id(n->next);
+		change |= has_news(n);
 		any |= n->next != NULL;
 	}
 	if (!change)
@@ -394,7 +415,7 @@ static bool apply(struct graph_exec *e)
 		return false;
 	for (size_t i = 0; i < e->n; i++) {
 		struct graph_node *n = &e->nodes[i];
-		if ((n->next != n->now || has_launch_id(n->next)) && !set_node(n))
+		if (has_news(n) && !set_node(n))
 			return false;
 	}
 	if (!update(e, e->work))

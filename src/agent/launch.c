@@ -13,6 +13,7 @@ struct launch {
 	void **params, **extra;
 	bool cooperative, extended; /* through cuLaunchCooperativeKernel, cuLaunchKernelEx */
 	bool per_thread;            /* the _ptsz twin */
+	struct sample sample;
 };
 
 /* The driver's function of that form with this function, these parameters. */
@@ -91,9 +92,18 @@ static CUresult with_block(const struct launch *l, const struct variant *v, uint
 	return r;
 }
 
+static void count_warps(struct session_kernel *row, const CUlaunchConfig *c)
+{
+	uint64_t threads = (uint64_t)c->blockDimX * c->blockDimY * c->blockDimZ,
+		 blocks = (uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ;
+	__atomic_fetch_add(&row->warps, blocks * ((threads + 31) / 32), __ATOMIC_RELAXED);
+}
+
 static CUresult launch_variant(const struct launch *l, struct variant *v)
 {
 	uint64_t id = __atomic_fetch_add(&agent.shared->next_launch, 1, __ATOMIC_RELAXED) + 1;
+	if (v->sampled)
+		id = instrument_launch_word(id, l->sample.one_in, l->sample.times, false);
 	CUresult r;
 	if (v->context->host_mask & v->build->maps)
 		request_push_globals(v->context, v->build->maps);
@@ -108,6 +118,8 @@ static CUresult launch_variant(const struct launch *l, struct variant *v)
 	struct session_kernel *row = atomic_load_explicit(&v->kernel->shared, memory_order_relaxed);
 	if (row)
 		__atomic_fetch_add(&row->launches_instrumented, 1, __ATOMIC_RELAXED);
+	if (row && v->sampled)
+		count_warps(row, &l->config);
 	devmap_launched(v->context, v->build->maps);
 	return r;
 }
@@ -152,7 +164,7 @@ static struct variant *choose(const struct launch *l, struct function *f)
 		c->blockDimX * c->blockDimY * c->blockDimZ, c->sharedMemBytes, is_cooperative(l));
 }
 
-static CUresult launch(const struct launch *l)
+static CUresult launch(struct launch *l)
 {
 	if (links_changed())
 		variant_relink();
@@ -166,14 +178,14 @@ static CUresult launch(const struct launch *l)
 		f = NULL;
 	struct session_kernel *row = f ? kernel_row_of(f->kernel) : NULL;
 	uint64_t before = row ? __atomic_fetch_add(&row->launches, 1, __ATOMIC_RELAXED) : 0;
-	bool limited = row && filter_active() && agent.shared->filter.max_overhead_ppm;
-	struct variant *v = f && !(limited && filter_spares(f->kernel, before)) ? choose(l, f) : NULL;
+	if (row && filter_active())
+		filter_sample(f->kernel, before, &l->sample);
+	struct variant *v = f && l->sample.times ? choose(l, f) : NULL;
 	struct time_pair *timed = NULL;
 	CUresult r = CUDA_ERROR_UNKNOWN;
 	gate_enter(&agent.gate);
 	stream_used(l->config.hStream, l->per_thread);
-	/* Under a limit the rarer kind of launch is always timed. */
-	if (row && (gputime_due(before) || (limited && filter_is_rare(f->kernel, v != NULL))))
+	if (row && (gputime_due(before) || l->sample.timed))
 		timed = gputime_begin(f->kernel, l->fn, !f->context, !before, l->config.hStream,
 			l->per_thread);
 	/* It may have been retired meanwhile; from here on it stays. */
@@ -188,7 +200,7 @@ static CUresult launch(const struct launch *l)
 	else if (r != CUDA_SUCCESS)
 		blackbox_result("a launch", r);
 	if (timed && r == CUDA_SUCCESS)
-		gputime_end(timed, swapped, l->config.hStream, l->per_thread);
+		gputime_end(timed, swapped, l->sample.one_in, l->config.hStream, l->per_thread);
 	else if (timed)
 		gputime_drop(timed);
 	gate_leave(&agent.gate);
@@ -218,6 +230,7 @@ static CUresult launch(const struct launch *l)
 			.config = CONFIG,                                                          \
 			.params = params,                                                          \
 			.extra = extra,                                                            \
+			.sample = { 1, 1, false },                                                 \
 			.per_thread = twin });                                                     \
 	}
 LAUNCH_HOOK(cuLaunchKernel, false)
@@ -235,6 +248,7 @@ LAUNCH_HOOK(cuLaunchKernel_ptsz, true)
 			.config = CONFIG,                                                          \
 			.params = params,                                                          \
 			.cooperative = true,                                                       \
+			.sample = { 1, 1, false },                                                 \
 			.per_thread = twin });                                                     \
 	}
 COOPERATIVE_HOOK(cuLaunchCooperativeKernel, false)
@@ -251,6 +265,7 @@ static CUresult launch_ex(
 		.params = params,
 		.extra = extra,
 		.extended = true,
+		.sample = { 1, 1, false },
 		.per_thread = twin });
 }
 

@@ -249,6 +249,7 @@ static int fill_table(struct variant *v, struct diag *d)
 	table[EBPF_TABLE_SMS] = c->sms ? c->sms : 1;
 	table[EBPF_TABLE_CLOCK] = (uint64_t)c->clock_offset_ns;
 	table[EBPF_TABLE_SEED] = seed();
+	table[EBPF_TABLE_CHOICE] = filter_seed();
 	for (uint32_t i = 0; i < r->n_symbols; i++)
 		table[EBPF_TABLE_SYMBOLS + i] = symbol_address(v->module, r->symbols[i]);
 	size_t want = n * sizeof(*table);
@@ -289,6 +290,7 @@ static void report(struct variant *v)
 	v->tight = allocated(after) > allocated(before);
 	if (local_after > local_before)
 		context_reserve_local(v->context, local_after);
+	filter_begin(v->kernel);
 	if (!row)
 		return;
 	row->regs_before = before;
@@ -344,6 +346,8 @@ static int load(struct variant *v, struct diag *d)
 	}
 	v->n_params = v->build->result.n_params;
 	v->launch_param = v->build->result.launch_param;
+	v->sampled = v->build->result.sampled;
+	v->reads_launch = v->build->result.reads_launch;
 	v->launch_param_offset = (uint32_t)v->build->result.launch_param_offset;
 	load_eagerly(v);
 	logged(v, "eagerly", 0);

@@ -8,6 +8,7 @@
  *	max_insns 123
  *	local_bytes 0
  *	slot 1                where it is read
+ *	sampled 1             where it runs in chosen warps only
  *	anywhere 1            where it may run anywhere in its basic block
  *	fields site address   names of ebpf_fields[]
  *	maps 0 3              ids
@@ -78,6 +79,8 @@ void ebpf_fragment_print(const struct ebpf_fragment *f, struct buf *out)
 	put_line(out, "local_bytes", f->local_bytes);
 	if (f->slot)
 		put_line(out, "slot", 1);
+	if (f->sampled)
+		put_line(out, "sampled", 1);
 	if (f->anywhere)
 		put_line(out, "anywhere", 1);
 	put_fields(out, "fields", f->fields);
@@ -302,6 +305,7 @@ static int read_head(struct reader *r, struct ebpf_fragment *f)
 	f->max_insns = (uint32_t)insns;
 	f->local_bytes = (uint32_t)local;
 	f->slot = take(r, "slot 1\n");
+	f->sampled = take(r, "sampled 1\n");
 	f->anywhere = take(r, "anywhere 1\n");
 	return 0;
 }

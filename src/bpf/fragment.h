@@ -7,6 +7,8 @@
  *   - for each field in `gathered`, in fragments of a warp: .local .align 8 .b8 $egpu_lanes_<name>[32 * bytes], what lane 0, 1, ...
  *     has, 0 of lanes that do not take part; it is only read;
  *   - for each parameter read: .b64 %egpu_param<i>, zero-extended;
+ *   - .b32 %egpu_weight where `sampled` says so: how many warps this one stands for. The fragment runs in chosen warps only, and
+ *     multiplies what it adds to maps that it only adds to;
  *   - .b32 %egpu_slot where `slot` says so: which replica is this multiprocessor's, min(%smid, entry SMS - 1);
  *   - the module-scope table `.const .align 8 .u64 __egpu_table[]`: entry m is the device address of map m's
  *     image (map/layout.h); entries EBPF_TABLE_* hold what follows below; the symbols of the kernel come after. Entry n is named
@@ -43,6 +45,7 @@ enum {
 	EBPF_TABLE_SMS = 64,	      /* replicas of per-CPU maps: use min(%smid, this - 1) */
 	EBPF_TABLE_CLOCK = 65,	      /* added to %globaltimer: CLOCK_MONOTONIC nanoseconds */
 	EBPF_TABLE_SEED = 66,	      /* seed of get_prandom_u32 */
+	EBPF_TABLE_CHOICE = 67,	      /* seed of the choice of warps (instrument/sample.c) */
 	EBPF_TABLE_REPLICAS = 72,     /* entries 72..135: bytes between the replicas of an array (map/layout.h); 0: it has one */
 	EBPF_TABLE_SYMBOLS = 136,     /* first entry of the kernel's own symbols */
 };
@@ -61,6 +64,10 @@ struct ebpf_map_use {
 	bool other;	 /* read, written, or changed in another way */
 	uint64_t whole;	 /* words that 64-bit numbers are added to */
 	uint64_t halves; /* words whose two halves 32-bit numbers are added to */
+	bool changed;	 /* among `other`: perhaps more than read */
+	bool inserted;	 /* keys come or go: not among `other` */
+	bool weighed;	 /* what is added, and what insertions begin with in words that are added to, is multiplied by the weight */
+	bool unweighed;	 /* a program that is sampled does something that is not */
 };
 
 struct ebpf_fragment {
@@ -71,6 +78,7 @@ struct ebpf_fragment {
 	uint64_t fields;      /* bit per enum ebpf_field */
 	uint64_t gathered;    /* the same, of all lanes */
 	bool slot;	      /* %egpu_slot is read */
+	bool sampled;	      /* it runs in chosen warps only; %egpu_weight may be read */
 	bool anywhere;	      /* it only adds to maps, and reads nothing that changes within a basic block: it may run anywhere in one */
 	uint64_t maps;	      /* bit per map id */
 	uint32_t max_insns;   /* worst-case eBPF instructions a run */

@@ -34,6 +34,7 @@ struct ebpf_program {
 	struct bpf_insn *insns;
 	uint32_t n_insns;
 	enum ebpf_context context;
+	bool sampled;	       /* it runs in a part of the warps, and what it adds stands for all */
 	uint32_t memory_bytes; /* CONTEXT_NONE: size of the buffer r1 points to (r2 = this constant) */
 	const struct ebpf_map *maps;
 	uint32_t n_maps;

@@ -18,6 +18,7 @@ enum { MAX_PROGRAMS = SESSION_MAX_PROGS };
 struct opts {
 	const char *pattern, *out;
 	int verbose;
+	bool sampled;
 	struct rules_opts rules;
 };
 
@@ -28,6 +29,8 @@ static const struct opt options[] = {
 		"file, or directory for several kernels (NAME.ptx each)" },
 	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL,
 		"list the sites on standard error" },
+	{ 0, "sample-warps", OPT_FLAG, offsetof(struct opts, sampled), NULL,
+		"as they run in a part of the warps: egpu run --sample-warps, --max-overhead" },
 	RULES_OPTIONS(struct opts, rules),
 	{ 0 },
 };
@@ -180,6 +183,7 @@ static int with_probe(struct work *w, struct probe *p)
 	struct diag d = { 0 };
 	if (session_create(&s, &d))
 		return say_diag("session", &d);
+	session_data(s)->filter.sample_warps = w->opts->sampled ? 2 : 0;
 	int status = probe_open(p, s);
 	status = status ? status : probe_load(p);
 	status = status ? status : take_programs(w, p);

@@ -352,6 +352,16 @@ static void text_ring(struct dump *d, uint32_t id, bool all, struct buf *out)
 			shown < m->n_kept ? "; -v shows some of them" : "");
 }
 
+/* What the programs of chosen warps have left in a map. */
+static const char *sampled_text(const struct session_map *r)
+{
+	if (r->sampled == SESSION_WEIGHED)
+		return "estimates for all warps";
+	if (r->sampled == SESSION_UNWEIGHED)
+		return r->type == BPF_MAP_TYPE_RINGBUF ? "of chosen warps alone" : "of chosen warps alone: not scaled";
+	return "part of it is of chosen warps alone, part is scaled: programs use it in both ways";
+}
+
 int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, struct buf *out,
 	struct diag *diag)
 {
@@ -370,6 +380,8 @@ int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, str
 			r->type == BPF_MAP_TYPE_RINGBUF ? "bytes"
 			: r->max_entries == 1           ? "entry"
 							: "entries");
+	if (r->sampled)
+		buf_printf(out, "  (%s)\n", sampled_text(r));
 	int64_t left_out = 0;
 	struct dump_options all = { o->per_cpu, o->zeros || typed_section_name(btf, value_type), o->bars };
 	bool histogram = is_histogram(r, btf, value_type);
@@ -527,6 +539,8 @@ int dump_one_json(struct dump *d, uint32_t id, const struct dump_options *o, str
 	json_put_string(j, "type", section ? "globals" : dump_type_name(r->type));
 	json_put_u64(j, "max_entries", r->max_entries);
 	json_put_u64(j, "lost", map_lost(map));
+	if (r->sampled)
+		json_put_string(j, "sampled", r->sampled == SESSION_WEIGHED ? "scaled" : r->sampled == SESSION_UNWEIGHED ? "not scaled" : "in part");
 	if (r->type == BPF_MAP_TYPE_RINGBUF) {
 		json_ring(d, id, j);
 	} else {

@@ -5,6 +5,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "instrument/instrument.h"
 
 static int number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *out)
 {
@@ -54,21 +58,37 @@ static int percentage(const char *text, uint64_t *ppm)
 	return 0;
 }
 
+/* Two runs choose differently, unless they are told not to. */
+static uint64_t random_seed(void)
+{
+	uint64_t seed = 0;
+	return getrandom(&seed, sizeof(seed), GRND_NONBLOCK) == sizeof(seed) ? seed : (uint64_t)getpid();
+}
+
 int filter_read(const struct filter_opts *o, struct session_filter *out)
 {
-	uint64_t device, stream;
+	uint64_t device, stream, warps;
 	memset(out, 0, sizeof(*out));
 	if (number("skip", o->skip, 0, UINT64_C(1) << 62, &out->skip) ||
 		number("launches", o->launches, 1, UINT64_C(1) << 62, &out->launches) ||
 		number("device", o->device, 0, 1023, &device) ||
 		number("stream", o->stream, 0, 1000000000, &stream) ||
+		number("sample-warps", o->sample_warps, 1, INSTRUMENT_MAX_ONE_IN, &warps) ||
+		number("seed", o->seed, 0, UINT64_MAX - 1, &out->sample_seed) ||
 		duration(o->duration, &out->for_ns) ||
 		percentage(o->max_overhead, &out->max_overhead_ppm))
 		return EGPU_FAILED;
+	if (o->sample_warps && o->max_overhead)
+		return say_fail("--sample-warps says how many warps, --max-overhead finds out: give one of them");
+	if (o->seed && !o->sample_warps && !o->max_overhead)
+		return say_fail("--seed is of --sample-warps and --max-overhead");
+	out->sample_warps = o->sample_warps ? (uint32_t)warps : 0;
+	if (!o->seed)
+		out->sample_seed = random_seed();
 	out->device = o->device ? (uint32_t)device + 1 : 0;
 	out->stream = o->stream ? (uint32_t)stream + 1 : 0;
 	out->active = out->skip || out->launches || out->for_ns || out->device || out->stream ||
-		      out->max_overhead_ppm;
+		      session_samples(out);
 	return 0;
 }
 
@@ -94,6 +114,8 @@ void filter_text(const struct session *s, struct buf *text)
 		buf_printf(text, " stream %u,", f->stream - 1);
 	if (f->max_overhead_ppm)
 		buf_printf(text, " at most %g%% slower,", (double)f->max_overhead_ppm / 1e4);
+	if (f->sample_warps)
+		buf_printf(text, " one warp in %u (seed %" PRIu64 "),", f->sample_warps, f->sample_seed);
 	if (f->for_ns)
 		buf_printf(text, " for %g s,", (double)f->for_ns / 1e9);
 	if (f->launches)

@@ -7,7 +7,7 @@
 #include "map/session.h"
 
 struct filter_opts {
-	const char *skip, *launches, *duration, *device, *stream, *max_overhead; /* as given; NULL: all */
+	const char *skip, *launches, *duration, *device, *stream, *max_overhead, *sample_warps, *seed; /* as given; NULL: all */
 };
 
 /* Rows of a command's option table. */
@@ -19,7 +19,11 @@ struct filter_opts {
 		{ 0, "for", OPT_STRING, offsetof(opts, field.duration), "TIME",                    \
 			"probe for so long from the first probed launch on: 10, 500ms, 2m" },      \
 		{ 0, "max-overhead", OPT_STRING, offsetof(opts, field.max_overhead), "P%",         \
-			"probe so few launches of a kernel that it slows down by no more" },       \
+			"probe so few warps of a kernel that it slows down by no more" },          \
+		{ 0, "sample-warps", OPT_STRING, offsetof(opts, field.sample_warps), "N",          \
+			"probe one in N warps; what is added counts N times" },                    \
+		{ 0, "seed", OPT_STRING, offsetof(opts, field.seed), "N",                          \
+			"which warps those are: the same for the same number" },                   \
 		{ 0, "device", OPT_STRING, offsetof(opts, field.device), "N",                      \
 			"probe on this device only" },                                             \
 	{                                                                                          \

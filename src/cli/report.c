@@ -94,20 +94,44 @@ static void list_differing(const struct snapshot *snap, struct buf *text)
 				name_short(snap->arena, snap->kernels[i].name, NAME_WIDTH));
 }
 
+static bool is_limited(const struct snapshot *snap)
+{
+	return snap->filter.max_overhead_ppm != 0;
+}
+
+/* A kernel whose programs ran in a part of the warps; with a limit also one where they ran in all. */
+static void list_sample(const struct snapshot *snap, const struct snap_kernel *k, bool all, struct buf *text)
+{
+	const char *name = name_short(snap->arena, k->name, NAME_WIDTH);
+	if (!k->one_in_most || (k->one_in_most == 1 && !all && !k->given_up))
+		return;
+	if (k->given_up)
+		buf_printf(text, "  given up: %s: %.1f%% slower even with one warp in %u; its last launches ran unprobed\n", name,
+			(double)k->overhead_ppm / 1e4, k->one_in);
+	else
+		buf_printf(text, "  sampled: one warp in %u of %s", k->one_in, name);
+	if (!k->given_up && k->overhead_ppm)
+		buf_printf(text, ", %.1f%% slower", (double)k->overhead_ppm / 1e4);
+	if (!k->given_up && k->one_in_least < k->one_in_most)
+		buf_printf(text, "; during the run one in %u to %u", k->one_in_least, k->one_in_most);
+	if (!k->given_up)
+		buf_printf(text, " (of %" PRIu64 " warps)\n", k->warps);
+}
+
 /* What each probed kernel was slowed down by, where launches of both kinds were timed. */
 static void list_slowed(const struct snapshot *snap, bool all, struct buf *text)
 {
+	bool sampled = false;
 	for (uint32_t i = 0; i < snap->n_kernels; i++) {
 		const struct snap_kernel *k = &snap->kernels[i];
-		if (k->one_in > 1)
-			buf_printf(text, "  sampled: one launch in %u of %s, to keep the limit: %" PRIu64
-				" of %" PRIu64 " were probed\n",
-				k->one_in, name_short(snap->arena, k->name, NAME_WIDTH),
-				k->launches_instrumented, k->launches);
-		if (k->slowdown > 0 && (all || k->one_in > 1))
+		sampled |= k->one_in_most > 1 || (is_limited(snap) && k->one_in_most);
+		list_sample(snap, k, all, text);
+		if (k->slowdown > 0 && all && !is_limited(snap))
 			buf_printf(text, "  a probed launch takes %.3f times as long: %s\n",
 				k->slowdown, name_short(snap->arena, k->name, NAME_WIDTH));
 	}
+	if (sampled)
+		buf_puts(text, "  sums are estimates for all warps; what a map says it has of chosen warps alone is not scaled\n");
 }
 
 /* With -v: what each variant cost to make. */
@@ -372,6 +396,23 @@ int report_unmatched(const struct session *s, const struct snapshot *snap, struc
 
 /* -- JSON -------------------------------------------------------------------- */
 
+static void json_sampling(const struct snap_kernel *k, struct json *j)
+{
+	if (!k->one_in_most) {
+		json_null(j);
+		return;
+	}
+	json_object(j);
+	json_put_u64(j, "one_warp_in", k->one_in);
+	json_put_u64(j, "least", k->one_in_least);
+	json_put_u64(j, "most", k->one_in_most);
+	json_put_u64(j, "warps", k->warps);
+	json_key(j, "overhead_percent");
+	k->overhead_ppm ? json_double(j, (double)k->overhead_ppm / 1e4) : json_null(j);
+	json_put_bool(j, "given_up", k->given_up);
+	json_object_end(j);
+}
+
 static void json_kernel(const struct snap_kernel *k, struct json *j)
 {
 	json_object(j);
@@ -391,7 +432,8 @@ static void json_kernel(const struct snap_kernel *k, struct json *j)
 	json_put_u64(j, "launches_timed", k->timed);
 	json_key(j, "slowdown");
 	k->slowdown > 0 ? json_double(j, k->slowdown) : json_null(j);
-	json_put_u64(j, "one_launch_in", k->one_in > 1 ? k->one_in : 1);
+	json_key(j, "sampling");
+	json_sampling(k, j);
 	json_put_u64(j, "compile_ns", k->compile_ns);
 	json_put_bool(j, "compile_cached", k->compile_cached);
 	json_put_u64(j, "sites", k->n_sites);
@@ -469,6 +511,10 @@ static void json_filter(const struct session *s, struct json *j)
 	f->stream ? json_u64(j, f->stream - 1) : json_null(j);
 	json_key(j, "max_overhead_percent");
 	f->max_overhead_ppm ? json_double(j, (double)f->max_overhead_ppm / 1e4) : json_null(j);
+	json_key(j, "sample_warps");
+	f->sample_warps ? json_u64(j, f->sample_warps) : json_null(j);
+	json_key(j, "seed");
+	session_samples(f) ? json_u64(j, f->sample_seed) : json_null(j);
 	json_put_u64(j, "seen", f->seen);
 	json_object_end(j);
 }

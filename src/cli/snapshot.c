@@ -76,7 +76,6 @@ static void take_time(struct snapshot *snap, struct snap_kernel *k, const struct
 	k->timed = timed + (from->first_ns != 0);
 	k->time_ns = probed_all + (uint64_t)(without * (double)others);
 	k->slowdown = probed && timed > probed && without > 0 ? with / without : 0;
-	k->one_in = from->one_in;
 	snap->time_ns += k->time_ns;
 	snap->probed_ns += probed_all;
 	snap->untimed += k->launches && !k->timed;
@@ -105,6 +104,12 @@ static void take_kernel(struct snapshot *snap, const struct session *s, uint32_t
 	k->compile_ns = from->compile_ns;
 	k->compile_cached = from->compile_cached;
 	k->last_bit_may_differ = from->last_bit_may_differ;
+	k->one_in = from->one_in;
+	k->one_in_least = from->one_in_least;
+	k->one_in_most = from->one_in_most;
+	k->warps = __atomic_load_n(&from->warps, __ATOMIC_RELAXED);
+	k->given_up = from->given_up != 0;
+	k->overhead_ppm = from->overhead_ppm;
 	k->links = __atomic_load_n(&from->links, __ATOMIC_RELAXED);
 	k->since_ns = from->since_ns;
 	if (!*k->name)
@@ -129,6 +134,7 @@ struct snapshot *snap_take(const struct session *s)
 		return NULL;
 	}
 	snap->arena = a;
+	snap->filter = f->filter;
 	snap->kernels_lost = f->kernels_lost;
 	snap->sites_lost = f->sites_lost;
 	for (uint32_t i = 0; i < n; i++)

@@ -29,7 +29,11 @@ struct snap_kernel {
 	bool compile_cached;
 	uint64_t timed;   /* launches whose time was taken */
 	double slowdown;  /* mean time of the probed launches by that of the others; 0: not both were timed */
-	uint32_t one_in;  /* one launch in so many was to be probed; 0, 1: all */
+	/* Programs run in one warp of so many: last, and the extremes; 0: nothing is sampled. */
+	uint32_t one_in, one_in_least, one_in_most;
+	uint64_t warps;	  /* of the launches in which they ran */
+	bool given_up;	  /* --max-overhead could not be kept: it is probed no more */
+	int64_t overhead_ppm; /* with --max-overhead: how much longer a launch with one_in takes; 0: not known */
 	uint64_t time_ns; /* of all launches on the device, estimated from those; 0: unknown */
 };
 
@@ -46,6 +50,7 @@ struct snap_site {
 
 struct snapshot {
 	struct arena *arena;
+	struct session_filter filter;
 	struct snap_kernel *kernels;
 	uint32_t n_kernels;
 	struct snap_site *sites; /* by kernel, then in text order */

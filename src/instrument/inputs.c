@@ -153,6 +153,8 @@ static void emit_common(const struct inputs *in, struct buf *b)
 		emit_warp_number(b);
 	if (reads(in, BIT(LAUNCH)))
 		buf_puts(b, "\tld.param.u64 %egpu_launch, [" LAUNCH_PARAM "];\n");
+	if (reads(in, BIT(LAUNCH)) && in->v->sampled)
+		buf_puts(b, "\tand.b64 %egpu_launch, %egpu_launch, 0xffffffffff;\n");
 }
 
 /* -- the lanes that are here -- */

@@ -60,12 +60,23 @@ struct instrument_result {
 	const char **symbols;	 /* symbols[i] is bound by table entry EBPF_TABLE_SYMBOLS + i */
 	uint32_t n_symbols;
 	uint32_t table_entries;	 /* size of __egpu_table in u64 */
-	bool launch_param;	 /* the entry has one more, last parameter: .u64 launch id */
+	bool launch_param;	 /* the entry has one more, last parameter: .u64, instrument_launch_word */
+	bool reads_launch;	 /* a program reads the launch id */
+	bool sampled;		 /* a program runs in chosen warps only */
 	uint32_t n_params;	 /* of the original kernel */
 	uint32_t launch_param_offset; /* byte offset of the added parameter in the packed block */
 	bool last_bit_may_differ;
 	uint32_t local_bytes_added;
 };
+
+/* What the added parameter says: the launch id (its low 40 bits), that one warp in `one_in` (from 1 on) runs sampled programs and stands for
+ * one_in * times (1 to 4) warps, and that a graph launches it again and again with the same word. */
+enum { INSTRUMENT_MAX_ONE_IN = 65536, INSTRUMENT_MAX_TIMES = 4 };
+static inline uint64_t instrument_launch_word(uint64_t id, uint32_t one_in, uint32_t times, bool graph)
+{
+	return (id & 0xffffffffff) | (uint64_t)((one_in - 1) & 0xffff) << 40 | (uint64_t)((times - 1) & 3) << 56 |
+	       (uint64_t)graph << 58;
+}
 
 /* 0; -EOPNOTSUPP when this kernel cannot be instrumented (d says why, in words for `egpu list`);
  * -ENOENT no such kernel; -EINVAL a fragment that does not fit (parameter index or size); -ENOMEM. */

@@ -705,15 +705,25 @@ static bool visit_stmt(struct region *g, const struct ptx_stmt *s)
 	}
 }
 
-/* Inputs may set what is carried over an instruction, and the multiprocessor's replica: declared among the first in the
+static bool is_kept(const char *name)
+{
+	static const char *const names[] = { "%egpu_k", "%egpu_slot", "%egpu_weight", "%egpu_chosen", "%egpu_word" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (!strcmp(name, names[i]))
+			return true;
+	}
+	return false;
+}
+
+/* Inputs may set what is carried over an instruction, the warp's weight, and the multiprocessor's replica: declared among the first in the
  * function. */
 static bool declare_kept(struct region *g)
 {
 	for (uint32_t i = 0; i < 16 && i < g->from; i++) {
 		const struct ptx_stmt *s = &g->f->stmts[i];
 		if (s->kind == PTX_STMT_REG && s->n_regs == 1 &&
-			(!strcmp(s->regs[0].name, "%egpu_k") ||
-				!strcmp(s->regs[0].name, "%egpu_slot")) &&
+			is_kept(s->regs[0].name) &&
 			!declare(g, s))
 			return false;
 	}

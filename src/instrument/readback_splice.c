@@ -118,7 +118,9 @@ static bool cut_stmt(struct deletion *x, const struct ptx_stmt *s)
 	if (s->kind == PTX_STMT_REG && span_is(x->r, s->span, ".reg .b64 %egpu_call;") &&
 		text_at(x->r, at - 2, "\n\t") && text_at(x->r, end, "\n"))
 		return add_cut(x, (struct cut){ at - 2, end + 1, NULL, { 0, 0 } });
-	if (s->insn && span_is(x->r, s->span, "ld.param.u64 %egpu_call, [__egpu_launch];") &&
+	if (s->insn &&
+		(span_is(x->r, s->span, "ld.param.u64 %egpu_call, [__egpu_launch];") ||
+			span_is(x->r, s->span, "mov.b64 %egpu_call, %egpu_word;")) &&
 		text_at(x->r, end, "\n\t"))
 		return add_cut(x, (struct cut){ at, end + 2, NULL, { 0, 0 } });
 	return s->insn && !strcmp(s->insn->base, "call") ? cut_argument(x, s) : true;
@@ -143,7 +145,10 @@ bool readback_is_lanes(const struct readback *r, const struct ptx_stmt *s)
 static bool is_kept(const struct deletion *x, const struct ptx_stmt *s)
 {
 	bool reg = s->kind == PTX_STMT_REG &&
-		   (span_is(x->r, s->span, ".reg .b64 %egpu_k<2>;") || span_is(x->r, s->span, ".reg .b32 %egpu_slot;"));
+		   (span_is(x->r, s->span, ".reg .b64 %egpu_k<2>;") || span_is(x->r, s->span, ".reg .b32 %egpu_slot;") ||
+			   span_is(x->r, s->span, ".reg .b32 %egpu_weight;") ||
+			   span_is(x->r, s->span, ".reg .pred %egpu_chosen;") ||
+			   span_is(x->r, s->span, ".reg .b64 %egpu_word;"));
 
 	return (reg || readback_is_lanes(x->r, s)) &&
 	       text_at(x->r, s->span.begin - 2, "\n\t") && text_at(x->r, s->span.end, "\n");

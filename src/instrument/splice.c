@@ -94,6 +94,7 @@ static bool check_fragments(const struct splicer *s)
 struct merged {
 	uint64_t fields, gathered;
 	uint32_t n, local_bytes; /* without what is gathered */
+	uint32_t n_sampled;
 	bool warp, slot;
 };
 
@@ -110,6 +111,7 @@ static struct merged merge(const struct splicer *s, uint32_t site)
 		m.gathered |= f->gathered;
 		m.warp |= f->warp;
 		m.slot |= f->slot;
+		m.n_sampled += f->sampled;
 		m.local_bytes += f->local_bytes - ebpf_lane_bytes(f->gathered);
 	}
 	return m;
@@ -134,17 +136,21 @@ static void emit_params(const struct splicer *s, uint32_t site, struct buf *b)
 	}
 }
 
-static void emit_fragments(const struct splicer *s, uint32_t site, struct buf *b)
+/* Where all that runs here is sampled, the others do not even come here. */
+static void emit_fragments(const struct splicer *s, uint32_t site, const struct merged *m, struct buf *b)
 {
 	for (uint32_t i = 0; i < s->req->n_fragments; i++) {
 		const struct ebpf_fragment *f = s->req->fragments[i];
 		if (!runs_at(s, f, site))
 			continue;
+		bool skips = f->sampled && m->n_sampled < m->n;
 		if (f->warp)
 			buf_printf(b, "\t@%%egpu_xe bra $egpu_w%u_%u;\n", site, i);
+		if (skips)
+			buf_printf(b, "\t@!%" CHOSEN_REG " bra.uni $egpu_w%u_%u;\n", site, i);
 		ebpf_fragment_text(f->body, s->v->target.version, s->v->target.sm, b);
 		buf_puts(b, "\n");
-		if (f->warp)
+		if (f->warp || skips)
 			buf_printf(b, "$egpu_w%u_%u:\n", site, i);
 	}
 }
@@ -245,6 +251,7 @@ static char *site_text(const struct splicer *s, uint32_t site, const struct merg
 	const struct spot *spot = &s->v->spots[site];
 	const struct ptx_insn *guard = guarded(s, site);
 	bool copies = copied(spot) && spot->access.op != PTX_ACCESS_NONE;
+	bool sampled = m->n_sampled == m->n;
 	struct inputs in = site_inputs(s, site, m);
 	struct buf b = { 0 };
 	char *text = NULL;
@@ -253,6 +260,8 @@ static char *site_text(const struct splicer *s, uint32_t site, const struct merg
 	emit_declarations(&in, &b);
 	if (spot->held)
 		emit_held(spot->held, site, &b);
+	if (sampled)
+		buf_printf(&b, "\t@!%" CHOSEN_REG " bra.uni $egpu_end%u;\n", site);
 	if (guard)
 		buf_printf(&b, "\t@%s%s bra $egpu_end%u;\n", guard->pred_negated ? "" : "!",
 			guard->pred, site);
@@ -261,8 +270,8 @@ static char *site_text(const struct splicer *s, uint32_t site, const struct merg
 	emit_lane_guard(spot, site, &b);
 	emit_inputs(&in, &b);
 	emit_params(s, site, &b);
-	emit_fragments(s, site, &b);
-	if (guard || copies || spot->access.lanes || (spot->held && spot->held->n))
+	emit_fragments(s, site, m, &b);
+	if (sampled || guard || copies || spot->access.lanes || (spot->held && spot->held->n))
 		buf_printf(&b, "$egpu_end%u:\n", site);
 	buf_puts(&b, "}\n\t");
 	if (!b.failed)
@@ -287,10 +296,15 @@ static bool splice_site(struct splicer *s, uint32_t site)
 	ptx_edit_insert(&v->edits, v->spots[site].at, text);
 	v->places[v->spots[site].place - v->places].slot |= m.slot;
 	v->places[v->spots[site].place - v->places].gathered |= m.gathered;
+	if (m.n_sampled) {
+		v->places[v->spots[site].place - v->places].sampled = true;
+		s->out->launch_param = s->out->sampled = true;
+		s->launch_in_calls |= !v->spots[site].place->is_kernel;
+	}
 	s->out->n_probed++;
 	s->out->local_bytes_added += m.local_bytes;
 	if (m.fields & launch) {
-		s->out->launch_param = true;
+		s->out->launch_param = s->out->reads_launch = true;
 		s->launch_in_calls |= !v->spots[site].place->is_kernel;
 	}
 	return true;
@@ -351,7 +365,8 @@ static void pass_launch(struct variant *v, const struct ptx_func *f, uint32_t st
 	const char *arg = "%egpu_call";
 
 	ptx_edit_insert(&v->edits, insert_point(v, f, stmt),
-		"ld.param.u64 %egpu_call, [" LAUNCH_PARAM "];\n\t");
+		f == v->kernel && v->weight_in_calls ? "mov.b64 %egpu_call, " WORD_REG ";\n\t"
+						     : "ld.param.u64 %egpu_call, [" LAUNCH_PARAM "];\n\t");
 	if (args < insn->operands + insn->n_operands && args->kind == PTX_OPERAND_GROUP)
 		ptx_edit_insert(&v->edits, args->span.end - 1,
 			arena_printf(v->arena, "%s%s", args->n_sub ? ", " : "", arg));
@@ -530,6 +545,8 @@ static bool splice_sites(struct splicer *s)
 		}
 	}
 	set_slots(v);
+	if (!set_samples(v))
+		return false;
 	declare_lanes(s);
 	/* The clock is read last before a load. */
 	for (uint32_t i = 0; i < v->n_sites; i++) {
@@ -548,6 +565,8 @@ bool splice(struct variant *v, const struct instrument_request *req, struct inst
 
 	if (!check_fragments(&s))
 		return false;
+	for (uint32_t i = 0; i < req->n_fragments; i++)
+		v->sampled |= req->fragments[i]->sampled;
 	for (; from < v->n_sites; from = to) {
 		to = end_of_place(v, from);
 		if (!keep_sums(&s, v->spots[from].place, from, to))

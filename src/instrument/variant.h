@@ -9,6 +9,7 @@
  * inputs.c   context fields as PTX
  * operands.c the fields of those points
  * splice.c   fragments at their sites
+ * sample.c   which warps run programs that are sampled
  * float.c    products that a probe would part from their sum
  * sink.c     where it would not, and what holds a sum before a probe
  * lines.c    the original's lines in the variant
@@ -31,9 +32,11 @@
 #define TABLE_NAME "__egpu_table"
 #define LAUNCH_PARAM "__egpu_launch"
 /* Set just before a load, read just behind it: its address and the clock. */
-/* The one function of a fragment that is trusted by its text: live/object.h. */
-#define LIVE_FUNCTION "__egpu_live_run"
 #define SLOT_REG "%egpu_slot"
+/* sample.c */
+#define WEIGHT_REG "%egpu_weight"
+#define CHOSEN_REG "%egpu_chosen"
+#define WORD_REG "%egpu_word"
 #define LANES_NAME "$egpu_lanes_"
 #define KEEP_REGS "%egpu_k<2>"
 #define KEEP_ADDRESS "%egpu_k0"
@@ -65,6 +68,7 @@ struct place {
 	struct ptx_cfg cfg;
 	const char **skipped; /* per statement: why no probe runs there, or NULL */
 	bool slot;	      /* SLOT_REG is set where it begins */
+	bool sampled;	      /* WEIGHT_REG and CHOSEN_REG are */
 	uint64_t gathered;    /* fields of all lanes, in arrays LANES_NAME<field> */
 	bool keeps;	      /* has registers that outlive a splice: KEEP_REGS */
 };
@@ -105,6 +109,8 @@ struct variant {
 	struct symbol **symbol_list;
 	size_t n_symbols, symbols_cap;
 	uint32_t n_bound; /* symbols of FATE_BIND */
+	bool sampled;	  /* some program runs in chosen warps only */
+	bool weight_in_calls; /* functions get the weight with the launch id */
 	bool const_bound; /* so .const addresses are global ones everywhere in the variant */
 	struct table *bound_regs; /* &operand -> number of its register + 1 */
 
@@ -201,6 +207,10 @@ bool choose_guards(struct variant *v, const struct instrument_request *req);
 /* Sites [first, end) are those of the place. */
 bool put_behind_loads(struct variant *v, const struct instrument_request *req, const struct place *place, const uint32_t *parted,
 	uint32_t first, uint32_t end);
+
+/* sample.c */
+/* Where functions begin whose sites ask. */
+bool set_samples(struct variant *v);
 
 /* splice.c */
 /* Sets parts_product of the sites; nothing may be spliced afterwards. */

@@ -59,6 +59,11 @@ enum session_sums {
 	SESSION_SUMS_NO,
 };
 
+enum session_sampled {
+	SESSION_WEIGHED = 1,   /* a sampled program adds to it, weighed: sums are estimates of all warps' */
+	SESSION_UNWEIGHED = 2, /* one does something else: that is of the chosen warps alone */
+};
+
 enum session_link_state { SESSION_LINK_FREE, SESSION_LINK_ATTACHED, SESSION_LINK_DETACHED };
 
 struct session_map { /* writer: loader, before the link that uses it */
@@ -69,6 +74,7 @@ struct session_map { /* writer: loader, before the link that uses it */
 	uint32_t live;	   /* 1: words and programs for running kernels (live/live.h): only the device's, agents do not copy it back */
 	uint32_t btf_id, btf_key_type_id, btf_value_type_id; /* BTF object saved as btf-ID in the directory; 0: none */
 	uint32_t sums;	     /* enum session_sums: how programs use its values */
+	uint32_t sampled;    /* bits of enum session_sampled; 0: no program of chosen warps changes it */
 	uint32_t replicated; /* writer: agents, atomic: 1 when an instance with replicas may exist */
 	uint64_t whole, halves; /* words that programs add to (struct ebpf_map_use) */
 	uint32_t instances; /* writer: agents, atomic: instance files ever made */
@@ -131,8 +137,11 @@ struct session_kernel { /* writer: the agent that claimed it */
 	uint64_t time_ns, timed;	  /* atomic: of so many launches, how long they ran in all (agent/gputime.c) */
 	uint64_t probed_ns, probed_timed; /* atomic: the part of these in which the variant ran */
 	uint64_t first_ns;		  /* of its first launch, which is not among them; 0: unknown */
-	uint32_t one_in;		  /* to keep --max-overhead: one launch in so many runs the variant; 0, 1: all do */
-	uint32_t pad2;
+	uint32_t one_in;		  /* programs run in one warp of so many, now; 0: in all, or nobody has chosen yet */
+	uint32_t one_in_least, one_in_most; /* so far */
+	uint32_t given_up;		  /* --max-overhead cannot be kept: the original runs */
+	int64_t overhead_ppm;		  /* with --max-overhead: how much longer a launch with one_in took; 0: not known */
+	uint64_t warps;			  /* atomic: of the launches in which programs that are sampled ran */
 	uint64_t since_ns;		  /* CLOCK_MONOTONIC: in this state since */
 };
 
@@ -197,7 +206,8 @@ struct session_filter {
 	uint32_t active;   /* writer: loader, last, before the target starts: 1 = look at the rest */
 	uint32_t device;   /* writer: loader: ordinal + 1; 0: all */
 	uint32_t stream;   /* writer: loader: number + 1; 0: all. 0 is the default stream, k the k-th other one a process launched into */
-	uint32_t pad;
+	uint32_t sample_warps; /* writer: loader: programs run in one in so many warps; 0: all, or as max_overhead_ppm wants it */
+	uint64_t sample_seed;  /* writer: loader: of the choice of warps */
 	uint64_t skip;	   /* writer: loader: so many launches run unprobed first */
 	uint64_t launches; /* writer: loader: so many are probed then; 0: all */
 	uint64_t for_ns;   /* writer: loader: from the first probed launch on; 0: always */
@@ -205,6 +215,12 @@ struct session_filter {
 	uint64_t seen;	   /* atomic: launches that the rest has let through */
 	uint64_t first_ns; /* writer: an agent, once: CLOCK_MONOTONIC of the first probed launch */
 };
+
+/* Whether programs run in chosen warps only. */
+static inline bool session_samples(const struct session_filter *f)
+{
+	return f->sample_warps || f->max_overhead_ppm;
+}
 
 struct session_file {
 	uint64_t magic;	      /* stored last, with release order */

@@ -15,9 +15,11 @@ int session_map_use(
 {
 	struct session_map row;
 	int err = session_map_row(s, map, &row);
-	if (err || (!use->added && !use->other))
+	if (err || (!use->added && !use->other && !use->inserted))
 		return err;
 	struct session_map *m = &s->file->maps[map];
+	__atomic_or_fetch(&m->sampled,
+		(use->weighed ? SESSION_WEIGHED : 0) | (use->unweighed ? SESSION_UNWEIGHED : 0), __ATOMIC_RELAXED);
 	uint64_t whole = __atomic_or_fetch(&m->whole, use->whole, __ATOMIC_SEQ_CST);
 	uint64_t halves = __atomic_or_fetch(&m->halves, use->halves, __ATOMIC_SEQ_CST);
 	uint32_t was = SESSION_SUMS_UNKNOWN;

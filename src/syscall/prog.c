@@ -221,6 +221,7 @@ static int check_and_translate(struct loading *p)
 	r->program.insns = p->insns;
 	r->program.n_insns = p->n_insns;
 	r->program.context = r->context;
+	r->program.sampled = !p->l->options.live && session_samples(&session_data(p->l->options.session)->filter);
 	r->info.program = &r->program;
 	int err = verifier_check(p->arena, &r->program, &options, &r->info.verified, &r->log, p->d);
 	if (err)

@@ -232,9 +232,9 @@ static void push(struct args *args, struct tr_name arg)
 	args->all[args->n++] = arg;
 }
 
-/* A key or value: its words, or its generic address. */
+/* A key, or a value (of a map): its words, or its generic address. */
 static int push_memory(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, uint32_t bytes,
-	struct args *args)
+	const struct ebpf_map *value_of, struct args *args)
 {
 	struct tr_mem m;
 	int err = tr_mem_arg(t, inst, i, a, &m);
@@ -247,8 +247,10 @@ static int push_memory(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t 
 		push(args, tr_mem_generic(t, &m));
 		return 0;
 	}
-	for (uint32_t at = 0; at < bytes; at += 8)
-		push(args, tr_mem_word(t, &m, at, bytes - at < 8 ? bytes - at : 8));
+	for (uint32_t at = 0; at < bytes; at += 8) {
+		struct tr_name word = tr_mem_word(t, &m, at, bytes - at < 8 ? bytes - at : 8);
+		push(args, value_of ? tr_weigh_word(t, value_of, at, word) : word);
+	}
 	return 0;
 }
 
@@ -270,9 +272,9 @@ static int hash_call(
 		push(&args, tr_imm(m->max_entries));
 		push(&args, tr_scalar_arg(t, inst, i, 3));
 	}
-	int err = push_memory(t, inst, i, 1, m->key_size, &args);
+	int err = push_memory(t, inst, i, 1, m->key_size, NULL, &args);
 	if (!err && update)
-		err = push_memory(t, inst, i, 2, m->value_size, &args);
+		err = push_memory(t, inst, i, 2, m->value_size, m, &args);
 	if (!err)
 		fn(t, m, args.all, args.n, tr_reg(inst, 0));
 	return err;

@@ -345,6 +345,14 @@ void tr_elect(struct tr *t, const struct tr_sum *s, struct tr_lead *out);
 struct tr_name tr_nudge(struct tr *t, struct tr_name base, struct tr_name nudge);
 uint32_t tr_known_bits(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint8_t reg);
 
+/* -- weigh.c: requires use. What a program of chosen warps adds stands for all warps -- */
+/* Whether additions to this map are multiplied. */
+bool tr_weighs(const struct tr *t, const struct ebpf_map *m);
+/* An addition to the map of the instruction's fact, weighed where it is to be. */
+void tr_weigh_sum(struct tr *t, const struct tr_inst *inst, uint32_t i, struct tr_sum *sum);
+/* The word at so many bytes of a value that is inserted: the first addition to it. */
+struct tr_name tr_weigh_word(struct tr *t, const struct ebpf_map *m, uint32_t at, struct tr_name word);
+
 /* -- join.c: additions to one value in one instruction. False: this one is not among them; else it is done, or will be with the next -- */
 bool tr_join(struct tr *t, const struct tr_inst *inst, uint32_t i, struct tr_name base, int32_t displacement, const struct tr_sum *sum);
 

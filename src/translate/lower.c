@@ -475,6 +475,7 @@ static void lower_reduction(struct tr *t, struct tr_inst *inst, uint32_t i, cons
 		.bits = tr_known_bits(t, inst, i, in->src_reg),
 		.address = at->base,
 		.value = src };
+	tr_weigh_sum(t, inst, i, &sum);
 	emit_red(t, inst, i, &sum, at, name);
 }
 
@@ -606,6 +607,7 @@ static int lower_rmw_store(struct tr *t, struct tr_inst *inst, uint32_t i)
 		.address = at.base,
 		.value = value };
 	if (!rmw->tracked && rmw->bytes >= 4) {
+		tr_weigh_sum(t, inst, i, &sum);
 		emit_red(t, inst, i, &sum, &at, wide ? "add.u64" : "add.u32");
 		return 0;
 	}

@@ -73,10 +73,20 @@ static int fill_params(struct tr *t, struct ebpf_fragment *out)
 	return 0;
 }
 
+/* What a program of chosen warps leaves in maps is of these warps alone, where it is not weighed. */
+static void find_unweighed(struct tr *t)
+{
+	for (uint32_t i = 0; t->p->sampled && i < EBPF_MAX_MAPS; i++) {
+		struct ebpf_map_use *use = &t->use[i];
+		use->unweighed = !use->weighed && (use->added || use->changed || use->inserted);
+	}
+}
+
 static int fill(struct tr *t, enum ebpf_point point, bool warp, struct ebpf_fragment *out)
 {
 	struct buf text = { 0 };
 	put_scope(t, &text);
+	find_unweighed(t);
 	*out = (struct ebpf_fragment){
 		.name = arena_strdup(t->arena, t->p->name ? t->p->name : ""),
 		.point = point,
@@ -84,6 +94,7 @@ static int fill(struct tr *t, enum ebpf_point point, bool warp, struct ebpf_frag
 		.fields = t->fields,
 		.gathered = t->gathered,
 		.slot = t->replicates,
+		.sampled = t->p->sampled,
 		.anywhere = tr_anywhere(t),
 		.maps = t->maps,
 		.use = t->use,

@@ -13,18 +13,20 @@ static struct ebpf_map_use *use_of(struct tr *t, int32_t map)
 	return &t->use[t->p->maps[map].id];
 }
 
-static void other(struct tr *t, int32_t map)
+static void other(struct tr *t, int32_t map, bool changes)
 {
 	for (uint32_t k = 0; k < t->p->n_maps; k++)
-		if (map < 0 || (uint32_t)map == k)
+		if (map < 0 || (uint32_t)map == k) {
 			use_of(t, (int32_t)k)->other = true;
+			use_of(t, (int32_t)k)->changed |= changes;
+		}
 }
 
 /* An offset that varies may be any word of the value. */
 static void add(struct tr *t, const struct ebpf_fact *f, uint32_t bytes)
 {
 	if (f->map < 0) {
-		other(t, -1);
+		other(t, -1, true);
 		return;
 	}
 	uint64_t words = f->fixed ? 1ull << ((uint32_t)f->offset / 8 & 63) : UINT64_MAX;
@@ -42,7 +44,7 @@ static void memory(struct tr *t, struct tr_inst *inst, uint32_t i)
 		return;
 	if (at->role == TR_RMW_STORE) {
 		if (at->rmw->tracked || at->rmw->bytes < 4)
-			other(t, f->map);
+			other(t, f->map, true);
 		else
 			add(t, f, at->rmw->bytes);
 		return;
@@ -52,7 +54,17 @@ static void memory(struct tr *t, struct tr_inst *inst, uint32_t i)
 	if (adds)
 		add(t, f, ebpf_insn_bytes(in->code));
 	else if (!(f->map >= 0 && t->p->maps[f->map].frozen))
-		other(t, f->map);
+		other(t, f->map, tr_is_store(in));
+}
+
+/* Keys of a hash map come and go; what that does to values is the map's business. */
+static bool inserts(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	int32_t helper = tr_bpf(t, inst, i)->imm, map = tr_fact(t, inst, i)->map;
+	if (map < 0 || !map_is_hash(t->p->maps[map].type) ||
+		(helper != BPF_FUNC_map_update_elem && helper != BPF_FUNC_map_delete_elem))
+		return false;
+	return use_of(t, map)->inserted = true;
 }
 
 /* Values given to a helper as memory, and those of the map that it works on. */
@@ -64,14 +76,14 @@ static void call(struct tr *t, struct tr_inst *inst, uint32_t i)
 	for (uint32_t a = 0; h && a < 5; a++) {
 		uint32_t map;
 		int64_t offset;
-		if (h->args[a] == EBPF_ARG_MAP && in->imm != BPF_FUNC_map_lookup_elem)
-			other(t, f->map);
+		if (h->args[a] == EBPF_ARG_MAP && in->imm != BPF_FUNC_map_lookup_elem && !inserts(t, inst, i))
+			other(t, f->map, true);
 		if (f->args[a].region != EBPF_REGION_MAP_VALUE)
 			continue;
 		if (!tr_const_pointer(t, inst, i, (uint8_t)(a + 1), &map, &offset))
-			other(t, -1);
+			other(t, -1, true);
 		else if (!t->p->maps[map].frozen)
-			other(t, (int32_t)map);
+			other(t, (int32_t)map, true);
 	}
 }
 
