@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bpf/arithmetic.h"
 #include "cpu/state.h"
 
 int interp_stop(struct interp_state *s, int err, const char *why)
@@ -13,76 +14,6 @@ int interp_stop(struct interp_state *s, int err, const char *why)
 		s->out->at = s->at;
 	}
 	return -err;
-}
-
-static uint64_t swap(uint64_t v, int bits)
-{
-	return bits == 16 ? __builtin_bswap16((uint16_t)v) : bits == 32 ? __builtin_bswap32((uint32_t)v) : __builtin_bswap64(v);
-}
-
-static uint64_t truncated(uint64_t v, int bits)
-{
-	return bits == 64 ? v : v & ((1ull << bits) - 1);
-}
-
-static uint64_t extended(uint64_t v, int bits)
-{
-	return (uint64_t)((int64_t)(v << (64 - bits)) >> (64 - bits));
-}
-
-static uint64_t divide(bool sign, bool wide, uint64_t a, uint64_t b)
-{
-	if (!b)
-		return 0;
-	if (!sign)
-		return a / b;
-	int64_t x = wide ? (int64_t)a : (int32_t)a, y = wide ? (int64_t)b : (int32_t)b;
-	return y == -1 ? -(uint64_t)x : (uint64_t)(x / y);
-}
-
-static uint64_t modulo(bool sign, bool wide, uint64_t a, uint64_t b)
-{
-	if (!b)
-		return a;
-	if (!sign)
-		return a % b;
-	int64_t x = wide ? (int64_t)a : (int32_t)a, y = wide ? (int64_t)b : (int32_t)b;
-	return y == -1 ? 0 : (uint64_t)(x % y);
-}
-
-/* a and b are widened from 32 bits by zeros where the operation is not wide; the caller cuts the result. */
-static uint64_t arithmetic(const struct bpf_insn *i, bool wide, uint64_t a, uint64_t b)
-{
-	unsigned n = (unsigned)b & (wide ? 63 : 31);
-	bool sign = i->off == 1;
-	switch (BPF_OP(i->code)) {
-	case BPF_ADD:
-		return a + b;
-	case BPF_SUB:
-		return a - b;
-	case BPF_MUL:
-		return a * b;
-	case BPF_DIV:
-		return divide(sign, wide, a, b);
-	case BPF_MOD:
-		return modulo(sign, wide, a, b);
-	case BPF_OR:
-		return a | b;
-	case BPF_AND:
-		return a & b;
-	case BPF_XOR:
-		return a ^ b;
-	case BPF_LSH:
-		return a << n;
-	case BPF_RSH:
-		return a >> n;
-	case BPF_ARSH:
-		return wide ? (uint64_t)((int64_t)a >> n) : (uint64_t)(int64_t)((int32_t)a >> n);
-	case BPF_NEG:
-		return -a;
-	default: /* MOV */
-		return BPF_SRC(i->code) == BPF_X && i->off ? extended(b, i->off) : b;
-	}
 }
 
 static int do_alu(struct interp_state *s, const struct bpf_insn *i)
@@ -98,47 +29,10 @@ static int do_alu(struct interp_state *s, const struct bpf_insn *i)
 		err = interp_stop(s, EINVAL, "no such instruction");
 	if (err)
 		return err;
-	uint64_t a = s->reg[i->dst_reg], b = reg ? s->reg[i->src_reg] : (uint64_t)(int64_t)i->imm, r;
-	if (op == BPF_END)
-		r = truncated(wide || reg ? swap(a, i->imm) : a, i->imm);
-	else
-		r = truncated(arithmetic(i, wide, wide ? a : (uint32_t)a, wide ? b : (uint32_t)b), wide ? 64 : 32);
-	s->reg[i->dst_reg] = r;
+	uint64_t a = s->reg[i->dst_reg], b = reg ? s->reg[i->src_reg] : (uint64_t)(int64_t)i->imm;
+	s->reg[i->dst_reg] = op == BPF_END ? arith_end(i->code, wide, (uint32_t)i->imm, a) : arith_alu(i->code, wide, (uint16_t)i->off, a, b);
 	s->set |= (uint16_t)(1 << i->dst_reg);
 	return 0;
-}
-
-static bool compare(uint8_t op, bool wide, uint64_t a, uint64_t b)
-{
-	if (!wide) {
-		a = (uint32_t)a;
-		b = (uint32_t)b;
-	}
-	int64_t x = wide ? (int64_t)a : (int32_t)a, y = wide ? (int64_t)b : (int32_t)b;
-	switch (op) {
-	case BPF_JEQ:
-		return a == b;
-	case BPF_JNE:
-		return a != b;
-	case BPF_JSET:
-		return (a & b) != 0;
-	case BPF_JGT:
-		return a > b;
-	case BPF_JGE:
-		return a >= b;
-	case BPF_JLT:
-		return a < b;
-	case BPF_JLE:
-		return a <= b;
-	case BPF_JSGT:
-		return x > y;
-	case BPF_JSGE:
-		return x >= y;
-	case BPF_JSLT:
-		return x < y;
-	default: /* JSLE */
-		return x <= y;
-	}
 }
 
 static int do_call(struct interp_state *s, const struct bpf_insn *i)
@@ -200,7 +94,7 @@ static int do_jump(struct interp_state *s, const struct bpf_insn *i)
 	int err = interp_reg_set(s, i->dst_reg);
 	if (!err && reg)
 		err = interp_reg_set(s, i->src_reg);
-	if (!err && compare(op, wide, s->reg[i->dst_reg], reg ? s->reg[i->src_reg] : (uint64_t)(int64_t)i->imm))
+	if (!err && arith_holds(i->code, wide, s->reg[i->dst_reg], reg ? s->reg[i->src_reg] : (uint64_t)(int64_t)i->imm))
 		s->at += (uint32_t)(int32_t)i->off;
 	return err;
 }
@@ -218,7 +112,7 @@ static int do_load(struct interp_state *s, const struct bpf_insn *i)
 	if (err)
 		return err;
 	memcpy(&value, (const void *)(uintptr_t)address, bytes);
-	s->reg[i->dst_reg] = mode == EBPF_MEMSX ? extended(value, (int)bytes * 8) : value;
+	s->reg[i->dst_reg] = mode == EBPF_MEMSX ? arith_extended(value, bytes * 8) : value;
 	s->set |= (uint16_t)(1 << i->dst_reg);
 	return 0;
 }

@@ -8,6 +8,7 @@
  */
 #include "egpu/probe.bpf.h"
 
+#include "bpf/arithmetic.h"
 #include "live/live.h"
 #include "map/layout.h"
 
@@ -21,8 +22,7 @@ typedef int64_t s64;
 
 /* Numbers of linux/bpf.h, which drags in the host's headers. */
 enum { LD, LDX, ST, STX, ALU, JMP, JMP32, ALU64 };
-enum { ADD, SUB, MUL, DIV, OR, AND, LSH, RSH, NEG, MOD, XOR, MOV, ARSH, END };
-enum { JA, JEQ, JGT, JGE, JSET, JNE, JSGT, JSGE, CALL, EXIT, JLT, JLE, JSLT, JSLE };
+enum { JA = 0x00, CALL = 0x80, EXIT = 0x90 };
 enum { FETCH = 1, XCHG = 0xe1, CMPXCHG = 0xf1 };
 enum { TYPE_HASH = 1 };
 enum { E_NOENT = -2, E_2BIG = -7, E_AGAIN = -11, E_BUSY = -16, E_EXIST = -17, E_INVAL = -22, E_OPNOTSUPP = -95 };
@@ -490,98 +490,6 @@ INLINE u64 string_bytes(u64 at)
 	return n;
 }
 
-/* -- arithmetic ------------------------------------------------------------------- */
-
-INLINE u64 extended(u64 v, u32 bits)
-{
-	return (u64)((s64)(v << (64 - bits)) >> (64 - bits));
-}
-
-INLINE u64 swapped(u64 v, u32 bits)
-{
-	v = __builtin_bswap64(v);
-	return bits == 64 ? v : v >> (64 - bits);
-}
-
-INLINE u64 divide(u32 op, int sign, int wide, u64 a, u64 b)
-{
-	int mod = op == MOD;
-	if (!b)
-		return mod ? a : 0;
-	if (!sign)
-		return mod ? a % b : a / b;
-	s64 x = wide ? (s64)a : (int32_t)a, y = wide ? (s64)b : (int32_t)b;
-	if (y == -1)
-		return mod ? 0 : -(u64)x;
-	return (u64)(mod ? x % y : x / y);
-}
-
-/* RFC 9669, 4.1. Operands of 32-bit operations are cut before, results after. */
-INLINE u64 alu(u32 op, int wide, u32 off, u64 a, u64 b, int from_reg)
-{
-	u32 n = (u32)b & (wide ? 63 : 31);
-	switch (op) {
-	case ADD:
-		return a + b;
-	case SUB:
-		return a - b;
-	case MUL:
-		return a * b;
-	case DIV:
-	case MOD:
-		return divide(op, off == 1, wide, a, b);
-	case OR:
-		return a | b;
-	case AND:
-		return a & b;
-	case XOR:
-		return a ^ b;
-	case LSH:
-		return a << n;
-	case RSH:
-		return a >> n;
-	case ARSH:
-		return wide ? (u64)((s64)a >> n) : (u64)(s64)((int32_t)a >> n);
-	case NEG:
-		return -a;
-	default: /* MOV */
-		return from_reg && off ? extended(b, off) : b;
-	}
-}
-
-INLINE int holds(u32 op, int wide, u64 a, u64 b)
-{
-	s64 x = wide ? (s64)a : (int32_t)a, y = wide ? (s64)b : (int32_t)b;
-	if (!wide) {
-		a = (u32)a;
-		b = (u32)b;
-	}
-	switch (op) {
-	case JEQ:
-		return a == b;
-	case JNE:
-		return a != b;
-	case JSET:
-		return (a & b) != 0;
-	case JGT:
-		return a > b;
-	case JGE:
-		return a >= b;
-	case JLT:
-		return a < b;
-	case JLE:
-		return a <= b;
-	case JSGT:
-		return x > y;
-	case JSGE:
-		return x >= y;
-	case JSLT:
-		return x < y;
-	default: /* JSLE */
-		return x <= y;
-	}
-}
-
 /* -- memory ----------------------------------------------------------------------- */
 
 INLINE u64 load(u64 at, u32 size)
@@ -918,34 +826,26 @@ INLINE int do_exit(struct run *r)
 
 INLINE void do_alu(struct run *r, u64 insn, int wide)
 {
-	u32 op = (u32)(insn >> 4 & 15), off = (u16)(insn >> 16);
-	int from_reg = insn >> 3 & 1;
+	u32 code = (u8)insn, imm = (u32)(insn >> 32);
 	u64 *dst = &r->reg[insn >> 8 & 15];
-	u64 b = from_reg ? r->reg[insn >> 12 & 15] : (u64)(s64)(int32_t)(insn >> 32), v;
-	if (op == END) {
-		u32 bits = (u32)(insn >> 32);
-		v = wide || from_reg ? swapped(*dst, bits) : bits == 64 ? *dst : *dst & ((1ull << bits) - 1);
-		*dst = v;
-		return;
-	}
-	v = alu(op, wide, off, wide ? *dst : (u32)*dst, wide ? b : (u32)b, from_reg);
-	*dst = wide ? v : (u32)v;
+	u64 b = code & ARITH_FROM_REG ? r->reg[insn >> 12 & 15] : (u64)(s64)(int32_t)imm;
+	*dst = (code & ARITH_OPERATION) == ARITH_END ? arith_end(code, wide, imm, *dst) : arith_alu(code, wide, (u16)(insn >> 16), *dst, b);
 }
 
 /* 1: the program is over. */
 INLINE int do_jump(struct run *r, u64 insn, u32 at, int wide)
 {
-	u32 op = (u32)(insn >> 4 & 15);
+	u32 code = (u8)insn, op = code & ARITH_OPERATION;
 	if (op == EXIT)
 		return do_exit(r);
 	if (op == CALL) {
 		do_call(r, insn, at);
 		return 0;
 	}
-	u64 a = r->reg[insn >> 8 & 15], b = insn >> 3 & 1 ? r->reg[insn >> 12 & 15] : (u64)(s64)(int32_t)(insn >> 32);
+	u64 a = r->reg[insn >> 8 & 15], b = code & ARITH_FROM_REG ? r->reg[insn >> 12 & 15] : (u64)(s64)(int32_t)(insn >> 32);
 	if (op == JA)
 		r->pc = at + 1 + (u32)(wide ? (int32_t)(int16_t)(insn >> 16) : (int32_t)(insn >> 32));
-	else if (holds(op, wide, a, b))
+	else if (arith_holds(code, wide, a, b))
 		r->pc = at + 1 + (u32)(int32_t)(int16_t)(insn >> 16);
 	return 0;
 }
@@ -956,7 +856,7 @@ INLINE void do_memory(struct run *r, u64 insn, u32 class)
 	u64 off = (u64)(s64)(int16_t)(insn >> 16), *dst = &r->reg[insn >> 8 & 15], *src = &r->reg[insn >> 12 & 15];
 	if (class == LDX) {
 		u64 v = load(*src + off, size);
-		*dst = mode == 4 ? extended(v, size == 0 ? 32 : size == 1 ? 16 : 8) : v;
+		*dst = mode == 4 ? arith_extended(v, size == 0 ? 32 : size == 1 ? 16 : 8) : v;
 	} else if (class == STX && mode == 6) {
 		do_atomic(r, insn, *dst + off, src);
 	} else {

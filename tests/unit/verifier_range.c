@@ -1,5 +1,6 @@
 /* Ranges hold every value that the operations can give, and know what compilers rely on. */
 #include "verifier/range.h"
+#include "bpf/arithmetic.h"
 #include "tap.h"
 
 #include <linux/bpf.h>
@@ -26,107 +27,6 @@ static uint64_t edge(void)
 		return next() >> (r >> 8 & 63);
 	default:
 		return base[(r >> 8) % (sizeof(base) / sizeof(base[0]))] + (r >> 20) % 5 - 2;
-	}
-}
-
-static uint64_t compute(uint8_t op, bool wide, uint64_t a, uint64_t b)
-{
-	unsigned n = (unsigned)b & (wide ? 63 : 31);
-	uint64_t r;
-	if (!wide) {
-		a = (uint32_t)a;
-		b = (uint32_t)b;
-	}
-	switch (op) {
-	case BPF_ADD:
-		r = a + b;
-		break;
-	case BPF_SUB:
-		r = a - b;
-		break;
-	case BPF_MUL:
-		r = a * b;
-		break;
-	case BPF_AND:
-		r = a & b;
-		break;
-	case BPF_OR:
-		r = a | b;
-		break;
-	case BPF_XOR:
-		r = a ^ b;
-		break;
-	case BPF_LSH:
-		r = a << n;
-		break;
-	case BPF_RSH:
-		r = a >> n;
-		break;
-	case BPF_ARSH:
-		r = wide ? (uint64_t)((int64_t)a >> n) : (uint64_t)((int32_t)a >> n);
-		break;
-	case BPF_NEG:
-		r = -a;
-		break;
-	default:
-		r = b;
-	}
-	return wide ? r : (uint32_t)r;
-}
-
-/* The remainder, or the quotient: RFC 9669, 4.1. */
-static uint64_t divided(bool modulo, bool is_signed, bool wide, uint64_t a, uint64_t b)
-{
-	if (!wide && is_signed) {
-		a = (uint64_t)(int64_t)(int32_t)a;
-		b = (uint64_t)(int64_t)(int32_t)b;
-	} else if (!wide) {
-		a = (uint32_t)a;
-		b = (uint32_t)b;
-	}
-	uint64_t q, r;
-	if (!b)
-		q = 0, r = a;
-	else if (!is_signed)
-		q = a / b, r = a % b;
-	else if (b == UINT64_MAX)
-		q = -a, r = 0;
-	else
-		q = (uint64_t)((int64_t)a / (int64_t)b), r = (uint64_t)((int64_t)a % (int64_t)b);
-	q = modulo ? r : q;
-	return wide ? q : (uint32_t)q;
-}
-
-static bool holds(uint8_t op, bool wide, uint64_t a, uint64_t b)
-{
-	if (!wide) {
-		a = (uint32_t)a;
-		b = (uint32_t)b;
-	}
-	int64_t s = wide ? (int64_t)a : (int32_t)a, t = wide ? (int64_t)b : (int32_t)b;
-	switch (op) {
-	case BPF_JEQ:
-		return a == b;
-	case BPF_JNE:
-		return a != b;
-	case BPF_JSET:
-		return (a & b) != 0;
-	case BPF_JGT:
-		return a > b;
-	case BPF_JGE:
-		return a >= b;
-	case BPF_JLT:
-		return a < b;
-	case BPF_JLE:
-		return a <= b;
-	case BPF_JSGT:
-		return s > t;
-	case BPF_JSGE:
-		return s >= t;
-	case BPF_JSLT:
-		return s < t;
-	default:
-		return s <= t;
 	}
 }
 
@@ -157,7 +57,7 @@ static int walk(void)
 		switch (n >> 8 & 7) {
 		case 4:
 			range_divide(n >> 16 & 1, n >> 17 & 1, wide, &r[a], &other);
-			x[a] = divided(n >> 16 & 1, n >> 17 & 1, wide, x[a], y);
+			x[a] = arith_alu(n >> 16 & 1 ? BPF_MOD : BPF_DIV, wide, n >> 17 & 1, x[a], y);
 			break;
 		case 0:
 		case 5:
@@ -169,7 +69,7 @@ static int walk(void)
 					y = n >> 5 & 1 || a == b ? k : x[b];
 			}
 			range_alu(op, wide, &r[a], &other);
-			x[a] = compute(op, wide, x[a], y);
+			x[a] = arith_alu(op, wide, 0, x[a], y);
 			break;
 		case 1:
 			op = 1u << (n >> 16 & 3);
@@ -188,7 +88,7 @@ static int walk(void)
 			break;
 		default:
 			op = jmp[(n >> 16) % sizeof(jmp)];
-			taken = holds(op, wide, x[a], y);
+			taken = arith_holds(op, wide, x[a], y);
 			if (!range_branch(op, wide, taken, &r[a], &other))
 				return 1;
 			if (!range_has(&other, y))
@@ -236,7 +136,7 @@ struct operation {
 
 static uint64_t concrete(struct operation o, uint64_t a, uint64_t b)
 {
-	return o.op == BPF_DIV || o.op == BPF_MOD ? divided(o.op == BPF_MOD, o.is_signed, o.wide, a, b) : compute(o.op, o.wide, a, b);
+	return arith_alu(o.op, o.wide, o.is_signed, a, b);
 }
 
 static void abstract(struct operation o, struct range *a, const struct range *b)
