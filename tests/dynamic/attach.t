@@ -2,30 +2,26 @@
 # `egpu attach` to processes that were started without egpu: driver-API programs that are linked with the
 # driver or keep its pointers on the heap, and programs on the shared CUDA runtime. Counts are exact,
 # the process goes on with right results, detach puts everything back, attach works again.
+#
+# Parts run beside each other, each with its own programs and its own directory of sessions; the end puts together what they say.
 . "$(dirname "$0")/../cli/lib.sh"
 target=$EGPU_BUILD/tests/dynamic/target_plain
 driver=$EGPU_BUILD/src/softgpu
-work=$tmp
-trap 'kill $(cat "$work"/*.pid 2>/dev/null) 2>/dev/null; rm -rf "$work"' EXIT
+all=$tmp
+trap 'kill $(cat "$all"/*/*.pid 2>/dev/null) 2>/dev/null; rm -rf "$all"' EXIT
 export ASAN_OPTIONS=detect_leaks=0
 if [ -n "$EGPU_SANITIZED" ]; then
 	echo "1..0 # SKIP a sanitized agent cannot come into a program that is not"
 	exit 0
 fi
-
-cat > "$work/count.bpf.c" <<'C'
-#include <egpu/probe.bpf.h>
-__u64 threads;
-SEC("gpu/entry/fill") int count(struct egpu_entry *ctx) { threads++; return 0; }
-C
-"$egpu" verify "$work/count.bpf.c" > "$work/err" 2>&1 || { echo "1..0 # SKIP no clang for BPF"; exit 0; }
+probe=$EGPU_BUILD/tests/dynamic/count.bpf.o
 
 start() { # NAME ARGS...: runs the target without egpu
 	name=$1; shift
 	LD_LIBRARY_PATH=$driver EGPU_SOFTGPU_QUIET=1 "$target" "$@" > "$work/$name.out" 2>&1 &
 	pid=$!
 	echo $pid > "$work/$name.pid"
-	for _ in $(seq 200); do grep -qs running "$work/$name.out" && break; sleep 0.02; done
+	for _ in $(seq 400); do grep -qs running "$work/$name.out" && break; sleep 0.02; done
 }
 
 finish() { # NAME: stops it; its results were right
@@ -52,91 +48,95 @@ whole() {
 	[ -n "$launches" ] && [ "$threads" -gt 0 ] && [ $((threads % 256)) = 0 ] && [ $((threads / 256)) -le "$launches" ]
 }
 
-for how in linked opened updated; do
-	start $how $how
-	attach --for 0.8 "$pid" "$work/count.bpf.c"
-	ok $? "$how: attach"
-	exact; ok $? "$how: counts are exact"
-	attach --for 0.6 "$pid" "$work/count.bpf.c"
-	ok $? "$how: attach again"
-	exact; ok $? "$how: counts are exact again"
+part_again() { # HOW the program calls the driver
+	start $1 $1
+	attach --for 0.5 "$pid" "$probe"
+	ok $? "$1: attach"
+	exact; ok $? "$1: counts are exact"
+	attach --for 0.4 -k fill "$pid" "$probe"
+	ok $? "$1: attach again"
+	exact; ok $? "$1: counts are exact again"
 	for _ in $(seq 100); do "$egpu" ps 2> /dev/null | grep "^ *$pid .*idle" > /dev/null && break; sleep 0.02; done
 	"$egpu" ps > "$work/err" 2>&1; grep -q "^ *$pid *idle" "$work/err"
-	ok $? "$how: the agent is idle afterwards"
-	finish $how
-done
+	ok $? "$1: the agent is idle afterwards"
+	finish $1
+}
 
 # The shared CUDA runtime: 440 pointers in its data, kernels by CUkernel, PTX in the program's fatbin.
-runtime=$EGPU_BUILD/tests/dynamic/target_runtime
-if [ -x "$runtime" ]; then
-	cat > "$work/any.bpf.c" <<'C'
-#include <egpu/probe.bpf.h>
-__u64 threads;
-SEC("gpu/entry") int count(struct egpu_entry *ctx) { threads++; return 0; }
-C
-	direct=$target target=$runtime
+part_runtime() {
+	target=$EGPU_BUILD/tests/dynamic/target_runtime
+	[ -x "$target" ] || return
 	start runtime
-	attach --for 1 "$pid" "$work/any.bpf.c"; ok $? "CUDA runtime: attach"
+	attach --for 0.6 "$pid" "$probe"; ok $? "CUDA runtime: attach"
 	exact_of 1024; ok $? "CUDA runtime: counts are exact"
 	! grep -q pending "$work/err"; ok $? "CUDA runtime: no kernel has a second row that waits for ever"
 	grep -q 'launches of graphs ran unprobed' "$work/err"; ok $? "CUDA runtime: launches of the graph made before are reported"
-	attach --for 0.6 -k 'scale*' "$pid" "$work/any.bpf.c"; ok $? "CUDA runtime: another pattern"
+	attach --for 0.4 -k 'scale*' "$pid" "$probe"; ok $? "CUDA runtime: another pattern"
 	exact_of 1024; ok $? "CUDA runtime: its counts are exact"
 	finish runtime
-	target=$direct
-fi
+}
 
 # Libraries with pointers of their own: read-only tables, per-thread streams, one that comes after the attach. Kernels
 # that cannot be probed are seen all the same.
-cat > "$work/every.bpf.c" <<'C'
-#include <egpu/probe.bpf.h>
-__u64 threads;
-SEC("gpu/entry") int count(struct egpu_entry *ctx) { threads++; return 0; }
-C
-direct=$target target=$EGPU_BUILD/tests/dynamic/target_many
-export EGPU_AGENT_LOG="$work/many.log"
-start many "$EGPU_BUILD/tests/dynamic/dynamic_early.so" "$EGPU_BUILD/tests/dynamic/dynamic_late.so" 32
-"$egpu" attach --for 3 --json="$work/many.json" "$pid" "$work/every.bpf.c" > "$work/err" 2>&1 & attacher=$!
-unset EGPU_AGENT_LOG
-sleep 0.8; kill -USR1 "$pid"
-wait $attacher; ok $? "many libraries: attach"
-exact; ok $? "many libraries: counts are exact"
+part_many() {
+	target=$EGPU_BUILD/tests/dynamic/target_many
+	export EGPU_AGENT_LOG="$work/many.log"
+	start many "$EGPU_BUILD/tests/dynamic/dynamic_early.so" "$EGPU_BUILD/tests/dynamic/dynamic_late.so" 32
+	unset EGPU_AGENT_LOG
+	"$egpu" attach --for 2 --json="$work/many.json" "$pid" "$probe" > "$work/err" 2>&1 & attacher=$!
+	sleep 0.6; kill -USR1 "$pid"
+	wait $attacher; ok $? "many libraries: attach"
+	exact; ok $? "many libraries: counts are exact"
+	kernel early_fill '$k->{launches_instrumented} > 50'; ok $? "many libraries: the kernel of the first is probed"
+	kernel late_fill '$k->{launches_instrumented} > 10'; ok $? "many libraries: so is that of one that came later"
+	[ "$(sed '/late_fill: PTX found/q' "$work/many.log" | grep -c 'memory looked through')" = 1 ]
+	ok $? "many libraries: which is found without another look through all memory"
+	kernel twice '$k->{launches} > 50 && !$k->{launches_instrumented} && $k->{launches_timed} > 0'
+	ok $? "many libraries: what cannot be told apart is counted and timed"
+	grep -q 'several PTX texts' "$work/err"; ok $? "many libraries: and the reason is given"
+	finish many
+}
 kernel() { # NAME CONDITION on %$k
 	perl -MJSON::PP -e 'local $/; my ($file, $name, $what) = @ARGV; open F, $file or exit 2; my $n = 0;
 		for my $k (@{decode_json(<F>)->{kernels}}) { if ($k->{name} eq $name) { $n++; eval $what or exit 1 } }
 		exit($n ? 0 : 3)' "$work/many.json" "$1" "$2"
 }
-kernel early_fill '$k->{launches_instrumented} > 100'; ok $? "many libraries: the kernel of the first is probed"
-kernel late_fill '$k->{launches_instrumented} > 10'; ok $? "many libraries: so is that of one that came later"
-[ "$(sed '/late_fill: PTX found/q' "$work/many.log" | grep -c 'memory looked through')" = 1 ]
-ok $? "many libraries: which is found without another look through all memory"
-kernel twice '$k->{launches} > 100 && !$k->{launches_instrumented} && $k->{launches_timed} > 0'
-ok $? "many libraries: what cannot be told apart is counted and timed"
-grep -q 'several PTX texts' "$work/err"; ok $? "many libraries: and the reason is given"
-finish many
-target=$direct
 
 # Two clients at once, and detach from outside.
-start two opened 3
-attach -d "$pid" "$work/count.bpf.c"; ok $? "detached attach"
-"$egpu" link > "$work/err" 2>&1; [ "$(grep -c " $pid .* count " "$work/err")" = 1 ]
-ok $? "egpu link shows it"
-attach --for 0.6 "$pid" "$work/count.bpf.c"; ok $? "a second probe beside it"
-whole; ok $? "counts its own launches, each whole"
-"$egpu" detach "$pid" > "$work/err" 2>&1; ok $? "egpu detach"
-"$egpu" link > "$work/err" 2>&1; ! grep -q " $pid " "$work/err"; ok $? "nothing is left attached"
-finish two
+part_two() {
+	start two opened 3
+	attach -d "$pid" "$probe"; ok $? "detached attach"
+	"$egpu" link > "$work/err" 2>&1; [ "$(grep -c " $pid .* count " "$work/err")" = 1 ]
+	ok $? "egpu link shows it"
+	attach --for 0.5 "$pid" "$probe"; ok $? "a second probe beside it"
+	whole; ok $? "counts its own launches, each whole"
+	"$egpu" detach "$pid" > "$work/err" 2>&1; ok $? "egpu detach"
+	"$egpu" link > "$work/err" 2>&1; ! grep -q " $pid " "$work/err"; ok $? "nothing is left attached"
+	finish two
+}
+
+# Two commands at one moment: one brings the agent, the other finds it.
+part_both() {
+	start both opened 2
+	"$egpu" attach --for 0.6 "$pid" "$probe" > "$work/first" 2>&1 & first=$!
+	attach --for 0.6 "$pid" "$probe"; ok $? "two at one moment: the one"
+	whole; ok $? "counts launches whole"
+	wait $first; ok $? "two at one moment: the other"
+	cp "$work/first" "$work/err"; whole; ok $? "counts launches whole"
+	finish both
+	"$egpu" gc > "$work/err" 2>&1; ok $? "egpu gc"
+}
 
 # Controllers that are killed at a step (EGPU_LONG=1: at each) leave the process unharmed, and the next attach works.
-steps="stopped set returned skipped"
-[ -n "$EGPU_LONG" ] && steps="seized stopped framed set running returned skipped restored done"
-for step in $steps; do
-	start "$step" linked
-	EGPU_INJECT_DIE_AT=$step attach --for 0.3 "$pid" "$work/count.bpf.c"
-	attach --for 0.6 "$pid" "$work/count.bpf.c"; status=$?
-	[ $status = 0 ] && whole; ok $? "killed at '$step': the next attach counts launches whole"
-	finish "$step"
-done
+part_killed() { # STEPS
+	for step in "$@"; do
+		start "$step" linked
+		EGPU_INJECT_DIE_AT=$step attach --for 0.3 "$pid" "$probe"
+		attach --for 0.4 "$pid" "$probe"; status=$?
+		[ $status = 0 ] && whole; ok $? "killed at '$step': the next attach counts launches whole"
+		finish "$step"
+	done
+}
 
 # Refusals say why.
 refused() { # WHAT PATTERN ARGS...
@@ -144,64 +144,88 @@ refused() { # WHAT PATTERN ARGS...
 	attach "$@"; status=$?
 	[ $status = 125 ] && grep -q "$pattern" "$work/err"; ok $? "$what is refused with the reason"
 }
-refused "no such process" "no process 999999999\|not the number" 999999999 "$work/count.bpf.c"
-sleep 60 & other=$!; echo $other > "$work/sleep.pid"
-refused "a process without CUDA" "not a CUDA process" $other "$work/count.bpf.c"
-kill -STOP $other; sleep 0.05
-refused "a stopped process" "is stopped" $other "$work/count.bpf.c"
-kill -CONT $other; kill $other
-refused "egpu's own process number given as text" "not the number" abc "$work/count.bpf.c"
-start sealed opened 1 sealed
-if grep -q 'no seccomp' "$work/sealed.out"; then kill "$pid"; else
-	refused "a process whose seccomp filter forbids it" seccomp "$pid" "$work/count.bpf.c"
-	finish sealed
-fi
-odd=$EGPU_BUILD/tests/dynamic/target_odd
-odd() { # NAME PROGRAM ARGS...: in the background, its input open
-	name=$1; shift
-	mkfifo "$work/$name.in"
-	"$@" > "$work/$name.out" 2>&1 < "$work/$name.in" & pid=$!
-	exec 9> "$work/$name.in"
-	echo $pid > "$work/$name.pid"
-	for _ in $(seq 200); do grep -qs 'running\|cannot' "$work/$name.out" && break; sleep 0.02; done
-}
-for f in ld-musl-x86_64.so.1 libcuda.so.1; do head -c 4096 /dev/zero > "$work/$f"; done
-odd musl "$odd" map "$work/ld-musl-x86_64.so.1" "$work/libcuda.so.1"
-refused "a program with musl" "C library musl" "$pid" "$work/count.bpf.c"
-exec 9>&-; wait "$pid"
-if [ -x "${odd}_static" ]; then
-	odd static "${odd}_static" map "$work/libcuda.so.1"
-	refused "a static program" "static program" "$pid" "$work/count.bpf.c"
+part_refused() {
+	refused "no such process" "no process 999999999\|not the number" 999999999 "$probe"
+	sleep 60 & other=$!; echo $other > "$work/sleep.pid"
+	refused "a process without CUDA" "not a CUDA process" $other "$probe"
+	kill -STOP $other; sleep 0.05
+	refused "a stopped process" "is stopped" $other "$probe"
+	kill -CONT $other; kill $other
+	refused "egpu's own process number given as text" "not the number" abc "$probe"
+	start sealed opened 1 sealed
+	if grep -q 'no seccomp' "$work/sealed.out"; then kill "$pid"; else
+		refused "a process whose seccomp filter forbids it" seccomp "$pid" "$probe"
+		finish sealed
+	fi
+	odd=$EGPU_BUILD/tests/dynamic/target_odd
+	odd() { # NAME PROGRAM ARGS...: in the background, its input open
+		name=$1; shift
+		mkfifo "$work/$name.in"
+		"$@" > "$work/$name.out" 2>&1 < "$work/$name.in" & pid=$!
+		exec 9> "$work/$name.in"
+		echo $pid > "$work/$name.pid"
+		for _ in $(seq 200); do grep -qs 'running\|cannot' "$work/$name.out" && break; sleep 0.02; done
+	}
+	for f in ld-musl-x86_64.so.1 libcuda.so.1; do head -c 4096 /dev/zero > "$work/$f"; done
+	odd musl "$odd" map "$work/ld-musl-x86_64.so.1" "$work/libcuda.so.1"
+	refused "a program with musl" "C library musl" "$pid" "$probe"
 	exec 9>&-; wait "$pid"
-fi
-odd strict "$odd" strict "$work/libcuda.so.1"
-refused "a process in strict seccomp mode" "strict seccomp mode" "$pid" "$work/count.bpf.c"
-exec 9>&-; wait "$pid" 2> /dev/null
-# A program for 32-bit x86 that waits, where the kernel runs such.
-perl -e 'print "\x7fELF\1\1\1", "\0" x 9, pack("vvVVVVVvvvvvv", 2, 3, 1, 0x8048054, 52, 0, 0, 52, 32, 1, 40, 0, 0),
-	pack("VVVVVVVV", 1, 0, 0x8048000, 0x8048000, 0x60, 0x60, 5, 0x1000), "\x6a\x1d\x58\xcd\x80\xeb\xf9", "\0" x 5' > "$work/other"
-chmod +x "$work/other"
-"$work/other" & pid=$!; echo $pid > "$work/other.pid"; sleep 0.1
-if kill -0 "$pid" 2> /dev/null && [ "$(head -c 5 /proc/$pid/exe | tail -c 1 | od -An -tu1 | tr -d ' ')" = 1 ]; then
-	refused "a program of another machine" "code of another machine" "$pid" "$work/count.bpf.c"
-fi
-kill -9 "$pid" 2> /dev/null; wait "$pid" 2> /dev/null; rm -f "$work/other.pid"
-start traced opened 1; target_pid=$pid
-odd tracer "$odd" trace "$target_pid"
-if grep -q running "$work/tracer.out"; then
-	refused "a traced process" "is traced by process $pid (target_odd)" "$target_pid" "$work/count.bpf.c"
-fi
-kill "$pid"; exec 9>&-; wait "$pid" 2> /dev/null; rm -f "$work/tracer.pid"
-pid=$target_pid; finish traced
+	if [ -x "${odd}_static" ]; then
+		odd static "${odd}_static" map "$work/libcuda.so.1"
+		refused "a static program" "static program" "$pid" "$probe"
+		exec 9>&-; wait "$pid"
+	fi
+	odd strict "$odd" strict "$work/libcuda.so.1"
+	refused "a process in strict seccomp mode" "strict seccomp mode" "$pid" "$probe"
+	exec 9>&-; wait "$pid" 2> /dev/null
+	# A program for 32-bit x86 that waits, where the kernel runs such.
+	perl -e 'print "\x7fELF\1\1\1", "\0" x 9, pack("vvVVVVVvvvvvv", 2, 3, 1, 0x8048054, 52, 0, 0, 52, 32, 1, 40, 0, 0),
+		pack("VVVVVVVV", 1, 0, 0x8048000, 0x8048000, 0x60, 0x60, 5, 0x1000), "\x6a\x1d\x58\xcd\x80\xeb\xf9", "\0" x 5' > "$work/other"
+	chmod +x "$work/other"
+	"$work/other" & pid=$!; echo $pid > "$work/other.pid"; sleep 0.1
+	if kill -0 "$pid" 2> /dev/null && [ "$(head -c 5 /proc/$pid/exe | tail -c 1 | od -An -tu1 | tr -d ' ')" = 1 ]; then
+		refused "a program of another machine" "code of another machine" "$pid" "$probe"
+	fi
+	kill -9 "$pid" 2> /dev/null; wait "$pid" 2> /dev/null; rm -f "$work/other.pid"
+	start traced opened 1; target_pid=$pid
+	odd tracer "$odd" trace "$target_pid"
+	if grep -q running "$work/tracer.out"; then
+		refused "a traced process" "is traced by process $pid (target_odd)" "$target_pid" "$probe"
+	fi
+	kill "$pid"; exec 9>&-; wait "$pid" 2> /dev/null; rm -f "$work/tracer.pid"
+	pid=$target_pid; finish traced
+}
 
-# Two commands at one moment: one brings the agent, the other finds it.
-start both opened 2
-"$egpu" attach --for 1 "$pid" "$work/count.bpf.c" > "$work/first" 2>&1 & first=$!
-attach --for 1 "$pid" "$work/count.bpf.c"; ok $? "two at one moment: the one"
-whole; ok $? "counts launches whole"
-wait $first; ok $? "two at one moment: the other"
-cp "$work/first" "$work/err"; whole; ok $? "counts launches whole"
-finish both
-"$egpu" gc > "$work/err" 2>&1; ok $? "egpu gc"
-echo "1..$test_count"
-exit $test_failed
+parts=
+part() { # NAME FUNCTION ARGS...
+	name=$1; shift
+	parts="$parts $name"
+	(
+		tmp=$all/$name work=$all/$name EGPU_DIR=$all/$name/shm
+		mkdir -p "$EGPU_DIR"
+		trap 'kill $(cat "$work"/*.pid 2>/dev/null) 2>/dev/null' EXIT
+		"$@" > "$work/tap" 2>&1
+		echo "$test_count" > "$work/done"
+	) &
+}
+part linked part_again linked
+part opened part_again opened
+part updated part_again updated
+part runtime part_runtime
+part many part_many
+part two part_two
+part both part_both
+if [ -n "$EGPU_LONG" ]; then
+	for step in seized stopped framed set running returned skipped restored done; do part killed_$step part_killed $step; done
+else
+	part killed part_killed stopped set
+	part killed_late part_killed returned skipped
+fi
+part refused part_refused
+wait
+for name in $parts; do
+	[ -s "$all/$name/done" ] || echo "not ok 0 - $name came to its end"
+	cat "$all/$name/tap"
+done > "$all/tap" 2> /dev/null
+awk '/^(not )?ok [0-9]+/ { n++; sub(/ok [0-9]+/, "ok " n) } { print } END { print "1.." n }' "$all/tap"
+! grep -q '^not ok' "$all/tap"
