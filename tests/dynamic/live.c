@@ -1,9 +1,9 @@
 /* Programs come to a kernel that runs, go, and come again.
  *
- * usage: live [--gpu] [--cycles N]
+ * usage: live [--gpu] [--cycles N] [--seed N]
  *
  * The target is samples/persistent under `egpu run --live`; this process is the loader that attaches to its session. On softgpu the
- * same protocol runs with the same steps. live_measure.c measures.
+ * same protocol runs with the same steps, each kind of kernel in another shuffled order, from seed N on (0: not shuffled). live_measure.c measures.
  */
 #include "live_probe.h"
 
@@ -235,6 +235,8 @@ int main(int argc, char **argv)
 		opt.gpu |= !strcmp(argv[i], "--gpu");
 		if (!strcmp(argv[i], "--cycles") && i + 1 < argc)
 			opt.cycles = atoi(argv[i + 1]);
+		if (!strcmp(argv[i], "--seed") && i + 1 < argc)
+			opt.seed = (unsigned)atoi(argv[i + 1]);
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (prepare()) {

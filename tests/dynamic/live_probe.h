@@ -16,18 +16,21 @@ struct seen {
 static struct {
 	bool gpu;
 	int cycles;
-	const char *build, *driver, *dir;
+	unsigned seed; /* of the software GPU's schedule, another one for each run; 0: in order */
+	const char *build, *dir;
 } opt;
 
 /* Starts the sample, under a command egpu (NULL: the build's) with guards at `points` when they are given. */
 static void start_with(struct target *t, const char *command, const char *mode, const char *points, const char *ms)
 {
-	char egpu[600], sample[600], live[64];
+	char egpu[600], sample[600], live[64], driver[64] = "--gpu";
+	if (!opt.gpu)
+		snprintf(driver, sizeof(driver), "--softgpu=sm_90,sms=2,seed=%u", opt.seed++);
 	snprintf(egpu, sizeof(egpu), "%s/egpu", opt.build);
 	snprintf(sample, sizeof(sample), "%s/samples/persistent", opt.build);
 	snprintf(live, sizeof(live), "--live=%s", points ? points : "");
 	char *alone[] = { sample, (char *)mode, (char *)ms, NULL };
-	char *under[] = { command ? (char *)command : egpu, "run", (char *)opt.driver, live, "-k", "*", "--", sample, (char *)mode, (char *)ms, NULL };
+	char *under[] = { command ? (char *)command : egpu, "run", driver, live, "-k", "*", "--", sample, (char *)mode, (char *)ms, NULL };
 	start_command(t, points ? under : alone);
 }
 
@@ -36,7 +39,7 @@ static void start(struct target *t, const char *mode, const char *points, const 
 	start_with(t, NULL, mode, points, ms);
 }
 
-/* A directory of its own for sessions, and the driver that is asked for. -1: the environment does not say where the build is. */
+/* A directory of its own for sessions. -1: the environment does not say where the build is. */
 static int prepare(void)
 {
 	static char dir[] = "/tmp/egpu-live-XXXXXX";
@@ -45,7 +48,6 @@ static int prepare(void)
 		return -1;
 	opt.dir = dir;
 	setenv("EGPU_DIR", dir, 1);
-	opt.driver = opt.gpu ? "--gpu" : "--softgpu=sm_90,sms=2";
 	if (!opt.gpu)
 		setenv("EGPU_SAMPLE_SMALL", "1", 1);
 	return 0;

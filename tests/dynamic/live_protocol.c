@@ -18,6 +18,7 @@ struct probe {
 };
 
 static int answers;
+static unsigned long seed = 1; /* of the order of steps, and of the software GPU's schedule */
 
 /* A line to the target, and its answer. */
 static bool tell(struct target *t, const char *line, const char *answer)
@@ -42,10 +43,11 @@ static bool end_kernels(struct target *t)
 
 static struct session *begin(struct target *t)
 {
-	char egpu[600], target[600];
+	char egpu[600], target[600], driver[64];
 	snprintf(egpu, sizeof(egpu), "%s/egpu", build);
 	snprintf(target, sizeof(target), "%s/tests/dynamic/target_live", build);
-	char *argv[] = { egpu, "run", "--softgpu=sm_90,sms=2", "--live=exit,loop", "-k", "*", "--", target, NULL };
+	snprintf(driver, sizeof(driver), "--softgpu=sm_90,sms=2,seed=%lu", seed & 0xffff);
+	char *argv[] = { egpu, "run", driver, "--live=exit,loop", "-k", "*", "--", target, NULL };
 	answers = 0;
 	start_command(t, argv);
 	struct session *s = find_session(t, "ready");
@@ -141,8 +143,6 @@ static int wrong(struct probe *p)
 }
 
 /* -- any order ------------------------------------------------------------------------- */
-
-static unsigned long seed = 1;
 
 static unsigned random_below(unsigned n)
 {
