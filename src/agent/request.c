@@ -3,7 +3,8 @@
  *
  * Elements of arrays, and values of keys that a hash map has, are written by DMA at any time: an
  * element and a key keep their places. A key that comes or goes moves the map's counts with it, so
- * that waits for a moment when nothing runs in the context and the launch gate is free.
+ * that waits for a moment when nothing runs in the context and the launch gate is free; so do values
+ * that are pushed to queues, stacks and Bloom filters, or popped.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 
 #include "agent/agent.h"
 #include "map/file.h"
+#include "map/keyless.h"
 
 enum { PATH_BYTES = 512 };
 
@@ -68,6 +70,11 @@ static bool is_sane(const struct request *r, const struct map_image *image, uint
 {
 	uint64_t key = map_round_up(image->key_size, 8);
 	bool put = r->head.op == MAP_WRITE_PUT;
+	if (map_is_keyless(image->type))
+		return !r->head.key_size &&
+		       ((r->head.op == MAP_WRITE_POP && !r->head.bytes && map_is_queue(image->type)) ||
+			       (r->head.op == MAP_WRITE_PUSH && r->head.bytes == image->value_size &&
+				       size >= sizeof(r->head) + r->head.bytes));
 	uint64_t end = (uint64_t)r->head.offset + r->head.bytes;
 	bool part = image->type == BPF_MAP_TYPE_ARRAY && end <= image->value_size;
 	return (put || (r->head.op == MAP_WRITE_DELETE && map_is_hash(image->type))) &&
@@ -76,25 +83,31 @@ static bool is_sane(const struct request *r, const struct map_image *image, uint
 	       size >= sizeof(r->head) + key + r->head.bytes;
 }
 
+static int open_request(uint32_t id, int flags, uint64_t *size)
+{
+	char path[PATH_BYTES];
+	int n = snprintf(path, sizeof(path), "%s/map-%u.write", session_path(agent.session), id);
+	return n < (int)sizeof(path) ? file_open(path, flags, geteuid(), size) : -ENAMETOOLONG;
+}
+
 /* Reads map-ID.write. r->key is freed by the caller. */
 static int read_request(uint32_t id, const struct map_image *image, struct request *r)
 {
-	char path[PATH_BYTES];
 	uint64_t size;
 	size_t key = (size_t)map_round_up(image->key_size, 8);
-	int n = snprintf(path, sizeof(path), "%s/map-%u.write", session_path(agent.session), id);
-	int fd = n < (int)sizeof(path) ? file_open(path, O_RDONLY, geteuid(), &size) : -ENAMETOOLONG;
+	int fd = open_request(id, O_RDONLY, &size);
 	if (fd < 0)
 		return fd;
 	int err = file_read_at(fd, &r->head, sizeof(r->head), 0);
 	if (!err && !is_sane(r, image, size))
 		err = -EINVAL;
 	r->key = err ? NULL : calloc(1, key + (size_t)map_stride(image->value_size));
-	if (!err)
-		err = r->key ? file_read_at(fd, r->key, key + r->head.bytes, sizeof(r->head))
-			     : -ENOMEM;
+	if (!err && !r->key)
+		err = -ENOMEM;
+	if (!err && key + r->head.bytes)
+		err = file_read_at(fd, r->key, key + r->head.bytes, sizeof(r->head));
 	close(fd);
-	r->value = r->head.op == MAP_WRITE_PUT ? r->key + key : NULL;
+	r->value = r->head.op == MAP_WRITE_DELETE ? NULL : r->key + key;
 	return err;
 }
 
@@ -323,6 +336,83 @@ static int write_hash(struct context *c, struct devmap *m, const struct request 
 	return err;
 }
 
+/* -- maps without keys ------------------------------------------------------------------------- */
+
+/* An image on the device, and its copy in the session. */
+struct image_here {
+	struct context *c;
+	struct devmap *m;
+};
+
+static int read_here(void *self, uint64_t at, void *to, uint64_t bytes)
+{
+	const struct image_here *h = self;
+	if (at > h->m->bytes || bytes > h->m->bytes - at)
+		return -EINVAL;
+	bool good = ok(REAL(cuMemcpyDtoHAsync_v2)(to, h->m->address + at, bytes, h->c->stream)) && finish(h->c);
+	return good ? 0 : -EIO;
+}
+
+static int write_here(void *self, uint64_t at, const void *from, uint64_t bytes)
+{
+	const struct image_here *h = self;
+	if (at > h->m->bytes || bytes > h->m->bytes - at)
+		return -EINVAL;
+	bool good = to_device(h->c, h->m->address + at, from, bytes) && finish(h->c);
+	memcpy((char *)h->m->image + at, from, bytes);
+	return good ? 0 : -EIO;
+}
+
+static int answer(uint32_t id, const void *value, size_t bytes)
+{
+	uint64_t size;
+	int fd = open_request(id, O_RDWR, &size);
+	if (fd < 0)
+		return fd;
+	int err = file_write_at(fd, value, bytes, sizeof(struct map_write));
+	close(fd);
+	return err;
+}
+
+/* The value is answered before it is taken out, so that none is lost. */
+static int pop_here(const struct keyless *k, uint32_t id, uint8_t *value)
+{
+	int err = keyless_at(k, 0, value);
+	if (!err)
+		err = answer(id, value, k->value_size);
+	return err ? err : keyless_pop(k, value);
+}
+
+/* Nothing runs in the context, nor can begin to. The host's row cannot change the image's shape. */
+static int change_keyless(struct context *c, struct devmap *m, uint32_t id, const struct request *r)
+{
+	struct image_here here = { c, m };
+	const struct map_image *im = m->image;
+	struct keyless k = { im->type, im->value_size, im->max_entries, agent.shared->maps[id].extra, &here, read_here, write_here };
+	if (k.extra > MAP_BLOOM_MAX_HASHES)
+		return -EINVAL;
+	map_instance_begin(m->instance);
+	int err = copy_down(c, m) ? 0 : -EIO;
+	if (!err)
+		err = r->head.op == MAP_WRITE_POP ? pop_here(&k, id, r->value)
+						  : keyless_push(&k, r->value, r->head.offset);
+	map_instance_end(m->instance, now_ns());
+	return err;
+}
+
+/* -EAGAIN: work is under way. */
+static int write_keyless(struct context *c, struct devmap *m, uint32_t id, const struct request *r)
+{
+	bool ours = r->head.pid == m->instance->pid && r->head.n == m->instance->n;
+	if (map_is_queue(m->image->type) && !ours)
+		return 0;
+	if (!gate_close(&agent.gate))
+		return -EAGAIN;
+	int err = stream_context_idle(c->handle, true) ? change_keyless(c, m, id, r) : -EAGAIN;
+	gate_open(&agent.gate);
+	return err;
+}
+
 /* -- serving ------------------------------------------------------------------------------ */
 
 static void serve_map(struct context *c, uint32_t id)
@@ -336,8 +426,9 @@ static void serve_map(struct context *c, uint32_t id)
 	if (!err && r.head.seq != seq)
 		err = -EAGAIN; /* a newer one is being written */
 	if (!err)
-		err = map_is_hash(m->image->type) ? write_hash(c, m, &r)
-							  : write_array(c, m, &r);
+		err = map_is_keyless(m->image->type) ? write_keyless(c, m, id, &r)
+		      : map_is_hash(m->image->type)  ? write_hash(c, m, &r)
+						     : write_array(c, m, &r);
 	free(r.key);
 	if (err != -EAGAIN)
 		done(m, seq, err);

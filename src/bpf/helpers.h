@@ -22,6 +22,7 @@ enum ebpf_arg {
 	EBPF_ARG_MAP,		 /* constant map pointer */
 	EBPF_ARG_KEY,		 /* readable memory of the map's key size */
 	EBPF_ARG_VALUE,		 /* readable memory of the map's value size */
+	EBPF_ARG_VALUE_OUT,	 /* writable memory of that size, which the helper sets whatever it answers; for a BLOOM_FILTER: VALUE */
 	EBPF_ARG_MEM,		 /* readable memory, size in the next argument */
 	EBPF_ARG_SIZE,		 /* its size, at least 1, bounded */
 	EBPF_ARG_CONST_SIZE,	 /* constant size of an allocation */
@@ -81,6 +82,9 @@ enum ebpf_helper_number {
 	HELPER(6, trace_printk, SCALAR, MEM, SIZE, NONE, NONE, NONE, ANY, VARYING, 64, ORDINARY)                  \
 	HELPER(7, get_prandom_u32, SCALAR, NONE, NONE, NONE, NONE, NONE, ANY, VARYING, 8, ORDINARY)               \
 	HELPER(8, get_smp_processor_id, SCALAR, NONE, NONE, NONE, NONE, NONE, ANY, UNIFORM, 2, ORDINARY)          \
+	HELPER(87, map_push_elem, SCALAR, MAP, VALUE, ANY, NONE, NONE, ANY, VARYING, 64, ORDINARY)                \
+	HELPER(88, map_pop_elem, SCALAR, MAP, VALUE_OUT, NONE, NONE, NONE, ANY, VARYING, 64, ORDINARY)            \
+	HELPER(89, map_peek_elem, SCALAR, MAP, VALUE_OUT, NONE, NONE, NONE, ANY, VARYING, 64, ORDINARY)           \
 	HELPER(130, ringbuf_output, SCALAR, MAP, MEM, SIZE, ANY, NONE, ANY, VARYING, 64, ORDINARY)                \
 	HELPER(131, ringbuf_reserve, RECORD_OR_NULL, MAP, CONST_SIZE, ANY, NONE, NONE, ANY, VARYING, 32, ORDINARY) \
 	HELPER(132, ringbuf_submit, VOID, RING_RECORD, ANY, NONE, NONE, NONE, ANY, UNIFORM, 8, ORDINARY)          \

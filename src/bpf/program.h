@@ -18,6 +18,7 @@ struct ebpf_map {
 	const char *name;
 	uint32_t type; /* enum bpf_map_type */
 	uint32_t key_size, value_size, max_entries, flags; /* as given to BPF_MAP_CREATE */
+	uint64_t extra;	       /* map_extra: of a BLOOM_FILTER how many bits a value sets, 0: 5 */
 	uint32_t id;	       /* dense in its session, below EBPF_MAX_MAPS: the slot of its address on the device */
 	bool frozen;	       /* read-only for programs (BPF_F_RDONLY_PROG): .rodata */
 	const uint8_t *values; /* frozen arrays: max_entries values, stride round_up(value_size, 8); else NULL */

@@ -276,27 +276,92 @@ static int set(struct session *s, struct dump *d, uint32_t id, const char *key, 
 	return status;
 }
 
-static int act(const struct opts *o, const struct opt_rest *rest, struct session *s, struct dump *d)
+/* -- maps without keys -------------------------------------------------------------- */
+
+static int keyless_failed(const char *name, int err)
 {
-	if (rest->n_args == 1)
-		return list(s, d);
-	int id = find_map(d, rest->args[1]);
-	if (id < 0)
-		return EGPU_FAILED;
-	if (rest->n_args == 2)
-		return dump_map(d, (uint32_t)id, o);
-	return rest->n_args == 3 ? get(s, d, (uint32_t)id, rest->args[2])
-				 : set(s, d, (uint32_t)id, rest->args[2], rest->args[3]);
+	if (err == -ENOENT)
+		return say_fail("%s is empty", name);
+	if (err == -E2BIG)
+		return say_fail("%s is full", name);
+	if (err == -ETIMEDOUT)
+		return say_fail("%s: no moment without a kernel came within a second; it may still be done", name);
+	if (err == -EOPNOTSUPP)
+		return say_fail("%s has keys, or is a ring: this is for queues, stacks and Bloom filters", name);
+	return set_failed(name, err);
 }
 
-/* Each verb by its number of words: list, dump NAME, get NAME KEY, set NAME KEY VALUE. */
+static int take(struct dump *d, uint32_t id, bool pop)
+{
+	struct buf out = { 0 };
+	struct diag diag = { 0 };
+	int err = dump_peek_text(d, id, pop, &out, &diag);
+	fputs(out.data ? out.data : "", stdout);
+	buf_free(&out);
+	return err ? keyless_failed(dump_map_name(d, id), err) : 0;
+}
+
+/* Of a Bloom filter `ask` tells whether the value may be in it. */
+static int put(struct session *s, struct dump *d, uint32_t id, const char *text, bool ask)
+{
+	struct diag diag = { 0 };
+	struct map *m;
+	const char *name = dump_map_name(d, id);
+	if (map_open(s, id, &m, &diag))
+		return say_diag(name, &diag);
+	uint8_t *value = calloc(1, map_info(m)->value_size + 8);
+	int status = 0, err;
+	if (!value)
+		status = say_fail("out of memory");
+	else if (ask && map_info(m)->type != BPF_MAP_TYPE_BLOOM_FILTER)
+		status = say_fail("%s is no Bloom filter: peek has no value", name);
+	else if (parse_value(d, id, map_info(m), text, value, &diag))
+		status = say_diag(name, &diag);
+	else if (ask && (!(err = map_peek(m, value)) || err == -ENOENT))
+		puts(err ? "no" : "maybe");
+	else if (ask || (err = map_push(m, value, BPF_ANY)))
+		status = keyless_failed(name, err);
+	free(value);
+	map_close(m);
+	return status;
+}
+
+static int act(const struct opts *o, const struct opt_rest *rest, struct session *s, struct dump *d)
+{
+	const char *const *words = (const char *const *)rest->args;
+	const char *verb = words[0];
+	if (!strcmp(verb, "list"))
+		return list(s, d);
+	int found = find_map(d, words[1]);
+	uint32_t id = (uint32_t)found;
+	if (found < 0)
+		return EGPU_FAILED;
+	if (!strcmp(verb, "dump"))
+		return dump_map(d, id, o);
+	if (!strcmp(verb, "pop") || (!strcmp(verb, "peek") && rest->n_args == 2))
+		return take(d, id, *verb == 'p' && verb[1] == 'o');
+	if (!strcmp(verb, "peek") || !strcmp(verb, "push"))
+		return put(s, d, id, words[2], !strcmp(verb, "peek"));
+	return !strcmp(verb, "get") ? get(s, d, id, words[2]) : set(s, d, id, words[2], words[3]);
+}
+
+static bool changes(const char *verb)
+{
+	return !strcmp(verb, "set") || !strcmp(verb, "push") || !strcmp(verb, "pop");
+}
+
+/* Verbs, and how many words may follow. */
 static int check_words(const struct opt_rest *rest)
 {
-	static const char *const verbs[] = { "list", "dump", "get", "set" };
-	for (int i = 0; i < 4; i++)
-		if (!strcmp(rest->args[0], verbs[i]))
-			return rest->n_args == i + 1 ? 0
-						     : say_fail("usage: egpu %s", cmd_map.synopsis);
+	static const struct {
+		const char *verb;
+		int least, most;
+	} verbs[] = { { "list", 0, 0 }, { "dump", 1, 1 }, { "get", 2, 2 }, { "set", 3, 3 }, { "peek", 1, 2 }, { "push", 2, 2 }, { "pop", 1, 1 } };
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		if (!strcmp(rest->args[0], verbs[i].verb))
+			return rest->n_args > verbs[i].least && rest->n_args - 1 <= verbs[i].most
+				       ? 0
+				       : say_fail("usage: egpu %s", cmd_map.synopsis);
 	return say_fail("map: no verb '%s'; usage: egpu %s", rest->args[0], cmd_map.synopsis);
 }
 
@@ -306,8 +371,8 @@ static int run(const void *opts, const struct opt_rest *rest)
 	if (o->device && (!*o->device || strspn(o->device, "0123456789") != strlen(o->device) ||
 				 strlen(o->device) > 4))
 		return say_fail("--device: '%s' is no device number", o->device);
-	if (o->device && !strcmp(rest->args[0], "set"))
-		return say_fail("map set writes to every device: leave --device out");
+	if (o->device && changes(rest->args[0]))
+		return say_fail("map %s is not for one device: leave --device out", rest->args[0]);
 	struct session *s = check_words(rest) ? NULL : open_session(o->session);
 	if (!s)
 		return EGPU_FAILED;
@@ -320,7 +385,7 @@ static int run(const void *opts, const struct opt_rest *rest)
 
 const struct command cmd_map = {
 	.name = "map",
-	.synopsis = "map [--session PID] list | dump NAME | get NAME KEY | set NAME KEY VALUE",
+	.synopsis = "map [--session PID] list | dump NAME | get NAME KEY | set NAME KEY VALUE | peek NAME [VALUE] | push NAME VALUE | pop NAME",
 	.summary = "reads and writes the maps of a run, also while its kernels run",
 	.help = "While `egpu run counts.bpf.o -- ./program` runs in another terminal:\n"
 		"  egpu map list\n"
@@ -330,6 +395,8 @@ const struct command cmd_map = {
 		"  egpu map dump --device 1 counts  what device 1 added\n"
 		"  egpu map set counts 3 0          also while kernels count\n"
 		"  egpu map set .data threshold 100 a global variable\n"
+		"  egpu map push work 17            a queue, stack or Bloom filter; pop work; peek work\n"
+		"  egpu map peek seen 17            whether the Bloom filter `seen` may have it\n"
 		"Ring buffers have no keys; the run that owns them consumes their records.\n",
 	.opts = options,
 	.opts_bytes = sizeof(struct opts),

@@ -138,6 +138,12 @@ const char *dump_type_name(uint32_t type)
 		return "array";
 	case BPF_MAP_TYPE_PERCPU_ARRAY:
 		return "per-CPU array";
+	case BPF_MAP_TYPE_QUEUE:
+		return "queue";
+	case BPF_MAP_TYPE_STACK:
+		return "stack";
+	case BPF_MAP_TYPE_BLOOM_FILTER:
+		return "Bloom filter";
 	case BPF_MAP_TYPE_RINGBUF:
 		return "ring buffer";
 	default:
@@ -296,6 +302,53 @@ static void text_element(const struct element *e, void *arg)
 	}
 }
 
+/* -- queues and stacks: their values, the one that would be popped first ------------- */
+
+struct values {
+	struct element e;
+	struct buf *out;
+	struct json *j;
+};
+
+static int one_value(void *arg, const void *value)
+{
+	struct values *v = arg;
+	if (v->j) {
+		typed_value(v->j, v->e.btf, v->e.value_type, value, v->e.row->value_size);
+		return 0;
+	}
+	buf_puts(v->out, "  ");
+	text_value(&v->e, value, v->out);
+	buf_puts(v->out, "\n");
+	return 0;
+}
+
+static int64_t all_values(struct dump *d, uint32_t id, struct buf *out, struct json *j, struct diag *diag)
+{
+	struct map *map = opened(d, id, diag);
+	struct values v = { .e.row = map_info(map), .out = out, .j = j };
+	v.e.btf = dump_btf(d, id, &v.e.key_type, &v.e.value_type);
+	int err = map_each_value(map, one_value, &v);
+	return err ? diag_set(diag, -err, "%s", strerror(-err)) : 0;
+}
+
+int dump_peek_text(struct dump *d, uint32_t id, bool pop, struct buf *out, struct diag *diag)
+{
+	struct map *map = opened(d, id, diag);
+	if (!map)
+		return diag_set(diag, ENOENT, "no such map");
+	struct element e = { .row = map_info(map) };
+	e.btf = dump_btf(d, id, &e.key_type, &e.value_type);
+	uint8_t *value = calloc(1, e.row->value_size + 8);
+	int err = !value ? -ENOMEM : pop ? map_pop(map, value) : map_peek(map, value);
+	if (!err) {
+		text_value(&e, value, out);
+		buf_puts(out, "\n");
+	}
+	free(value);
+	return err;
+}
+
 /* Values of this type, of egpu/probe.bpf.h, are buckets of powers of two. */
 static bool is_histogram(const struct session_map *r, const struct btf *btf, uint32_t value_type)
 {
@@ -376,7 +429,7 @@ int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, str
 		buf_printf(out, "globals in %s\n", name);
 	else
 		buf_printf(out, "map %s: %s, %s%u %s\n", name, dump_type_name(r->type),
-			map_is_hash(r->type) ? "at most " : "", r->max_entries,
+			map_is_hash(r->type) || map_is_keyless(r->type) ? "at most " : "", r->max_entries,
 			r->type == BPF_MAP_TYPE_RINGBUF ? "bytes"
 			: r->max_entries == 1           ? "entry"
 							: "entries");
@@ -387,6 +440,10 @@ int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, str
 	bool histogram = is_histogram(r, btf, value_type);
 	if (r->type == BPF_MAP_TYPE_RINGBUF)
 		text_ring(d, id, o->per_cpu, out);
+	else if (map_is_queue(r->type))
+		left_out = all_values(d, id, out, NULL, diag);
+	else if (r->type == BPF_MAP_TYPE_BLOOM_FILTER)
+		buf_puts(out, "  (egpu map peek NAME VALUE tells whether a value may be in it)\n");
 	else if (!o->per_cpu && (histogram || (o->bars && is_number(r, btf, value_type))))
 		left_out = text_bars(d, id, &all, out, diag);
 	else
@@ -543,7 +600,13 @@ int dump_one_json(struct dump *d, uint32_t id, const struct dump_options *o, str
 		json_put_string(j, "sampled", r->sampled == SESSION_WEIGHED ? "scaled" : r->sampled == SESSION_UNWEIGHED ? "not scaled" : "in part");
 	if (r->type == BPF_MAP_TYPE_RINGBUF) {
 		json_ring(d, id, j);
-	} else {
+	} else if (map_is_queue(r->type)) {
+		json_key(j, "values");
+		json_array(j);
+		left_out = all_values(d, id, NULL, j, diag);
+		json_array_end(j);
+		json_devices(d, id, o, j);
+	} else if (r->type != BPF_MAP_TYPE_BLOOM_FILTER) {
 		json_key(j, section ? "variables" : "entries");
 		section ? json_object(j) : json_array(j);
 		left_out = walk(d, id, &all, json_element, j, diag);

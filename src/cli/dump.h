@@ -41,6 +41,9 @@ int dump_one_json(struct dump *d, uint32_t id, const struct dump_options *o, str
 int dump_value_text(
 	struct dump *d, uint32_t id, const void *key, struct buf *out, struct diag *diag);
 
+/* QUEUE, STACK: the value that is popped next, which `pop` takes out; one line. -errno, without words. */
+int dump_peek_text(struct dump *d, uint32_t id, bool pop, struct buf *out, struct diag *diag);
+
 /* Takes what arrived in the ring buffers that programs wrote; counts records and keeps the first
  * few for the dump. */
 void dump_drain_rings(struct dump *d);

@@ -47,6 +47,10 @@ static int check_args(struct interp_state *s, const struct ebpf_helper *h, uint3
 		case EBPF_ARG_VALUE:
 			err = interp_readable(s, value, m->value_size, 1);
 			break;
+		case EBPF_ARG_VALUE_OUT:
+			err = m->type == BPF_MAP_TYPE_BLOOM_FILTER ? interp_readable(s, value, m->value_size, 1)
+								     : interp_writable(s, value, m->value_size, 1);
+			break;
 		case EBPF_ARG_MEM:
 			err = interp_readable(s, value, s->reg[k + 2], 1);
 			break;
@@ -122,6 +126,11 @@ static uint64_t call_service(struct interp_state *s, uint32_t number, uint32_t m
 		return (uint64_t)(ops->update ? ops->update(self, map, pointer(r[2]), pointer(r[3]), r[4]) : -EOPNOTSUPP);
 	case BPF_FUNC_map_delete_elem:
 		return (uint64_t)(ops->delete ? ops->delete(self, map, pointer(r[2])) : -EOPNOTSUPP);
+	case BPF_FUNC_map_push_elem:
+	case BPF_FUNC_map_pop_elem:
+	case BPF_FUNC_map_peek_elem:
+		return (uint64_t)(ops->keyless ? ops->keyless(self, map, number, pointer(r[2]), number == BPF_FUNC_map_push_elem ? r[3] : 0)
+					       : -EOPNOTSUPP);
 	case BPF_FUNC_ktime_get_ns:
 		return ops->time_ns ? ops->time_ns(self) : 0;
 	case BPF_FUNC_trace_printk:

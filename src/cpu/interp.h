@@ -28,6 +28,8 @@ struct interp_ops {
 	/* The index-th element of a map for bpf_for_each_map_elem: its value, *key its key; NULL: no more. Left out, arrays are walked
 	 * through lookup, and others have no elements. */
 	void *(*each)(void *self, uint32_t map, uint32_t index, const void **key);
+	/* QUEUE, STACK, BLOOM_FILTER: BPF_FUNC_map_push_elem, map_pop_elem or map_peek_elem; value: read, or what is to be set. */
+	int64_t (*keyless)(void *self, uint32_t map, uint32_t number, void *value, uint64_t flags);
 	/* Helpers 502 to 511, and 600 and up, by number; out: what those with three results set. Left out: 0. */
 	uint64_t (*gpu)(void *self, uint32_t number, const uint64_t args[2], uint64_t out[3]);
 };

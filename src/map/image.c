@@ -15,6 +15,7 @@ enum {
 	MAX_KEY_BYTES = 512,
 	MAX_VALUE_BYTES = 256 << 20,
 	MAX_REPLICAS = 65536,
+	MAX_QUEUE = 1 << 30,
 	MIN_RING_BYTES = 4096
 };
 
@@ -32,6 +33,18 @@ static uint64_t map_hash_data_bytes(uint32_t type, uint32_t key_size, uint32_t v
 	return one <= MAX_IMAGE_BYTES / n_replicas && slots <= MAX_IMAGE_BYTES ? slots + one * n_replicas : 0;
 }
 
+static uint64_t map_keyless_bytes(uint32_t type, uint32_t key_size, uint32_t value_size,
+	uint32_t max_entries, uint32_t n_replicas)
+{
+	if (key_size || n_replicas != 1)
+		return 0;
+	if (type == BPF_MAP_TYPE_BLOOM_FILTER)
+		return value_size <= MAX_KEY_BYTES ? map_bloom_bits(max_entries) / 8 : 0;
+	return max_entries <= MAX_QUEUE
+		       ? map_queue_slots(type, max_entries) * map_queue_slot_bytes(value_size)
+		       : 0;
+}
+
 /* Every factor is bounded before it is multiplied, so that nothing wraps. */
 static uint64_t map_data_bytes(uint32_t type, uint32_t key_size, uint32_t value_size,
 	uint32_t max_entries, uint32_t n_replicas)
@@ -45,6 +58,8 @@ static uint64_t map_data_bytes(uint32_t type, uint32_t key_size, uint32_t value_
 	if (!value_size || value_size > MAX_VALUE_BYTES || !max_entries || !n_replicas ||
 		n_replicas > MAX_REPLICAS)
 		return 0;
+	if (map_is_keyless(type))
+		return map_keyless_bytes(type, key_size, value_size, max_entries, n_replicas);
 	if (map_is_hash(type))
 		return key_size && key_size <= MAX_KEY_BYTES
 			       ? map_hash_data_bytes(type, key_size, value_size, max_entries, n_replicas)
@@ -176,16 +191,10 @@ static const char *map_refused(uint32_t type)
 	case BPF_MAP_TYPE_HASH_OF_MAPS:
 		return "a map of maps is not supported: the inner map's code is made for its sizes when the program is translated; make one map, "
 		       "and let its key begin with what would choose the inner one";
-	case BPF_MAP_TYPE_QUEUE:
-	case BPF_MAP_TYPE_STACK:
-		return "QUEUE and STACK are not supported: all threads would meet at one end; send records through a RINGBUF, hand values out "
-		       "by an atomic addition to an index into an ARRAY";
-	case BPF_MAP_TYPE_BLOOM_FILTER:
-		return "BLOOM_FILTER is not supported: use an LRU_HASH, or set bits of an ARRAY by __sync_fetch_and_or";
 	case BPF_MAP_TYPE_LPM_TRIE:
 		return "LPM_TRIE is not supported: use a HASH, and look up each prefix length that occurs";
 	default:
-		return "this type is not supported; use ARRAY, PERCPU_ARRAY, HASH, LRU_HASH, PERCPU_HASH, LRU_PERCPU_HASH or RINGBUF";
+		return "this type is not supported; use ARRAY, PERCPU_ARRAY, HASH, LRU_HASH, PERCPU_HASH, LRU_PERCPU_HASH, QUEUE, STACK, BLOOM_FILTER or RINGBUF";
 	}
 }
 
@@ -211,6 +220,14 @@ static int map_refuse(const struct ebpf_map *def, struct diag *d)
 			"(array keys have 4 bytes, "
 			"hash keys at most %d; the whole map at most 64 GiB)",
 			name, def->key_size, def->value_size, def->max_entries, MAX_KEY_BYTES);
+	case BPF_MAP_TYPE_QUEUE:
+	case BPF_MAP_TYPE_STACK:
+	case BPF_MAP_TYPE_BLOOM_FILTER:
+		return diag_set(d, EINVAL,
+			"map %s: key of %u bytes, value of %u bytes, %u entries is not possible (this type has no "
+			"keys, at most %d entries, and a BLOOM_FILTER values of at most %d bytes; the whole map at "
+			"most 64 GiB)",
+			name, def->key_size, def->value_size, def->max_entries, MAX_QUEUE, MAX_KEY_BYTES);
 	default:
 		return diag_set(d, EINVAL, "map %s: %s", name, map_refused(def->type));
 	}
@@ -229,6 +246,7 @@ static int add_map(struct session *s, const struct ebpf_map *def, uint32_t *id, 
 		.value_size = def->value_size,
 		.max_entries = def->max_entries,
 		.flags = def->flags,
+		.extra = def->extra,
 		.owner = s->client,
 		.serial = s->file->maps[i].serial + 1,
 	};
@@ -329,15 +347,33 @@ void map_instance_close(struct map_instance *inst)
 }
 
 static int map_instance_file(
-	struct session *s, uint32_t map, uint64_t bytes, char path[SESSION_FILE_PATH_BYTES])
+	struct session *s, uint32_t map, uint64_t bytes, char path[SESSION_FILE_PATH_BYTES], uint32_t *n)
 {
-	for (int n = 0; n < SESSION_MAX_INSTANCES; n++) {
-		int err = session_file_path(s, path, "map-%u.%d.%d", map, (int)process_self(), n);
+	for (*n = 0; *n < SESSION_MAX_INSTANCES; ++*n) {
+		int err = session_file_path(s, path, "map-%u.%d.%u", map, (int)process_self(), *n);
 		int fd = err ? err : file_create(path, bytes, true);
 		if (fd != -EEXIST)
 			return fd;
 	}
 	return -ENOSPC;
+}
+
+/* The values of a queue or stack are the instance's from here on. */
+static int map_base_take_values(
+	int fd, struct map_image *image, const struct map_image *head, uint64_t header_at)
+{
+	struct map_image empty = *head;
+	uint64_t none = 0;
+	uint32_t n = (uint32_t)head->live;
+	int err = 0;
+	image->first = head->first;
+	for (uint32_t k = 0; k < n && k < image->max_entries && !err; k++) {
+		uint64_t slot = map_queue_slot(image->type, image->max_entries, head->live, head->first, k);
+		err = file_write_at(fd, &none, sizeof(none), slot * map_queue_slot_bytes(image->value_size));
+	}
+	empty.live = 0;
+	empty.first = 0;
+	return err ? err : file_write_at(fd, &empty, sizeof(empty), header_at);
 }
 
 /* Under the lock of map-ID, so that no host write slips between the copy and the count that forbids
@@ -358,14 +394,16 @@ static int map_instance_fill(
 	/* Per-CPU values are the host's alone, but its keys are everybody's. */
 	if (map_is_hash(row->type) && map_is_per_cpu(row->type))
 		data = map_hash_slots_bytes(row->key_size, row->max_entries);
-	if (row->type == BPF_MAP_TYPE_ARRAY || map_is_hash(row->type))
+	if (row->type == BPF_MAP_TYPE_ARRAY || map_is_hash(row->type) || map_is_keyless(row->type))
 		err = size < map_base_header_at(base) + MAP_IMAGE_HEADER
 			      ? -EINVAL
 			      : map_base_copy(fd, image + 1, data);
-	if (!err && map_is_hash(row->type)) {
+	if (!err && (map_is_hash(row->type) || map_is_queue(row->type))) {
 		err = file_read_at(fd, &head, sizeof(head), map_base_header_at(base));
 		if (!err)
 			image->live = head.live;
+		if (!err && map_is_queue(row->type))
+			err = map_base_take_values(fd, image, &head, map_base_header_at(base));
 	}
 	if (!err && inst->base_offset)
 		memcpy((char *)inst + inst->base_offset, image + 1, data);
@@ -398,7 +436,8 @@ int map_instance_create(struct session *s, uint32_t map, uint32_t n_replicas, ui
 				       : 0;
 	uint64_t total =
 		base_offset ? base_offset + bytes - MAP_IMAGE_HEADER : SESSION_PAGE + bytes;
-	int fd = map_instance_file(s, map, total, path);
+	uint32_t number;
+	int fd = map_instance_file(s, map, total, path, &number);
 	if (fd < 0)
 		return diag_set(d, -fd, "cannot make a device instance of map %s in %s: %s%s",
 			row.name, s->path, strerror(-fd),
@@ -411,6 +450,7 @@ int map_instance_create(struct session *s, uint32_t map, uint32_t n_replicas, ui
 		inst->pid = (uint32_t)process_self();
 		inst->image_bytes = bytes;
 		inst->device = device;
+		inst->n = number;
 		inst->base_offset = base_offset;
 		/* Before the host's image is copied: a write that comes later is asked for again. */
 		inst->write_done =

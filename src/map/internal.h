@@ -143,6 +143,28 @@ int map_hash_slot(struct map *m, struct source *src, uint64_t slot, uint32_t *st
 /* The slot at which the search for a key begins. */
 uint64_t map_hash_home(const struct map *m, const void *key);
 
+/* Reads a source's data (offset 0: behind the header) as of one copy. */
+int map_source_read(struct map *m, struct source *src, uint64_t offset, void *to, uint64_t n);
+
+/* -- write.c -- */
+/* What is to be in an image, or in every image. */
+struct change {
+	uint32_t op; /* enum map_write_op */
+	const void *key, *value;
+	uint32_t offset, bytes; /* ARRAY: the part of the element that `value` is; else all of it */
+	uint32_t flags;	  /* PUSH: BPF_EXIST */
+	uint32_t pid, n;  /* PUSH, POP: the instance of a queue or stack that is to do it */
+	void *taken;	  /* POP: the value */
+};
+/* Carries fn out as the only write to the map, while readers wait. */
+int map_change(struct map *m, struct change *c, int (*fn)(struct map *m, struct change *c));
+/* Whether an agent still owns this image. */
+bool map_source_served(const struct map *m, const struct source *src);
+/* Asks the agents and waits: 0, the first error of one, -ETIMEDOUT. */
+int map_request(struct map *m, const struct change *c);
+/* What the agent that was asked has left with its answer. */
+int map_request_answer(struct map *m, void *to, size_t bytes);
+
 /* to += from - minus in words of a value; `halves` (session_map.halves) says which of them are two sums; minus NULL: zero. */
 void map_words_add(
 	uint64_t halves, uint8_t *to, const uint8_t *from, const uint8_t *minus, size_t bytes);

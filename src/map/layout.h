@@ -22,6 +22,14 @@
  *	                    only grows.
  *	PERCPU_HASH,        slots as above without values, at 128 + s * slot_bytes; behind them, at the next multiple of 128 bytes of data, replica r
  *	LRU_PERCPU_HASH     (one per multiprocessor) at r * round_up(n_slots * stride, 128), in it the value of slot s at s * stride.
+ *	QUEUE, STACK        n_slots = the power of two >= max_entries (STACK: max_entries); slot s at 128 + s * map_queue_slot_bytes(): u64 1: there
+ *	                    is a value, 0: none; then the value. In the header, `live`: values in its low half, with MAP_STACK_LOCK while a
+ *	                    full stack loses its oldest; in its high half of a queue the number of the oldest, of a stack a count of changes.
+ *	                    Value k from the oldest on is in slot (number + k) & (n_slots - 1) of a queue, and of a stack in slot
+ *	                    (first + k) mod n_slots. max_entries counts for each image by itself. An instance takes the values that the
+ *	                    host's image has when it is made: no value is in two images.
+ *	BLOOM_FILTER        map_bloom_bits() bits; value v is there when the bits map_bloom_bit(map_hash_key(v), 0, 1, ...) are 1, as many as its
+ *	                    map_extra says. What is in any image is in the map.
  *	RINGBUF             a control part, in device memory and sessions, and behind it bins with records, in device memory alone. For R replicas
  *	                    (one per multiprocessor) there are B = 2 * R bins of map_ring_bin_bytes():
  *	                      R lines of 128: u32 next bin (see below) | MAP_RING_FULL, u32 0, u64 records dropped here
@@ -74,6 +82,8 @@ struct map_ring_group {
 	uint64_t time;	  /* %globaltimer when it was reserved */
 };
 
+#define MAP_STACK_LOCK 0x80000000u
+
 enum { MAP_SLOT_EMPTY, MAP_SLOT_BUSY, MAP_SLOT_LIVE };
 enum {
 	MAP_SLOT_STATE = 3, /* mask */
@@ -90,11 +100,14 @@ struct map_image {
 	uint32_t n_replicas; /* per-CPU types, RINGBUF: on a device its multiprocessors, in the host's own image the possible CPUs (RINGBUF: 1); else 1 */
 	uint64_t data_bytes; /* after the header */
 	uint64_t lost;	     /* hashes: insertions refused for want of room, device atomics; RINGBUF, in sessions: records dropped on the device */
-	uint64_t live;	     /* hashes: live keys in the low 32 bits; device atomics. High: insertions under way on the device, 0 at rest */
+	uint64_t live;	     /* hashes: live keys in the low 32 bits; device atomics. High: insertions under way on the device, 0 at rest.
+			      * QUEUE, STACK: see above */
 	uint64_t produced;   /* RINGBUF, in sessions: bytes of groups known to be reserved so far */
 	uint64_t consumed;   /* RINGBUF, in sessions: bytes of groups taken so far */
 	uint64_t deleted;    /* hashes: keys taken out on the device; device atomics */
-	uint64_t reserved[7];
+	uint32_t first;	     /* STACK: the slot of the oldest value */
+	uint32_t pad;
+	uint64_t reserved[6];
 };
 _Static_assert(sizeof(struct map_image) == MAP_IMAGE_HEADER, "image header");
 _Static_assert(offsetof(struct map_image, lost) == 32, "lost");
@@ -102,6 +115,7 @@ _Static_assert(offsetof(struct map_image, live) == 40, "live");
 _Static_assert(offsetof(struct map_image, produced) == 48, "produced");
 _Static_assert(offsetof(struct map_image, consumed) == 56, "consumed");
 _Static_assert(offsetof(struct map_image, deleted) == 64, "deleted");
+_Static_assert(offsetof(struct map_image, first) == 72, "first");
 
 static inline uint64_t map_round_up(uint64_t n, uint64_t to)
 {
@@ -134,6 +148,9 @@ enum {
 	MAP_PERCPU_ARRAY = 6,
 	MAP_LRU_HASH = 9,
 	MAP_LRU_PERCPU_HASH = 10,
+	MAP_KIND_QUEUE = 22,
+	MAP_KIND_STACK = 23,
+	MAP_KIND_BLOOM_FILTER = 30,
 };
 
 static inline int map_is_hash(uint32_t type)
@@ -149,6 +166,77 @@ static inline int map_is_lru(uint32_t type)
 static inline int map_is_per_cpu(uint32_t type)
 {
 	return type == MAP_PERCPU_ARRAY || type == MAP_PERCPU_HASH || type == MAP_LRU_PERCPU_HASH;
+}
+
+static inline int map_is_queue(uint32_t type)
+{
+	return type == MAP_KIND_QUEUE || type == MAP_KIND_STACK;
+}
+
+/* Maps without keys, in the images of which values come and go or bits are set. */
+static inline int map_is_keyless(uint32_t type)
+{
+	return map_is_queue(type) || type == MAP_KIND_BLOOM_FILTER;
+}
+
+/* Positions of a queue wrap around at 2^32. */
+static inline uint64_t map_queue_slots(uint32_t type, uint32_t max_entries)
+{
+	uint64_t n = 1;
+	while (n < max_entries)
+		n *= 2;
+	return type == MAP_KIND_STACK ? max_entries : n;
+}
+
+static inline uint64_t map_queue_slot_bytes(uint32_t value_size)
+{
+	return 8 + map_stride(value_size);
+}
+
+/* The slot of the value that k others are older than, in an image whose header says live and first. */
+static inline uint64_t map_queue_slot(uint32_t type, uint32_t max_entries, uint64_t live, uint32_t first, uint32_t k)
+{
+	if (type == MAP_KIND_STACK)
+		return ((uint64_t)first + k) % max_entries;
+	return ((uint32_t)(live >> 32) + k) & (map_queue_slots(type, max_entries) - 1);
+}
+
+/* `live` of a queue or stack when a value came, and when one was taken (of a stack also when its oldest went: then `first` is the next
+ * slot). */
+static inline uint64_t map_queue_pushed(uint32_t type, uint64_t live)
+{
+	return live + 1 + (type == MAP_KIND_STACK ? UINT64_C(1) << 32 : 0);
+}
+
+static inline uint64_t map_queue_popped(uint64_t live)
+{
+	return live - 1 + (UINT64_C(1) << 32);
+}
+
+/* As many bits as the kernel's filter of the most hash functions has, at least. */
+enum { MAP_BLOOM_BITS_A_VALUE = 21, MAP_BLOOM_HASHES = 5, MAP_BLOOM_MAX_HASHES = 15 };
+
+static inline uint64_t map_bloom_bits(uint32_t max_entries)
+{
+	uint64_t n = 64;
+	while (n < (uint64_t)max_entries * MAP_BLOOM_BITS_A_VALUE && n < UINT64_C(1) << 32)
+		n *= 2;
+	return n;
+}
+
+static inline uint32_t map_bloom_hashes(uint64_t extra)
+{
+	return extra ? (uint32_t)extra : MAP_BLOOM_HASHES;
+}
+
+/* The i-th bit of a value, from its hash; device code computes the same. */
+static inline uint64_t map_bloom_bit(uint32_t hash, uint32_t i, uint32_t max_entries)
+{
+	uint32_t x = hash + i * 0x9e3779b9u;
+	x = (x ^ x >> 16) * 0x85ebca6bu;
+	x = (x ^ x >> 13) * 0xc2b2ae35u;
+	x ^= x >> 16;
+	return x & (map_bloom_bits(max_entries) - 1);
 }
 
 static inline uint64_t map_hash_slot_bytes(uint32_t type, uint32_t key_size, uint32_t value_size)

@@ -120,7 +120,7 @@ static bool source_wants_window(const struct map *m, const struct source *src)
 	       (src->data_bytes <= WHOLE_BYTES || !map_is_per_cpu(m->row.type));
 }
 
-static int source_read(struct map *m, struct source *src, uint64_t offset, void *to, uint64_t n)
+int map_source_read(struct map *m, struct source *src, uint64_t offset, void *to, uint64_t n)
 {
 	if (offset > src->data_bytes || n > src->data_bytes - offset)
 		return -EINVAL;
@@ -400,7 +400,7 @@ static int array_add_replicas(struct map *m, struct source *src, uint64_t at)
 {
 	uint64_t replica = map_replica_bytes(m->row.max_entries, m->row.value_size);
 	for (uint32_t r = 1; r < src->n_replicas; r++) {
-		int err = source_read(m, src, r * replica + at, m->one, m->stride);
+		int err = map_source_read(m, src, r * replica + at, m->one, m->stride);
 		if (err)
 			return err;
 		words_add(m, m->sum, m->one, NULL, m->stride);
@@ -414,13 +414,13 @@ static int array_lookup(struct map *m, const void *key, void *value)
 	int err = map_array_index(m, key, &index);
 	uint64_t at = (uint64_t)index * m->stride;
 	if (!err)
-		err = source_read(m, &m->base, at, m->was, m->stride);
+		err = map_source_read(m, &m->base, at, m->was, m->stride);
 	if (err)
 		return err;
 	memcpy(m->sum, m->was, m->stride);
 	for (size_t i = 0; i < m->n_instances; i++) {
 		struct source *src = &m->instances[i];
-		err = source_read(m, src, at, m->one, m->stride);
+		err = map_source_read(m, src, at, m->one, m->stride);
 		if (!err && src->base_at)
 			err = file_read_at(src->fd, m->was, m->stride, src->base_at + at);
 		if (err)
@@ -439,7 +439,7 @@ static int percpu_fold(struct map *m, struct source *src, uint32_t index, uint8_
 {
 	uint64_t replica = map_replica_bytes(m->row.max_entries, m->row.value_size);
 	for (uint32_t r = 0; r < src->n_replicas; r++) {
-		int err = source_read(
+		int err = map_source_read(
 			m, src, r * replica + (uint64_t)index * m->stride, m->one, m->stride);
 		if (err)
 			return err;
@@ -483,7 +483,7 @@ int map_lookup_sum(struct map *m, const void *key, void *value)
 int map_hash_slot(struct map *m, struct source *src, uint64_t slot, uint32_t *state)
 {
 	uint64_t bytes = map_hash_slot_bytes(m->row.type, m->row.key_size, m->row.value_size);
-	int err = source_read(m, src, slot * bytes, m->key, 8 + map_round_up(m->row.key_size, 8));
+	int err = map_source_read(m, src, slot * bytes, m->key, 8 + map_round_up(m->row.key_size, 8));
 	memcpy(state, m->key, sizeof(*state));
 	return err;
 }
@@ -520,7 +520,7 @@ static int hash_is_live(
 
 static int hash_value(struct map *m, struct source *src, uint64_t slot, uint32_t replica, uint8_t *to)
 {
-	return source_read(m, src,
+	return map_source_read(m, src,
 		map_hash_value_at(m->row.type, m->row.key_size, m->row.value_size, m->row.max_entries, slot, replica), to,
 		m->stride);
 }
@@ -675,6 +675,8 @@ static int hash_next_key(struct map *m, const void *key, void *next)
 
 int map_lookup(struct map *m, const void *key, void *value)
 {
+	if (map_is_keyless(m->row.type))
+		return map_peek(m, value);
 	int err = m->row.type == BPF_MAP_TYPE_RINGBUF ? -EOPNOTSUPP : map_begin(m);
 	if (err)
 		return err;
@@ -690,8 +692,10 @@ int map_lookup(struct map *m, const void *key, void *value)
 
 int map_next_key(struct map *m, const void *key, void *next)
 {
-	if (m->row.type == BPF_MAP_TYPE_RINGBUF)
+	if (m->row.type == BPF_MAP_TYPE_RINGBUF || m->row.type == BPF_MAP_TYPE_BLOOM_FILTER)
 		return -EOPNOTSUPP;
+	if (map_is_queue(m->row.type))
+		return -EINVAL;
 	if (map_is_hash(m->row.type)) {
 		int err = map_begin(m);
 		return err ? err : hash_next_key(m, key, next);

@@ -32,6 +32,15 @@ int map_update(struct map *m, const void *key, const void *value, uint64_t flags
 int map_delete(struct map *m, const void *key);
 /* Array: n bytes of an element, and nothing else of it: beside them may be what devices count. */
 int map_update_part(struct map *m, const void *key, uint32_t offset, const void *from, uint32_t n);
+/* QUEUE, STACK, BLOOM_FILTER. Look-up is map_peek and update map_push, their keys NULL. flags: BPF_ANY, or BPF_EXIST: a full one loses its
+ * oldest value; -E2BIG: it is full. A device's own values are changed when nothing runs on it: -ETIMEDOUT and -EBUSY as above. */
+int map_push(struct map *m, const void *value, uint64_t flags);
+/* -ENOENT: it is empty. -EOPNOTSUPP: a BLOOM_FILTER. */
+int map_pop(struct map *m, void *value);
+/* The value that would be popped; of a BLOOM_FILTER whether *value may be in it. -ENOENT. */
+int map_peek(struct map *m, void *value);
+/* QUEUE, STACK: calls fn for each value in the order in which they would be popped; stops when it returns nonzero. */
+int map_each_value(struct map *m, int (*fn)(void *arg, const void *value), void *arg);
 /* key NULL: the first key. -ENOENT at the end. */
 int map_next_key(struct map *m, const void *key, void *next);
 /* Per-CPU array: the sum over CPU slots of each 64-bit word of the value (value_size bytes). */

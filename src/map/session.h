@@ -82,6 +82,7 @@ struct session_map { /* writer: loader, before the link that uses it */
 	uint32_t writing;   /* writer: the same: odd while a host write is under way */
 	uint32_t owner;	    /* number of the client that added it */
 	uint32_t serial;    /* +1 each time the row is given to another map */
+	uint64_t extra;	    /* map_extra: BLOOM_FILTER: bits a value sets; 0: 5 */
 };
 
 struct session_prog { /* writer: loader */
@@ -258,17 +259,24 @@ struct map_instance {
 	uint32_t ended;	     /* 1: the context is gone; the image is final */
 	uint64_t base_offset; /* maps that the host can map: where in this file the host's data as of its creation is; 0: it cannot change */
 	uint32_t write_done; /* writer: agent: the last host write it has carried out */
-	int32_t write_error; /* and with what: 0, -E2BIG, -EIO */
+	int32_t write_error; /* and with what: 0, -E2BIG, -ENOENT, -EIO */
+	uint32_t n;	     /* of its name */
 };
 
 /* map-ID.write: key (padded to 8) and value follow. An agent carries it out when row.write_seq is its seq and not its instance's
  * write_done. Per-CPU elements become zero in instances, whatever the value. */
-enum map_write_op { MAP_WRITE_PUT = 1, MAP_WRITE_DELETE = 2 };
+enum map_write_op {
+	MAP_WRITE_PUT = 1,
+	MAP_WRITE_DELETE = 2,
+	MAP_WRITE_PUSH = 3, /* by all instances of a BLOOM_FILTER, one of others; offset: BPF_EXIST or 0 */
+	MAP_WRITE_POP = 4,  /* by one instance, whose agent writes the value where a PUT has it */
+};
 struct map_write { /* writer: the host */
 	uint32_t seq;
 	uint32_t op; /* enum map_write_op */
 	uint32_t key_size;
 	uint32_t offset, bytes; /* arrays: the part of the element; else 0 and value_size */
+	uint32_t pid, n; /* PUSH, POP: of the instance's name */
 	uint32_t pad;
 };
 

@@ -28,12 +28,6 @@ enum {
 	ANSWER_MS = 1000,
 };
 
-/* What is to be in every image. */
-struct change {
-	const void *key, *value; /* value NULL: the key is deleted */
-	uint32_t offset, bytes;  /* ARRAY: the part of the element that `value` is; else all */
-};
-
 /* -- one image ------------------------------------------------------------------- */
 
 static bool is_base(const struct map *m, const struct source *src)
@@ -263,10 +257,12 @@ static int request_write(struct map *m, uint32_t seq, const struct change *c)
 	size_t key_bytes = (size_t)map_round_up(m->row.key_size, 8);
 	struct map_write head = {
 		.seq = seq,
-		.op = c->value ? MAP_WRITE_PUT : MAP_WRITE_DELETE,
+		.op = c->op,
 		.key_size = m->row.key_size,
-		.offset = c->offset,
+		.offset = c->op == MAP_WRITE_PUSH ? c->flags : c->offset,
 		.bytes = c->value ? c->bytes : 0,
+		.pid = c->pid,
+		.n = c->n,
 	};
 	int err = session_file_path(m->s, path, "map-%u.write", m->id);
 	if (err)
@@ -278,7 +274,7 @@ static int request_write(struct map *m, uint32_t seq, const struct change *c)
 	if (fd < 0)
 		return fd;
 	err = file_write_at(fd, &head, sizeof(head), 0);
-	if (!err)
+	if (!err && m->row.key_size)
 		err = file_write_at(fd, c->key, m->row.key_size, sizeof(head));
 	if (!err && c->value)
 		err = file_write_at(fd, c->value, c->bytes, sizeof(head) + key_bytes);
@@ -286,10 +282,41 @@ static int request_write(struct map *m, uint32_t seq, const struct change *c)
 	return err;
 }
 
+bool map_source_served(const struct map *m, const struct source *src)
+{
+	uint32_t done;
+	int error;
+	return has_agent(m, src, &done, &error);
+}
+
+int map_request(struct map *m, const struct change *c)
+{
+	struct session_map *row = &m->s->file->maps[m->id];
+	uint32_t seq = __atomic_load_n(&row->write_seq, __ATOMIC_RELAXED) + 1;
+	int err = request_write(m, seq, c);
+	if (err)
+		return err;
+	__atomic_store_n(&row->write_seq, seq, __ATOMIC_RELEASE);
+	wake_agents(m);
+	return wait_served(m, seq);
+}
+
+int map_request_answer(struct map *m, void *to, size_t bytes)
+{
+	char path[SESSION_FILE_PATH_BYTES];
+	uint64_t size;
+	int err = session_file_path(m->s, path, "map-%u.write", m->id);
+	int fd = err ? err : file_open(path, O_RDONLY, m->s->owner, &size);
+	if (fd < 0)
+		return fd;
+	err = file_read_at(fd, to, bytes, sizeof(struct map_write) + map_round_up(m->row.key_size, 8));
+	close(fd);
+	return err;
+}
+
 /* Instances without an agent are changed here; the others are asked. */
 static int write_instances(struct map *m, const struct change *c)
 {
-	struct session_map *row = &m->s->file->maps[m->id];
 	bool asked = false;
 	for (size_t i = 0; i < m->n_instances; i++) {
 		uint32_t done;
@@ -301,15 +328,7 @@ static int write_instances(struct map *m, const struct change *c)
 		if (err)
 			return err;
 	}
-	if (!asked)
-		return 0;
-	uint32_t seq = __atomic_load_n(&row->write_seq, __ATOMIC_RELAXED) + 1;
-	int err = request_write(m, seq, c);
-	if (err)
-		return err;
-	__atomic_store_n(&row->write_seq, seq, __ATOMIC_RELEASE);
-	wake_agents(m);
-	return wait_served(m, seq);
+	return asked ? map_request(m, c) : 0;
 }
 
 /* -- bpf(2) ------------------------------------------------------------------------ */
@@ -331,48 +350,60 @@ static int check_flags(struct map *m, const void *key, uint64_t flags, bool dele
 	return err;
 }
 
-static bool can_reach_devices(const struct map *m)
+static int write_everywhere(struct map *m, struct change *c)
 {
-	return m->row.type == BPF_MAP_TYPE_ARRAY || map_is_hash(m->row.type) ||
-	       m->row.type == BPF_MAP_TYPE_PERCPU_ARRAY;
+	int err = put(m, &m->base, c);
+	return err ? err : write_instances(m, c);
 }
 
-static int write_locked(struct map *m, const struct change *c, uint64_t flags)
+/* One request at a time: the last one may still wait for its agent. */
+static int write_begin(struct map *m, const struct change *c)
 {
 	struct session_map *row = &m->s->file->maps[m->id];
 	int err = map_begin(m);
-	if (!err)
-		err = check_flags(m, c->key, flags, !c->value);
-	if (!err && m->n_instances && !can_reach_devices(m))
-		err = -EBUSY;
-	/* One request at a time: the last one may still wait for its agent. */
+	if (!err && c->key)
+		err = check_flags(m, c->key, c->flags, !c->value);
 	if (!err && m->n_instances &&
 		wait_served(m, __atomic_load_n(&row->write_seq, __ATOMIC_RELAXED)) == -ETIMEDOUT)
 		err = -EBUSY;
+	return err;
+}
+
+static int write_locked(
+	struct map *m, struct change *c, int (*fn)(struct map *m, struct change *c))
+{
+	struct session_map *row = &m->s->file->maps[m->id];
+	int err = write_begin(m, c);
 	if (err)
 		return err;
 	uint32_t odd = __atomic_load_n(&row->writing, __ATOMIC_RELAXED) | 1;
 	__atomic_store_n(&row->writing, odd, __ATOMIC_RELEASE);
-	err = put(m, &m->base, c);
-	if (!err)
-		err = write_instances(m, c);
+	err = fn(m, c);
 	__atomic_store_n(&row->writing, odd + 1, __ATOMIC_RELEASE);
 	return err;
 }
 
-static int locked(struct map *m, const struct change *c, uint64_t flags)
+int map_change(struct map *m, struct change *c, int (*fn)(struct map *m, struct change *c))
 {
 	int err = file_lock(m->base.fd, true, LOCK_MS);
 	if (err)
 		return err;
-	err = write_locked(m, c, flags);
+	err = write_locked(m, c, fn);
 	file_unlock(m->base.fd);
 	return err;
+}
+
+static int locked(struct map *m, struct change c)
+{
+	c.op = c.value ? MAP_WRITE_PUT : MAP_WRITE_DELETE;
+	return map_change(m, &c, write_everywhere);
 }
 
 int map_update(struct map *m, const void *key, const void *value, uint64_t flags)
 {
 	uint32_t index;
+	if (map_is_keyless(m->row.type))
+		return map_push(m, value, flags);
 	if (m->row.type == BPF_MAP_TYPE_RINGBUF)
 		return -EOPNOTSUPP;
 	if (flags > BPF_EXIST)
@@ -380,7 +411,8 @@ int map_update(struct map *m, const void *key, const void *value, uint64_t flags
 	if (!map_is_hash(m->row.type) && flags != BPF_NOEXIST &&
 		map_array_index(m, key, &index))
 		return -E2BIG;
-	return locked(m, &(struct change){ key, value, 0, m->row.value_size }, flags);
+	return locked(m, (struct change){ .key = key, .value = value, .bytes = m->row.value_size,
+				 .flags = (uint32_t)flags });
 }
 
 int map_update_part(struct map *m, const void *key, uint32_t offset, const void *from, uint32_t n)
@@ -392,12 +424,14 @@ int map_update_part(struct map *m, const void *key, uint32_t offset, const void 
 		return -EINVAL;
 	if (map_array_index(m, key, &index))
 		return -E2BIG;
-	return locked(m, &(struct change){ key, from, offset, n }, BPF_ANY);
+	return locked(m, (struct change){ .key = key, .value = from, .offset = offset, .bytes = n });
 }
 
 int map_delete(struct map *m, const void *key)
 {
 	if (!map_is_hash(m->row.type))
-		return m->row.type == BPF_MAP_TYPE_RINGBUF ? -EOPNOTSUPP : -EINVAL;
-	return locked(m, &(struct change){ key, NULL, 0, 0 }, BPF_EXIST);
+		return m->row.type == BPF_MAP_TYPE_RINGBUF || m->row.type == BPF_MAP_TYPE_BLOOM_FILTER
+			       ? -EOPNOTSUPP
+			       : -EINVAL;
+	return locked(m, (struct change){ .key = key, .flags = BPF_EXIST });
 }

@@ -19,6 +19,7 @@ static void info_map(struct loader *l, const struct object *o, struct bpf_map_in
 	out->value_size = row->value_size;
 	out->max_entries = row->max_entries;
 	out->map_flags = row->flags;
+	out->map_extra = row->extra;
 	memcpy(out->name, row->name, sizeof(out->name));
 	if (o->map.btf) {
 		out->btf_id = o->map.btf->id;

@@ -34,11 +34,15 @@ static int map_check_flags(const union bpf_attr *attr, const char *name, struct 
 		allowed = BPF_F_NO_PREALLOC; /* room is taken at once anyway */
 	else if (map_is_lru(attr->map_type))
 		allowed = BPF_F_NO_COMMON_LRU; /* every multiprocessor evicts on its own as it is */
+	bool bloom = attr->map_type == BPF_MAP_TYPE_BLOOM_FILTER;
 	if (attr->map_flags & ~allowed)
 		return diag_set(d, EINVAL,
 			"map %s: flags 0x%x are not supported for this type (allowed: 0x%x)", name,
 			attr->map_flags, allowed);
-	if (attr->inner_map_fd || attr->map_extra || attr->map_ifindex ||
+	if (bloom && attr->map_extra > MAP_BLOOM_MAX_HASHES)
+		return diag_set(d, EINVAL, "map %s: map_extra of a BLOOM_FILTER is the number of its hash functions, at most %d", name,
+			MAP_BLOOM_MAX_HASHES);
+	if (attr->inner_map_fd || (attr->map_extra && !bloom) || attr->map_ifindex ||
 		attr->btf_vmlinux_value_type_id)
 		return diag_set(d, EINVAL,
 			"map %s: inner maps, offload, extra flags and struct_ops are not supported",
@@ -101,8 +105,9 @@ COMMAND(map_create)
 		.value_size = attr->value_size,
 		.max_entries = attr->max_entries,
 		.flags = attr->map_flags,
+		.extra = attr->map_extra,
 	};
-	bool known = def.type == BPF_MAP_TYPE_ARRAY || map_is_hash(def.type) ||
+	bool known = def.type == BPF_MAP_TYPE_ARRAY || map_is_hash(def.type) || map_is_keyless(def.type) ||
 		     def.type == BPF_MAP_TYPE_PERCPU_ARRAY || def.type == BPF_MAP_TYPE_RINGBUF;
 	if (known) /* session_add_map has the words for other types */
 		err = map_check_flags(attr, name, &l->error);
@@ -140,6 +145,7 @@ int map_object_describe(
 		.value_size = row->value_size,
 		.max_entries = row->max_entries,
 		.flags = row->flags,
+		.extra = row->extra,
 		.id = o->map.id,
 		/* The kernel too takes values for constants only when neither programs nor user
 		   space can change them. */
@@ -195,6 +201,12 @@ static int map_for(struct loader *l, uint32_t fd, bool write, struct object **ou
 	return err;
 }
 
+/* Queues, stacks and Bloom filters are asked without a key. */
+static bool has_key(const struct map *m, uint64_t key)
+{
+	return key || map_is_keyless(map_info(m)->type);
+}
+
 /* Ring buffers have no elements: the kernel says so with EOPNOTSUPP or ENOTSUPP; we with
  * -EOPNOTSUPP. */
 COMMAND(map_elem_lookup)
@@ -205,8 +217,10 @@ COMMAND(map_elem_lookup)
 		return err;
 	if (attr->flags)
 		return -EINVAL;
-	return attr->key && attr->value ? map_lookup(o->map.map, user(attr->key), user(attr->value))
-					: -EFAULT;
+	if (attr->key && map_is_keyless(map_info(o->map.map)->type))
+		return -EINVAL;
+	return has_key(o->map.map, attr->key) && attr->value ? map_lookup(o->map.map, user(attr->key), user(attr->value))
+							     : -EFAULT;
 }
 
 COMMAND(map_elem_update)
@@ -215,7 +229,9 @@ COMMAND(map_elem_update)
 	int err = map_for(l, attr->map_fd, true, &o);
 	if (err)
 		return err;
-	if (!attr->key || !attr->value)
+	if (attr->key && map_is_keyless(map_info(o->map.map)->type))
+		return -EINVAL;
+	if (!has_key(o->map.map, attr->key) || !attr->value)
 		return -EFAULT;
 	err = map_update(o->map.map, user(attr->key), user(attr->value), attr->flags);
 	if (err == -EBUSY || err == -ETIMEDOUT)
@@ -230,7 +246,7 @@ COMMAND(map_elem_delete)
 	int err = map_for(l, attr->map_fd, true, &o);
 	if (err)
 		return err;
-	return attr->key ? map_delete(o->map.map, user(attr->key)) : -EFAULT;
+	return has_key(o->map.map, attr->key) ? map_delete(o->map.map, user(attr->key)) : -EFAULT;
 }
 
 COMMAND(map_elem_next)
@@ -249,8 +265,13 @@ COMMAND(map_elem_take)
 	int err = map_for(l, attr->map_fd, true, &o);
 	if (err)
 		return err;
-	if (attr->flags || !map_is_hash(map_info(o->map.map)->type))
+	uint32_t type = map_info(o->map.map)->type;
+	if (attr->flags || (attr->key && map_is_queue(type)))
 		return -EINVAL;
+	if (map_is_queue(type))
+		return attr->value ? map_pop(o->map.map, user(attr->value)) : -EFAULT;
+	if (!map_is_hash(type))
+		return type == BPF_MAP_TYPE_BLOOM_FILTER ? -EOPNOTSUPP : -EINVAL;
 	if (!attr->key || !attr->value)
 		return -EFAULT;
 	err = map_lookup(o->map.map, user(attr->key), user(attr->value));

@@ -39,7 +39,7 @@ static uint8_t arg_kind(const struct tr *t, const struct tr_inst *inst, uint32_t
 bool tr_helper_arg_memory(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint32_t a)
 {
 	uint8_t kind = arg_kind(t, inst, i, a);
-	return kind == EBPF_ARG_KEY || kind == EBPF_ARG_VALUE || kind == EBPF_ARG_MEM || kind == EBPF_ARG_OUT;
+	return kind == EBPF_ARG_KEY || kind == EBPF_ARG_VALUE || kind == EBPF_ARG_VALUE_OUT || kind == EBPF_ARG_MEM || kind == EBPF_ARG_OUT;
 }
 
 bool tr_helper_arg_bytes(
@@ -53,6 +53,7 @@ bool tr_helper_arg_bytes(
 		*bytes = m ? m->key_size : 0;
 		return m;
 	case EBPF_ARG_VALUE:
+	case EBPF_ARG_VALUE_OUT:
 		*bytes = m ? m->value_size : 0;
 		return m;
 	case EBPF_ARG_MEM:
@@ -350,6 +351,14 @@ static int lower_delete(struct tr *t, struct tr_inst *inst, uint32_t i)
 	}
 }
 
+static int lower_keyless(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct ebpf_map *m = tr_map_arg(t, inst, i);
+	if (!m)
+		return no_map(t, inst, i);
+	return m->type == BPF_MAP_TYPE_BLOOM_FILTER ? tr_bloom_lower(t, inst, i) : tr_queue_lower(t, inst, i);
+}
+
 /* -- time, identity, chance -------------------------------------------------- */
 
 static int lower_ktime(struct tr *t, struct tr_inst *inst, uint32_t i)
@@ -525,6 +534,9 @@ static const struct {
 	{ "map_lookup_elem", lower_lookup, 0 },
 	{ "map_update_elem", lower_update, 0 },
 	{ "map_delete_elem", lower_delete, 0 },
+	{ "map_push_elem", lower_keyless, 0 },
+	{ "map_pop_elem", lower_keyless, 0 },
+	{ "map_peek_elem", lower_keyless, 0 },
 	{ "ktime_get_ns", lower_ktime, 0 },
 	{ "trace_printk", lower_printk, 0 },
 	{ "get_prandom_u32", lower_prandom, 0 },
@@ -572,6 +584,7 @@ static bool needs_arg(const struct tr *t, struct tr_inst *inst, uint32_t i, uint
 	case EBPF_ARG_STRING:
 		return false;
 	case EBPF_ARG_OUT:
+	case EBPF_ARG_VALUE_OUT:
 		return tr_mem_needs_reg(t, inst, i, a);
 	case EBPF_ARG_KEY:
 	case EBPF_ARG_VALUE:

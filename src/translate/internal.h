@@ -395,6 +395,9 @@ void tr_mem_copy_call(struct tr *t, const struct tr_mem *m, const char *to, int3
 struct tr_name tr_mem_word(struct tr *t, const struct tr_mem *m, uint32_t at, uint32_t bytes);
 /* Writes 8 bytes at an argument that a helper sets. */
 int tr_mem_set(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, struct tr_name value);
+/* Writes `bytes` bytes at an argument that a helper sets: those at global, 8-aligned from + displacement, which others may write; from
+ * NULL: zeros. */
+void tr_mem_fill(struct tr *t, const struct tr_mem *to, const struct tr_name *from, int32_t displacement, uint32_t bytes);
 /* Copies bytes to global memory at address register `to` + displacement, which is 8-aligned. */
 void tr_mem_copy(
 	struct tr *t, const struct tr_mem *m, const char *to, int32_t displacement, uint32_t bytes);
@@ -425,6 +428,10 @@ int tr_ring_fill(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, str
 int tr_ring_lower(struct tr *t, struct tr_inst *inst, uint32_t i);
 /* access.c */
 int tr_access_lower(struct tr *t, struct tr_inst *inst, uint32_t i);
+
+/* -- queue.c, bloom.c: push, pop, peek -- */
+int tr_queue_lower(struct tr *t, struct tr_inst *inst, uint32_t i);
+int tr_bloom_lower(struct tr *t, struct tr_inst *inst, uint32_t i);
 
 /* -- hash.c, ring.c: module-scope functions -- */
 const char *tr_func_add(struct tr *t, const char *name, const struct buf *text);

@@ -296,3 +296,74 @@ void tr_mem_copy(
 		at += n;
 	}
 }
+
+/* Pieces of registers: each is filled as a whole. */
+static void fill_slots(struct tr *t, const struct tr_mem *to, const struct tr_mem *from, uint32_t bytes)
+{
+	const struct tr_frame *f = &to->frame->frame;
+	for (uint32_t k = 0; k < f->n_atoms; k++) {
+		const struct tr_atom *a = &f->atoms[k];
+		if (a->offset < to->offset || a->offset + (int32_t)a->bytes > to->offset + (int32_t)bytes)
+			continue;
+		struct tr_name word = from ? memory_word(t, from, (uint32_t)(a->offset - to->offset), a->bytes) : tr_text("0");
+		tr_emit(t, "mov.u64 %%egpu_rs%u, %s;", a->reg, word.s);
+	}
+}
+
+static void fill_piece(struct tr *t, const struct tr_mem *to, const char *to_at, const struct tr_mem *from, uint32_t at, uint32_t bytes)
+{
+	struct tr_name word = from ? memory_word(t, from, at, bytes) : tr_text("0");
+	tr_emit(t, "st.%s.u%u [%s+%d], %s;", to->kind == TR_MEM_LOCAL ? "local" : "global", bytes * 8, to_at, to->displacement + (int32_t)at,
+		word.s);
+}
+
+/* base + n, also of a symbol. */
+static struct tr_name moved(struct tr *t, struct tr_name base, struct tr_name n)
+{
+	struct tr_name at = tr_t64(t);
+	tr_emit(t, "mov.u64 %s, %s;", at.s, base.s);
+	tr_emit(t, "add.s64 %s, %s, %s;", at.s, at.s, n.s);
+	return at;
+}
+
+/* All whole pieces in a loop. */
+static void fill_loop(struct tr *t, const struct tr_mem *to, const struct tr_mem *from, uint32_t bytes, uint32_t piece)
+{
+	struct tr_name n = tr_t64(t), more = tr_pred(t), again = tr_label(t);
+	tr_emit(t, "mov.u64 %s, 0;", n.s);
+	buf_printf(&t->body, "%s:\n", again.s);
+	struct tr_name to_at = moved(t, to->base, n);
+	struct tr_mem part = from ? *from : (struct tr_mem){ 0 };
+	if (from)
+		part.base = moved(t, from->base, n);
+	fill_piece(t, to, to_at.s, from ? &part : NULL, 0, piece);
+	tr_emit(t, "add.s64 %s, %s, %u;", n.s, n.s, piece);
+	tr_emit(t, "setp.lt.u64 %s, %s, %u;", more.s, n.s, bytes / piece * piece);
+	tr_emit(t, "@%s bra %s;", more.s, again.s);
+}
+
+void tr_mem_fill(struct tr *t, const struct tr_mem *to, const struct tr_name *from, int32_t displacement, uint32_t bytes)
+{
+	struct tr_mem source = { .kind = TR_MEM_GLOBAL, .displacement = displacement, .align = 8, .is_volatile = true };
+	if (from)
+		source.base = *from;
+	const struct tr_mem *src = from ? &source : NULL;
+	if (to->kind == TR_MEM_SLOTS) {
+		fill_slots(t, to, src, bytes);
+		return;
+	}
+	uint32_t at = 0;
+	if (bytes > TR_BY_STORE) {
+		fill_loop(t, to, src, bytes, to->align);
+		at = bytes / to->align * to->align;
+	}
+	while (at < bytes) {
+		uint32_t n = alignment(at);
+		if (n > to->align)
+			n = to->align;
+		while (n > bytes - at)
+			n /= 2;
+		fill_piece(t, to, to->base.s, src, at, n);
+		at += n;
+	}
+}

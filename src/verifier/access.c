@@ -474,28 +474,42 @@ int step_atomic(struct verifier *v, const struct bpf_insn *i)
 	return err;
 }
 
-int check_helper_out(struct verifier *v, uint32_t reg, int arg)
+/* Unknown bytes at a fixed place of the stack, slot by slot. */
+static int stack_set(struct verifier *v, const struct span *s)
 {
-	struct vreg *ptr = &frame_now(v)->regs[reg], unknown = scalar_unknown();
+	struct vreg unknown = scalar_unknown();
+	int err = 0;
+	for (struct span one = *s; one.low < s->high && !err; one.low = one.high) {
+		one.high = one.low - ((one.low % 8) + 8) % 8 + 8;
+		if (one.high > s->high)
+			one.high = s->high;
+		err = stack_write(v, &one, (uint32_t)(one.high - one.low), &unknown);
+	}
+	return err;
+}
+
+int check_helper_out(struct verifier *v, uint32_t reg, uint32_t bytes, uint32_t align, int arg)
+{
+	struct vreg *ptr = &frame_now(v)->regs[reg];
 	struct span span;
 	int err;
 	switch (ptr->type) {
 	case V_STACK:
-		err = stack_span(v, ptr, reg, 0, 8, WRITE, &span);
+		err = stack_span(v, ptr, reg, 0, bytes, WRITE, &span);
 		if (!err)
-			err = check_aligned(v, ptr, 0, 8);
+			err = check_aligned(v, ptr, 0, align);
 		if (!err && !span.fixed)
 			return refuse(v, EACCES, "stack", "R%u is a variable place of the stack; give the helper a variable of its own", reg);
 		if (!err)
-			err = stack_write(v, &span, 8, &unknown);
+			err = stack_set(v, &span);
 		break;
 	case V_VALUE:
 	case V_RECORD:
-		err = ptr->type == V_VALUE ? check_map_rights(v, &v->p->maps[ptr->map], WRITE, ptr->off, 8) : 0;
+		err = ptr->type == V_VALUE ? check_map_rights(v, &v->p->maps[ptr->map], WRITE, ptr->off, bytes) : 0;
 		if (!err)
-			err = check_bounds(v, ptr, reg, 0, 8);
+			err = check_bounds(v, ptr, reg, 0, bytes);
 		if (!err)
-			err = check_aligned(v, ptr, 0, 8);
+			err = check_aligned(v, ptr, 0, align);
 		break;
 	default:
 		return refuse(v, EACCES, is_or_null(ptr) ? "null" : "type", "R%u type=%s expected=fp, map_value, ringbuf_mem%s", reg,

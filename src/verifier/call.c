@@ -19,7 +19,13 @@ struct call {
 static bool map_fits(const struct ebpf_helper *h, uint32_t type)
 {
 	bool ring = (h->number >= 130 && h->number <= 134) || h->number == EBPF_FUNC_egpu_access;
+	bool push = h->number == BPF_FUNC_map_push_elem, pop = h->number == BPF_FUNC_map_pop_elem, peek = h->number == BPF_FUNC_map_peek_elem;
 	switch (type) {
+	case BPF_MAP_TYPE_QUEUE:
+	case BPF_MAP_TYPE_STACK:
+		return push || pop || peek;
+	case BPF_MAP_TYPE_BLOOM_FILTER:
+		return push || peek;
 	case BPF_MAP_TYPE_RINGBUF:
 		return ring;
 	case BPF_MAP_TYPE_HASH:
@@ -28,7 +34,7 @@ static bool map_fits(const struct ebpf_helper *h, uint32_t type)
 	case BPF_MAP_TYPE_PERCPU_ARRAY:
 	case BPF_MAP_TYPE_LRU_HASH:
 	case BPF_MAP_TYPE_LRU_PERCPU_HASH:
-		return !ring;
+		return !ring && !push && !pop && !peek;
 	default:
 		return false;
 	}
@@ -43,7 +49,8 @@ static int arg_map(struct verifier *v, struct call *c, uint32_t reg, const struc
 	fact_map(v, r->map);
 	if (!map_fits(c->helper, c->map->type))
 		return refuse(v, EINVAL, "map", "cannot pass map_type %u into func bpf_%s#%u", c->map->type, c->helper->name, c->helper->number);
-	bool writes = c->helper->number == 2 || c->helper->number == 3;
+	bool writes = c->helper->number == BPF_FUNC_map_update_elem || c->helper->number == BPF_FUNC_map_delete_elem ||
+		      c->helper->number == BPF_FUNC_map_push_elem || c->helper->number == BPF_FUNC_map_pop_elem;
 	if (writes && (c->map->frozen || (c->map->flags & BPF_F_RDONLY_PROG)))
 		return refuse(v, EACCES, "map", "write into map forbidden; '%s' is read-only", c->map->name ? c->map->name : "the map");
 	return 0;
@@ -56,6 +63,15 @@ static int arg_map_memory(struct verifier *v, struct call *c, uint32_t reg, uint
 		return refuse(v, EACCES, "type", "R%u has no map before it", reg);
 	c->copied += bytes;
 	return check_helper_memory(v, reg, bytes, arg);
+}
+
+/* What is popped or peeked; a Bloom filter is asked for a value instead. */
+static int arg_value_out(struct verifier *v, struct call *c, uint32_t reg, int arg)
+{
+	if (!c->map || c->map->type == BPF_MAP_TYPE_BLOOM_FILTER)
+		return arg_map_memory(v, c, reg, c->map ? c->map->value_size : 0, arg);
+	c->copied += c->map->value_size;
+	return check_helper_out(v, reg, c->map->value_size, 1, arg);
 }
 
 static int check_scalar(struct verifier *v, uint32_t reg, const struct vreg *r)
@@ -234,6 +250,8 @@ static int check_arg(struct verifier *v, struct call *c, int arg)
 		return arg_map_memory(v, c, reg, c->map ? c->map->key_size : 0, arg);
 	case EBPF_ARG_VALUE:
 		return arg_map_memory(v, c, reg, c->map ? c->map->value_size : 0, arg);
+	case EBPF_ARG_VALUE_OUT:
+		return arg_value_out(v, c, reg, arg);
 	case EBPF_ARG_SIZE:
 		return arg_size(v, c, reg, r, arg);
 	case EBPF_ARG_CONST_SIZE:
@@ -247,7 +265,7 @@ static int check_arg(struct verifier *v, struct call *c, int arg)
 	case EBPF_ARG_STACK:
 		return arg_stack(v, reg, r);
 	case EBPF_ARG_OUT:
-		return check_helper_out(v, reg, arg);
+		return check_helper_out(v, reg, 8, 8, arg);
 	case EBPF_ARG_CONST:
 		return c->helper->number == EBPF_FUNC_egpu_lane_read ? arg_field(v, reg, r, arg) : arg_const(v, reg, r, arg);
 	case EBPF_ARG_STRING:

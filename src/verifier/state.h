@@ -283,7 +283,7 @@ int check_written(struct verifier *v, uint32_t reg);
  * when it is a bound. */
 int check_helper_memory(struct verifier *v, uint32_t reg, uint64_t bytes, int arg);
 /* 8 bytes that a helper writes. */
-int check_helper_out(struct verifier *v, uint32_t reg, int arg);
+int check_helper_out(struct verifier *v, uint32_t reg, uint32_t bytes, uint32_t align, int arg);
 /* A constant scalar of 4 bytes at a stack pointer, if it is known; marks it. */
 bool stack_constant(struct verifier *v, const struct vreg *ptr, uint32_t *value, int *err);
 

@@ -162,11 +162,13 @@ static void call(struct uniform *u, uint32_t at, struct lanes *s)
 			varies = array_value_varies(u, at, s);
 		for (uint32_t k = 0; k < 5; k++) {
 			const struct ebpf_fact *fact = &u->v->out->facts[at];
-			if (h->args[k] != EBPF_ARG_OUT || fact->args[k].region != EBPF_REGION_STACK)
+			bool value = h->args[k] == EBPF_ARG_VALUE_OUT;
+			if ((h->args[k] != EBPF_ARG_OUT && !value) || fact->args[k].region != EBPF_REGION_STACK)
 				continue;
 			bool own = fact->args[k].fixed && !fact->args[k].frame && at < u->v->subprogs[0].end;
-			uint32_t slot = own ? (uint32_t)(-fact->args[k].offset - 1) / 8 : 0;
-			if (own)
+			uint32_t bytes = value && fact->map >= 0 ? u->p->maps[fact->map].value_size : 8;
+			uint32_t high = own ? (uint32_t)(-fact->args[k].offset - 1) / 8 : 0, low = own ? (uint32_t)(-fact->args[k].offset - (int32_t)bytes) / 8 : 0;
+			for (uint32_t slot = low; own && slot <= high && slot < 64; slot++)
 				s->slots = (s->slots & ~(1ull << slot)) | (uint64_t)varies << slot;
 			u->changed |= !own && !u->stack_lost;
 			u->stack_lost |= !own;

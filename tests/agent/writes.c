@@ -512,9 +512,164 @@ static void killed(void)
 	run_end(&r);
 }
 
+/* -- maps without keys -- */
+
+static int push_all(struct run *r, uint32_t map, const uint64_t *values, int n, uint64_t flags)
+{
+	struct map *m;
+	int err = map_open(r->session, map, &m, NULL);
+	for (int i = 0; i < n && !err; i++)
+		err = map_push(m, &values[i], flags);
+	if (m)
+		map_close(m);
+	return err;
+}
+
+static uint64_t pop_one(struct run *r, uint32_t map, int *err)
+{
+	struct map *m;
+	uint64_t value = 0;
+	*err = map_open(r->session, map, &m, NULL);
+	if (*err)
+		return 0;
+	*err = map_pop(m, &value);
+	map_close(m);
+	return value;
+}
+
+struct listed {
+	uint64_t values[16];
+	int n;
+};
+
+static int list_value(void *arg, const void *value)
+{
+	struct listed *l = arg;
+	memcpy(&l->values[l->n++ & 15], value, 8);
+	return 0;
+}
+
+/* The values in the order of pops, as a decimal number: 1, 2, 3 are 123. */
+static uint64_t all_values(struct run *r, uint32_t map)
+{
+	struct map *m;
+	struct listed l = { .n = 0 };
+	uint64_t all = 0;
+	if (map_open(r->session, map, &m, NULL))
+		return UINT64_MAX;
+	if (map_each_value(m, list_value, &l))
+		return UINT64_MAX;
+	map_close(m);
+	for (int i = 0; i < l.n; i++)
+		all = all * 10 + l.values[i];
+	return all;
+}
+
+static void queues(bool stack)
+{
+	static const uint64_t three[] = { 1, 2, 3 }, more[] = { 4, 5, 6 };
+	const char *name = stack ? "stack" : "queue";
+	struct run r;
+	int err;
+	run_begin(&r);
+	uint32_t seen = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1),
+		 map = run_map(&r, stack ? BPF_MAP_TYPE_STACK : BPF_MAP_TYPE_QUEUE, 0, 8, 5);
+	struct ebpf_fragment f = live_count(seen, map);
+	run_attach(&r, &f, "fill");
+	is_int(push_all(&r, map, three, 3, BPF_ANY), 0, "%s: values wait for a device", name);
+	pid_t pid = run_start(&r, "paused");
+	await(session_path(r.session), "ready");
+	for (int ms = 0; ms < 5000 && (uint32_t)run_count(&r, seen, 0) != 3; ms++)
+		usleep(1000);
+	is_int((uint32_t)run_count(&r, seen, 0), 3, "%s: the device has them", name);
+	is_int(all_values(&r, map), stack ? 321 : 123, "%s: each is there once", name);
+	is_int(push_all(&r, map, more, 3, BPF_ANY), -E2BIG, "%s: two more fit, a third does not", name);
+	is_int(all_values(&r, map), stack ? 54321 : 12345, "%s: and is not there", name);
+	is_int(push_all(&r, map, &more[2], 1, BPF_EXIST), 0, "%s: where it may take the place of the oldest, it does", name);
+	is_int(all_values(&r, map), stack ? 65432 : 23456, "%s: those are left", name);
+	is_int(pop_one(&r, map, &err), stack ? 6 : 2, "%s: the host pops", name);
+	is_int(all_values(&r, map), stack ? 5432 : 3456, "%s: what it popped is gone", name);
+	go(&r);
+	is_int(run_wait(&r, pid, 60), 0, "%s: the target ended well", name);
+	is_int((uint32_t)run_count(&r, seen, 0), 4, "%s: and found what the host had left", name);
+	for (int i = 0; i < 4; i++)
+		is_int(pop_one(&r, map, &err), stack ? 5 - i : 3 + i, "%s: after the end the host pops what is left", name);
+	pop_one(&r, map, &err);
+	is_int(err, -ENOENT, "%s: until it is empty", name);
+	is_int(push_all(&r, map, three, 2, BPF_ANY), 0, "%s: for another target", name);
+	pid = run_start(&r, "paused");
+	await(session_path(r.session), "ready");
+	go(&r);
+	is_int(run_wait(&r, pid, 60), 0, "%s: it ended well", name);
+	is_int(all_values(&r, map), stack ? 21 : 12, "%s: and nobody else", name);
+	run_end(&r);
+}
+
+/* A kernel runs: values wait for its end, and are not lost. */
+static void queue_while_running(void)
+{
+	static const uint64_t one = 7, eight = 8;
+	struct run r;
+	int err;
+	run_begin(&r);
+	uint32_t seen = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1), map = run_map(&r, BPF_MAP_TYPE_QUEUE, 0, 8, 5);
+	struct ebpf_fragment f = live_count(seen, map);
+	run_attach(&r, &f, "fill");
+	pid_t pid = run_start(&r, "running");
+	await(session_path(r.session), "ready");
+	is_int(push_all(&r, map, &one, 1, BPF_ANY), -ETIMEDOUT, "beside a kernel nothing is pushed");
+	is_int(push_all(&r, map, &one, 1, BPF_ANY), -EBUSY, "and the next one waits for the first");
+	go(&r);
+	is_int(run_wait(&r, pid, 60), 0, "the target ended well");
+	is_int(push_all(&r, map, &eight, 1, BPF_ANY), 0, "after its end a value is pushed");
+	uint64_t all = all_values(&r, map);
+	ok(all == 8 || all == 78, "it is the last, and the first there once at most");
+	while (pop_one(&r, map, &err) != 8 && !err)
+		;
+	pop_one(&r, map, &err);
+	is_int(err, -ENOENT, "and nothing else");
+	run_end(&r);
+}
+
+static int bloom_has(struct run *r, uint32_t map, uint64_t value)
+{
+	struct map *m;
+	if (map_open(r->session, map, &m, NULL))
+		return -1;
+	int err = map_peek(m, &value);
+	map_close(m);
+	return err;
+}
+
+static void bloom(void)
+{
+	static const uint64_t values[] = { 11, 22, 33 };
+	struct run r;
+	run_begin(&r);
+	uint32_t seen = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1), map = run_map(&r, BPF_MAP_TYPE_BLOOM_FILTER, 0, 8, 100);
+	struct ebpf_fragment f = live_count(seen, map);
+	run_attach(&r, &f, "fill");
+	is_int(push_all(&r, map, values, 1, BPF_ANY), 0, "a value is put into a Bloom filter");
+	pid_t pid = run_start(&r, "two");
+	await(session_path(r.session), "ready");
+	is_int(push_all(&r, map, &values[1], 1, BPF_ANY), 0, "another when two devices have it");
+	is_int(bloom_has(&r, map, 11) | bloom_has(&r, map, 22), 0, "both are in it");
+	is_int(bloom_has(&r, map, 33), -ENOENT, "a third is not");
+	is_int(push_all(&r, map, &values[2], 1, BPF_EXIST), -EINVAL, "it has no flags");
+	go(&r);
+	is_int(run_wait(&r, pid, 60), 0, "the target ended well");
+	is_int(push_all(&r, map, &values[2], 1, BPF_ANY), 0, "a third after the end");
+	is_int(bloom_has(&r, map, 11) | bloom_has(&r, map, 22) | bloom_has(&r, map, 33), 0, "all are in it");
+	run_end(&r);
+}
+
 int main(int argc, char **argv)
 {
 	harness_main(argc, argv, roles);
+	queues(false);
+	queues(true);
+	queue_while_running();
+	bloom();
 	arrays();
 	contexts();
 	devices();

@@ -94,7 +94,7 @@ static uint32_t draw(void *self)
 }
 
 static const struct interp_ops ops = { map_lookup, map_update, map_delete, map_value, ring_reserve, ring_commit, ring_output, NULL,
-	NULL, draw, NULL, NULL, NULL, NULL };
+	NULL, draw, NULL, NULL, NULL, NULL, NULL };
 
 static void reset_map(struct maps *m, uint32_t k)
 {

@@ -88,6 +88,7 @@ static bool read_maps(struct reader *r, struct bpf_object *obj)
 			.key_size = bpf_map__key_size(m),
 			.value_size = bpf_map__value_size(m),
 			.max_entries = bpf_map__max_entries(m),
+			.extra = bpf_map__map_extra(m),
 			.flags = bpf_map__map_flags(m),
 			.id = r->out->n_maps++,
 		};

@@ -32,7 +32,7 @@
 #define GLOBAL(dst, map, off) I(BPF_LD | BPF_IMM | BPF_DW, dst, BPF_PSEUDO_MAP_VALUE, 0, map), I(0, 0, 0, 0, off)
 
 /* The maps of every case. */
-enum { ARR, HASH, DATA, RO, RING, WO };
+enum { ARR, HASH, DATA, RO, RING, WO, QUEUE, STACK, BLOOM };
 static const uint8_t ro_bytes[16] = { 7, 0, 0, 0, 0x80, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8 };
 static const struct ebpf_map case_maps[] = {
 	[ARR] = { .name = "arr", .type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 48, .max_entries = 4 },
@@ -42,6 +42,9 @@ static const struct ebpf_map case_maps[] = {
 		.flags = BPF_F_RDONLY_PROG, .values = ro_bytes },
 	[RING] = { .name = "ring", .type = BPF_MAP_TYPE_RINGBUF, .max_entries = 4096, .id = 4 },
 	[WO] = { .name = "wo", .type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 8, .max_entries = 1, .id = 5, .flags = BPF_F_WRONLY_PROG },
+	[QUEUE] = { .name = "queue", .type = BPF_MAP_TYPE_QUEUE, .value_size = 16, .max_entries = 8, .id = 6 },
+	[STACK] = { .name = "stack", .type = BPF_MAP_TYPE_STACK, .value_size = 16, .max_entries = 8, .id = 7 },
+	[BLOOM] = { .name = "bloom", .type = BPF_MAP_TYPE_BLOOM_FILTER, .value_size = 16, .max_entries = 8, .id = 8 },
 };
 
 /* *4 = key 0 at fp-8, looked up in a map; r0 = value or null. */
