@@ -23,7 +23,7 @@
 #include "live/program.h"
 #include "map/session.h"
 
-enum { TICK_MS = 50, COME_MS = 5000, DRAIN_MS = 2000, LOCK_MS = 15000, LOCK_TICK_MS = 5 };
+enum { TICK_MS = 50, COME_MS = 5000, DRAIN_MS = 2000, LOCK_MS = 15000, LOCK_TICK_MS = 5, LATE_MS = 1500 };
 
 struct opts {
 	const char *pattern, *json, *out, *time;
@@ -68,6 +68,7 @@ struct attached {
 	char root[64]; /* target.other_root: its root directory as we see it */
 	int lock; /* the process's, while we look for its agent and bring it */
 	bool fresh; /* the agent has yet to be brought there */
+	bool copied; /* in a file of its own */
 	uint64_t graphs_before, holds_before;
 	bool armed; /* --live: some kernel could run it */
 	struct snapshot *before, *during; /* at the beginning, and just before the end */
@@ -185,8 +186,8 @@ static int make_session(struct attached *a)
 	if (!status && t->other_pids)
 		session_data(a->session)->known_as = (uint32_t)a->pid;
 	if (!status)
-		status = t->other_root ? put_copy(a->session, agent, "libegpu-attach.so")
-				       : put_link(a->session, agent, "libegpu-attach.so");
+		status = t->other_root || a->copied ? put_copy(a->session, agent, "libegpu-attach.so")
+						    : put_link(a->session, agent, "libegpu-attach.so");
 	if (!status)
 		status = put_link(a->session, t->driver, "libegpu-driver.so.1");
 	a->fresh = !status;
@@ -233,19 +234,46 @@ static int lock_target(struct attached *a)
 	return 0;
 }
 
+/* An agent that another command has brought, which was killed on the way, may be about to come. One that has found its session
+ * gone never will, and its library is not loaded twice: then it takes a copy. */
+static bool came_late(struct attached *a)
+{
+	char agent[PATH_MAX];
+	if (path_find(PATH_AGENT, agent, NULL) || !inject_has_mapped(a->pid, agent))
+		return false;
+	for (int ms = 0; ms < LATE_MS; ms += 10) {
+		if (!find_session(a->pid, &a->session, NULL))
+			return true;
+		nap_ms(10);
+	}
+	a->copied = true;
+	return false;
+}
+
+/* A session of another user's process is that user's, and so is what is added to it. */
+static int enter_session(struct attached *a, const char *probe)
+{
+	struct diag d = { 0 };
+	struct stat st;
+	unlock_target(a);
+	if (stat(session_path(a->session), &st))
+		return say_fail("%s: %s", session_path(a->session), strerror(errno));
+	if (become(st.st_uid, st.st_gid))
+		return EGPU_FAILED;
+	return session_enter(a->session, probe, &d) ? say_diag("session", &d) : 0;
+}
+
 static int join_session(struct attached *a, const char *probe)
 {
 	struct diag d = { 0 };
 	session_gc();
 	if (lock_target(a))
 		return EGPU_FAILED;
-	if (!find_session(a->pid, &a->session, NULL)) {
-		unlock_target(a);
-		return session_enter(a->session, probe, &d) ? say_diag("session", &d) : 0;
-	}
+	if (!find_session(a->pid, &a->session, NULL))
+		return enter_session(a, probe);
 	if (inject_look(a->pid, &a->target, &d))
 		return say_fail("%s", d.text);
-	return make_session(a);
+	return came_late(a) ? enter_session(a, probe) : make_session(a);
 }
 
 /* -- the agent ---------------------------------------------------------------------- */
@@ -335,23 +363,6 @@ static int hold_signals(void)
 
 /* -- the end -------------------------------------------------------------------------- */
 
-/* What was launched before this attach is not its business. */
-static void since_attach(struct attached *a, struct snapshot *snap)
-{
-	for (uint32_t i = 0; a->before && i < a->before->n_kernels; i++) {
-		const struct snap_kernel *was = &a->before->kernels[i];
-		for (uint32_t k = 0; k < snap->n_kernels; k++) {
-			struct snap_kernel *is = &snap->kernels[k];
-			if (is->id != was->id)
-				continue;
-			is->launches -= was->launches;
-			is->launches_instrumented -= was->launches_instrumented;
-			snap->launches -= was->launches;
-			snap->launches_instrumented -= was->launches_instrumented;
-		}
-	}
-}
-
 static uint64_t graphs_unseen(const struct attached *a)
 {
 	const struct session_agent *agent = agent_of(a->session, a->pid);
@@ -410,7 +421,8 @@ static int report(const struct opts *o, const struct probe *p, struct attached *
 		return say_fail("out of memory");
 	snprintf(what, sizeof(what), "process %d", (int)a->pid);
 	uint64_t graphs = graphs_unseen(a) - a->graphs_before;
-	since_attach(a, rep.snap);
+	/* What was launched before this attach is not its business. */
+	snap_since(rep.snap, a->before);
 	as_attached(a, rep.snap);
 	json_init(&j, &json_text, JSON_PRETTY);
 	int status = report_make(&rep, &text, &j, &d) ? say_diag("report", &d) : 0;

@@ -55,30 +55,67 @@ static void take_sites(struct snapshot *snap, const struct session *s, const str
 	}
 }
 
+static uint64_t less(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
 static double mean(uint64_t ns, uint64_t n, double otherwise)
 {
 	return n ? (double)ns / (double)n : otherwise;
 }
 
 /* The mean of the samples of a kind stands for every launch of that kind; a kernel that ran once has
- * but its first. */
-static void take_time(struct snapshot *snap, struct snap_kernel *k, const struct session_kernel *from)
+ * but its first. ever: samples that tell where k has none. */
+static void take_time(struct snapshot *snap, struct snap_kernel *k, const struct snap_times *ever)
 {
-	uint64_t timed = from->timed, ns = from->time_ns, probed = from->probed_timed,
-		 probed_ns = from->probed_ns, others = k->launches - k->launches_instrumented;
+	const struct snap_times *t = &k->samples;
+	uint64_t others = k->launches - k->launches_instrumented;
 	/* Another process wrote them, and may be writing. */
-	if (probed > timed || probed_ns > ns || k->launches_instrumented > k->launches)
+	if (t->probed_n > t->n || t->probed_ns > t->ns || k->launches_instrumented > k->launches)
 		return;
-	double all = mean(ns, timed, (double)from->first_ns),
-	       with = mean(probed_ns, probed, all),
-	       without = mean(ns - probed_ns, timed - probed, all);
+	double all = mean(t->ns, t->n, mean(ever->ns, ever->n, (double)ever->first_ns)),
+	       with = mean(t->probed_ns, t->probed_n, all),
+	       without = mean(t->ns - t->probed_ns, t->n - t->probed_n, all);
 	uint64_t probed_all = (uint64_t)(with * (double)k->launches_instrumented);
-	k->timed = timed + (from->first_ns != 0);
+	k->timed = t->n + (t->first_ns != 0);
 	k->time_ns = probed_all + (uint64_t)(without * (double)others);
-	k->slowdown = probed && timed > probed && without > 0 ? with / without : 0;
+	double slow = mean(ever->probed_ns, ever->probed_n, 0), plain = mean(less(ever->ns, ever->probed_ns), less(ever->n, ever->probed_n), 0);
+	k->slowdown = plain > 0 ? slow / plain : 0;
 	snap->time_ns += k->time_ns;
 	snap->probed_ns += probed_all;
-	snap->untimed += k->launches && !k->timed;
+	snap->untimed += k->launches && !ever->n && !ever->first_ns;
+}
+
+static const struct snap_kernel *kernel_of_id(const struct snapshot *snap, uint32_t id)
+{
+	/* Rows only come, so that it is here or before. */
+	for (uint32_t i = id < snap->n_kernels ? id + 1 : snap->n_kernels; i--;)
+		if (snap->kernels[i].id == id)
+			return &snap->kernels[i];
+	return NULL;
+}
+
+void snap_since(struct snapshot *snap, const struct snapshot *before)
+{
+	snap->launches = snap->launches_instrumented = 0;
+	snap->time_ns = snap->probed_ns = 0;
+	snap->untimed = 0;
+	for (uint32_t i = 0; i < snap->n_kernels; i++) {
+		struct snap_kernel *k = &snap->kernels[i];
+		const struct snap_kernel *was = before ? kernel_of_id(before, k->id) : NULL;
+		const struct snap_times ever = k->samples;
+		if (was) {
+			k->launches = less(k->launches, was->launches);
+			k->launches_instrumented = less(k->launches_instrumented, was->launches_instrumented);
+			k->samples = (struct snap_times){ less(ever.n, was->samples.n), less(ever.ns, was->samples.ns),
+				less(ever.probed_n, was->samples.probed_n), less(ever.probed_ns, was->samples.probed_ns),
+				was->samples.first_ns ? 0 : ever.first_ns };
+		}
+		snap->launches += k->launches;
+		snap->launches_instrumented += k->launches_instrumented;
+		take_time(snap, k, &ever);
+	}
 }
 
 static void take_kernel(struct snapshot *snap, const struct session *s, uint32_t id, size_t *cap)
@@ -97,6 +134,7 @@ static void take_kernel(struct snapshot *snap, const struct session *s, uint32_t
 	k->source = copy(snap->arena, s, from->source);
 	k->launches = __atomic_load_n(&from->launches, __ATOMIC_RELAXED);
 	k->launches_instrumented = __atomic_load_n(&from->launches_instrumented, __ATOMIC_RELAXED);
+	k->samples = (struct snap_times){ from->timed, from->time_ns, from->probed_timed, from->probed_ns, from->first_ns };
 	k->regs_before = from->regs_before;
 	k->regs_after = from->regs_after;
 	k->local_before = from->local_before;
@@ -115,10 +153,7 @@ static void take_kernel(struct snapshot *snap, const struct session *s, uint32_t
 	if (!*k->name)
 		return; /* claimed by an agent that died before it wrote the row */
 	snap->n_kernels++;
-	snap->launches += k->launches;
-	snap->launches_instrumented += k->launches_instrumented;
 	snap->n_probed += k->state == SESSION_KERNEL_INSTRUMENTED;
-	take_time(snap, k, from);
 	take_sites(snap, s, f, snap->n_kernels - 1, cap);
 }
 
@@ -139,6 +174,7 @@ struct snapshot *snap_take(const struct session *s)
 	snap->sites_lost = f->sites_lost;
 	for (uint32_t i = 0; i < n; i++)
 		take_kernel(snap, s, i, &cap);
+	snap_since(snap, NULL);
 	return snap;
 }
 

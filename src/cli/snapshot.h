@@ -35,6 +35,10 @@ struct snap_kernel {
 	bool given_up;	  /* --max-overhead could not be kept: it is probed no more */
 	int64_t overhead_ppm; /* with --max-overhead: how much longer a launch with one_in takes; 0: not known */
 	uint64_t time_ns; /* of all launches on the device, estimated from those; 0: unknown */
+	/* What that is estimated from: samples, those of probed launches, and the first launch. */
+	struct snap_times {
+		uint64_t n, ns, probed_n, probed_ns, first_ns;
+	} samples;
 };
 
 struct snap_site {
@@ -65,6 +69,8 @@ struct snapshot {
 
 /* NULL when memory is out. */
 struct snapshot *snap_take(const struct session *s);
+/* What was before is taken away: launches, and the time that they took. before NULL: nothing was. */
+void snap_since(struct snapshot *snap, const struct snapshot *before);
 void snap_free(struct snapshot *snap);
 
 const char *snap_state_name(enum session_kernel_state state);

@@ -34,6 +34,8 @@ struct inject_target {
  * process, traced, stopped, forbidden by seccomp. */
 int inject_look(pid_t pid, struct inject_target *t, struct diag *d);
 
+/* Whether the process has mapped this very file of ours: loading it once more would run none of its code. */
+bool inject_has_mapped(pid_t pid, const char *path);
 /* Whether the process is in our namespace of that kind ("mnt", "pid"). */
 bool inject_same_namespace(pid_t pid, const char *which);
 

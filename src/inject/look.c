@@ -167,6 +167,24 @@ static int see(const struct mapping *m, void *arg)
 	return 0;
 }
 
+static int is_inode(const struct mapping *m, void *arg)
+{
+	uint64_t *inode = arg;
+	if (m->inode != *inode || !m->exec)
+		return 0;
+	*inode = 0;
+	return 1;
+}
+
+bool inject_has_mapped(pid_t pid, const char *path)
+{
+	struct stat st;
+	if (stat(path, &st))
+		return false;
+	uint64_t inode = st.st_ino;
+	return !each_mapping(pid, is_inode, &inode) && !inode;
+}
+
 bool inject_same_namespace(pid_t pid, const char *which)
 {
 	char path[64], a[64] = "", b[64] = "";

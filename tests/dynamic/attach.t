@@ -138,6 +138,37 @@ part_killed() { # STEPS
 	done
 }
 
+# An agent that came and found its session gone, as when the command that brought it was killed, is no obstacle for the next one.
+part_stranded() {
+	mkdir "$work/gone"
+	ln -s "$EGPU_BUILD/src/agent/libegpu-agent.so" "$work/gone/libegpu-attach.so"
+	ln -s "$driver/libcuda.so.1" "$work/gone/libegpu-driver.so.1"
+	export TARGET_LOADS="$work/gone/libegpu-attach.so" EGPU_AGENT_LOG="$work/stranded.log"
+	start stranded opened
+	unset TARGET_LOADS EGPU_AGENT_LOG
+	grep -q 'no session' "$work/stranded.log"; ok $? "stranded: an agent without a session is there"
+	for i in 1 2; do
+		attach --for 0.4 "$pid" "$probe"; ok $? "stranded: attach $i"
+		exact; ok $? "stranded: counts are exact"
+	done
+	finish stranded
+}
+
+# Root attaches to a process of another user, where that user has attached before.
+part_other() {
+	[ "$(id -u)" = 0 ] && setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$egpu" -a -r "$probe" 2> /dev/null || return
+	chmod 711 "$all"; chmod 777 "$work" "$EGPU_DIR"
+	as="setpriv --reuid=65534 --regid=65534 --clear-groups"
+	LD_LIBRARY_PATH=$driver EGPU_SOFTGPU_QUIET=1 $as "$target" linked > "$work/other_user.out" 2>&1 & pid=$!
+	echo $pid > "$work/other_user.pid"
+	for _ in $(seq 400); do grep -qs running "$work/other_user.out" && break; sleep 0.02; done
+	EGPU_CACHE=off $as "$egpu" attach --for 0.3 "$pid" "$probe" > "$work/err" 2>&1; ok $? "another user: attaches to its own process"
+	exact; ok $? "another user: counts are exact"
+	attach --for 0.3 "$pid" "$probe"; ok $? "another user: root attaches too"
+	exact; ok $? "another user: its counts are exact"
+	finish other_user
+}
+
 # Refusals say why.
 refused() { # WHAT PATTERN ARGS...
 	what=$1 pattern=$2; shift 2
@@ -221,6 +252,8 @@ else
 	part killed part_killed stopped set
 	part killed_late part_killed returned skipped
 fi
+part stranded part_stranded
+part other part_other
 part refused part_refused
 wait
 for name in $parts; do

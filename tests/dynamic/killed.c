@@ -32,6 +32,8 @@ int main(int argc, char **argv)
 		if (WSTOPSIG(status) == (SIGTRAP | 0x80) && ++stops == 2 * at - 1)
 			kill(pid, SIGKILL);
 	}
+	if (WIFSTOPPED(status))
+		waitpid(pid, &status, 0);
 	fprintf(stderr, "%lu calls, %s\n", (stops + 1) / 2, WIFSIGNALED(status) ? "killed" : "ended");
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

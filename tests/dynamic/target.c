@@ -4,6 +4,7 @@
  *
  *	target linked|opened|updated [threads] [sealed]
  *
+ * TARGET_LOADS: a library that it loads at the beginning.
  * linked: calls the driver through its own GOT. opened: keeps pointers from cuGetProcAddress in a
  *table on the heap. updated: by a graph that was instantiated at the beginning and is updated at each
  *step. sealed: a seccomp filter ends it if it locks a file. */
@@ -158,6 +159,8 @@ int main(int argc, char **argv)
 	int n = argc > 2 ? atoi(argv[2]) : 1;
 	pthread_t threads[64];
 	signal(SIGTERM, end);
+	if (getenv("TARGET_LOADS") && !dlopen(getenv("TARGET_LOADS"), RTLD_NOW))
+		printf("%s\n", dlerror());
 	CU(cuInit(0));
 	CU(cuDeviceGet(&dev, 0));
 	CU(cuDevicePrimaryCtxRetain(&ctx, dev));
