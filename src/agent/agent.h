@@ -170,6 +170,8 @@ struct image *image_get_file(const char *path, uint32_t cc, struct diag *d);
 struct kernel *image_kernel(struct image *im, const char *name);
 /* Text and parse of a unit; NULL with unit->broken set. Under agent.build. */
 struct ptx_module *unit_module(struct unit *u);
+/* They are parsed again when they are wanted again: that takes less time than they take memory. */
+void image_forget_parsed(struct image *im);
 /* Linker inputs and outputs. */
 void link_input(
 	CUlinkState state, CUjitInputType type, const void *data, size_t bytes, uint32_t cc);

@@ -581,39 +581,45 @@ static bool fetch(struct kernel *k, struct build *b, const struct recipe *r)
 	return false;
 }
 
-static void keep(struct kernel *k, const struct build *b, const struct recipe *r)
+/* What a build keeps of a result: that lies in an arena with all that the instrumenter needed, and names what the parsed
+ * text holds. In the cache too, if there is one. */
+static int keep(struct kernel *k, struct build *b, const struct recipe *r, const struct instrument_result *made)
 {
 	struct buf text = { 0 }, value = { 0 };
-	if (build_key(k, b, r, k->first_site, &text)) {
+	size_t used;
+	instrument_store(made, &value);
+	int err = value.failed ? -ENOMEM : instrument_restore(b->arena, value.data, value.len, &b->result, &used);
+	if (!err && build_key(k, b, r, k->first_site, &text)) {
 		struct cache_key key = key_of(b, &text);
-		instrument_store(&b->result, &value);
 		buf_add(&value, b->cubin, b->cubin_bytes);
 		if (!value.failed)
 			cache_put(&key, value.data, value.len);
 	}
 	buf_free(&text);
 	buf_free(&value);
+	return err;
 }
 
 /* -- making one -- */
 
-static int take_sites(struct kernel *k, struct build *b, struct ptx_module *m, const struct recipe *r, struct diag *d)
+static int take_sites(struct kernel *k, struct arena *a, struct ptx_module *m, const struct recipe *r, struct diag *d)
 {
 	struct instrument_site *sites;
 	uint32_t n;
 	if (sites_placed(k, r->links))
 		return 0;
-	int err = instrument_sites_for(b->arena, m, k->name, r->numbering, r->n_numbering, &sites, &n, d);
+	int err = instrument_sites_for(a, m, k->name, r->numbering, r->n_numbering, &sites, &n, d);
 	return err ? err : place_sites(k, r->links, sites, n, d);
 }
 
-static int instrument(struct kernel *k, struct build *b, const struct recipe *r, struct diag *d)
+static int instrument(struct kernel *k, const struct build *b, const struct recipe *r, struct arena *a, struct instrument_result *made,
+	struct diag *d)
 {
 	struct unit *u = &k->image->units[k->unit];
 	struct ptx_module *m = unit_module(u);
 	if (!m)
 		return diag_set(d, EINVAL, "%s", u->broken ? u->broken : "its PTX cannot be read");
-	int err = take_sites(k, b, m, r, d);
+	int err = take_sites(k, a, m, r, d);
 	if (err)
 		return err;
 	struct instrument_request request = {
@@ -628,7 +634,26 @@ static int instrument(struct kernel *k, struct build *b, const struct recipe *r,
 		.numbering = r->numbering,
 		.n_numbering = r->n_numbering,
 	};
-	return instrument_kernel(b->arena, &request, &b->result, d);
+	return instrument_kernel(a, &request, made, d);
+}
+
+/* *compile_ns: how long the compiler took. */
+static int make_anew(struct kernel *k, struct build *b, const struct recipe *r, uint64_t *compile_ns, struct diag *d)
+{
+	struct instrument_result made;
+	struct arena *a = arena_new();
+	if (!a)
+		return diag_set(d, ENOMEM, "out of memory");
+	int err = instrument(k, b, r, a, &made, d);
+	uint64_t start = now_ns();
+	if (!err)
+		err = compile(made.lined, made.lined_bytes, k->image->units[k->unit].module, b->cc, b->max_regs, &b->cubin,
+			&b->cubin_bytes, d);
+	*compile_ns = now_ns() - start;
+	if (!err)
+		err = keep(k, b, r, &made);
+	arena_free(a);
+	return err;
 }
 
 static int make(struct kernel *k, struct build *b, struct diag *d)
@@ -636,26 +661,18 @@ static int make(struct kernel *k, struct build *b, struct diag *d)
 	struct recipe r;
 	struct session_kernel *row = atomic_load(&k->shared);
 	int err = gather(k, b, &r, d);
-	if (err)
-		return err;
-	uint64_t start = now_ns();
-	bool cached = fetch(k, b, &r);
-	if (!cached) {
-		err = instrument(k, b, &r, d);
-		start = now_ns();
-		if (!err)
-			err = compile(b->result.lined, b->result.lined_bytes, k->image->units[k->unit].module, b->cc,
-				b->max_regs, &b->cubin, &b->cubin_bytes, d);
-	}
+	uint64_t start = now_ns(), took;
+	bool cached = !err && fetch(k, b, &r);
+	took = now_ns() - start;
+	if (!err && !cached)
+		err = make_anew(k, b, &r, &took, d);
 	if (err)
 		return err;
 	if (row) {
-		row->compile_ns = now_ns() - start;
+		row->compile_ns = took;
 		row->compile_cached = cached;
 		row->last_bit_may_differ = b->result.last_bit_may_differ;
 	}
-	if (!cached)
-		keep(k, b, &r);
 	mark_skipped(k, &b->result);
 	return 0;
 }
@@ -712,6 +729,7 @@ int build_kernel(struct kernel *k, uint32_t cc, const char *const *unbound, uint
 	uint64_t start = now_ns();
 	int err = make(k, b, d);
 	if (err) {
+		free(b->cubin);
 		arena_free(b->arena);
 		return err;
 	}

@@ -104,6 +104,14 @@ struct ptx_module *unit_module(struct unit *u)
 	return u->module;
 }
 
+void image_forget_parsed(struct image *im)
+{
+	for (uint32_t i = 0; i < im->n_units; i++) {
+		ptx_module_free(im->units[i].module);
+		im->units[i].module = NULL;
+	}
+}
+
 /* -- kernels ---------------------------------------------------------------- */
 
 static bool is_name(char c)

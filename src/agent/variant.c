@@ -648,6 +648,7 @@ void variant_prepare(struct module *m, struct context *c)
 			m->prepared[n] = c;
 			atomic_store(&m->n_prepared, n + 1);
 		}
+		image_forget_parsed(m->image);
 	}
 	lock_drop(&agent.build);
 }

@@ -121,7 +121,7 @@ static void get_site(struct reader *r, struct instrument_site *s, const struct i
 
 static bool plausible(const struct instrument_result *r, size_t bytes)
 {
-	return !r->ptx && !r->lined && !r->sites && !r->symbols && is_bool(&r->launch_param) &&
+	return !r->ptx && !r->lined && !r->sites && !r->symbols && is_bool(&r->launch_param) && is_bool(&r->reads_launch) && is_bool(&r->sampled) &&
 	       is_bool(&r->last_bit_may_differ) && r->n_sites <= bytes / sizeof(*r->sites) &&
 	       r->n_symbols <= bytes / sizeof(uint32_t) && r->table_entries == EBPF_TABLE_SYMBOLS + r->n_symbols &&
 	       r->n_params <= MAX_PARAMS && r->launch_param_offset <= MAX_PARAMS;

@@ -2,7 +2,7 @@
  * session says why. */
 #include "harness.h"
 
-enum { N = 100, LAUNCHES = 4 };
+enum { N = 100, LAUNCHES = 4, PINNED = 20000 /* elements of a map that is pinned */ };
 
 static int fill(void)
 {
@@ -74,7 +74,7 @@ static void one(size_t i, int at, bool once)
 	snprintf(env, sizeof(env), "SHIM_FAULT=%s:%d", faults[i].call, at);
 	r.env[0] = env;
 	r.env[1] = once ? "SHIM_FAULT_ONCE=1" : NULL;
-	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, PINNED);
 	struct ebpf_fragment f = timed_counter(map);
 	run_attach(&r, &f, "fill");
 	int status = run_role(&r, "fill");

@@ -36,7 +36,8 @@ static bool same(const struct instrument_result *a, const struct instrument_resu
 		    a->table_entries == b->table_entries && a->launch_param == b->launch_param && a->sampled == b->sampled &&
 		    a->reads_launch == b->reads_launch &&
 		    a->n_params == b->n_params && a->launch_param_offset == b->launch_param_offset &&
-		    a->last_bit_may_differ == b->last_bit_may_differ && a->local_bytes_added == b->local_bytes_added;
+		    a->last_bit_may_differ == b->last_bit_may_differ && a->reads_launch == b->reads_launch &&
+		    a->sampled == b->sampled && a->local_bytes_added == b->local_bytes_added;
 	for (uint32_t i = 0; good && i < a->n_symbols; i++)
 		good = !strcmp(a->symbols[i], b->symbols[i]);
 	for (uint32_t i = 0; good && i < a->n_sites; i++)
