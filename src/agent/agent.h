@@ -229,6 +229,7 @@ struct context {
 				 us */
 	bool primary;
 	struct lock copying; /* who holds it may use stream and maps[] */
+	struct lock compiling; /* held by a thread of ours that needs the context, and before copying by who ends it */
 	void *scratch;       /* counters of a ring */
 	size_t scratch_bytes;
 	bool settling; /* the last look at a ring saw records that are too fresh to be taken */
@@ -318,6 +319,24 @@ bool live_wants_idle(void);
 void live_idle(void);
 /* Room for a map; out NULL: only a look. -ENOSPC: there is some when the kernels that run have ended; -E2BIG: never. */
 int live_pool_take(struct context *c, uint32_t map, size_t bytes, CUdeviceptr *out, struct diag *d);
+
+/* -- native.c: lists of programs as machine code. Holder of c->copying. ------ */
+
+struct native;
+/* Room for it on the device, whose context is current; NULL: there is none. */
+struct native *native_prepare(void);
+/* Of the context; NULL: guards call the interpreter alone. live.c */
+struct native *live_native(const struct context *c);
+/* Where the code of a list with these links is; 0: not yet, or never. From then on it is wanted. n may be NULL here and below. */
+CUdeviceptr native_code(struct native *n, uint64_t links);
+/* Of `links`, those whose lists all have code. */
+uint64_t native_links(const struct native *n, uint64_t links);
+/* One step on: begins or ends a compilation, context current. True: lists have code that had none. */
+bool native_step(struct context *c);
+/* Links have gone, and may stand for others. */
+void native_forget(struct native *n, uint64_t gone);
+/* No kernel runs that could hold any of it. */
+void native_start_over(struct native *n);
 
 /* -- blackbox.c -- */
 void blackbox_launch(const struct kernel *k, const CUlaunchConfig *c, bool variant);
@@ -437,6 +456,10 @@ bool kernel_borrow_row(struct kernel *nameless);
 
 /* Compiles PTX of ours with the driver for the current context, or takes it from the cache on disk. */
 int compile_ptx(const char *ptx, size_t bytes, uint32_t cc, char **cubin, size_t *cubin_bytes, struct diag *d);
+/* PTX of ours that is compiled once. */
+int compile_uncached(const char *ptx, size_t bytes, uint32_t max_regs, char **cubin, size_t *cubin_bytes, struct diag *d);
+/* What variants read through __egpu_table: EBPF_TABLE_SYMBOLS numbers. */
+void variant_table(const struct context *c, uint64_t *table);
 /* ptxas from PATH or the usual place. target "sm_90a". */
 int ptxas_compile(const char *ptx, size_t bytes, const char *target, uint32_t max_regs,
 	char **cubin, size_t *cubin_bytes, struct diag *d);

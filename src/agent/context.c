@@ -323,6 +323,7 @@ static struct context *begin_ending(struct context *c, int ms)
 	if (atomic_load(&c->launches) && !atomic_load(&agent.captures))
 		stream_settle(c->handle, ms);
 	gputime_collect(c->handle);
+	lock_take(&c->compiling);
 	lock_take(&c->copying);
 	if (c->ready)
 		devmap_final(c);
@@ -362,6 +363,7 @@ void context_ended(struct context *c, bool gone)
 		}
 	}
 	lock_drop(&c->copying);
+	lock_drop(&c->compiling);
 	if (gone) {
 		stream_context_gone(c->handle);
 		gputime_context_gone(c->handle);

@@ -46,8 +46,12 @@ struct live {
 	uint64_t generation;    /* of the session, when last published; 0: never */
 	uint32_t n_kernels;     /* of the session at that time */
 	uint64_t armed;         /* links that are said to be armed */
+	struct native *native;  /* NULL: programs are interpreted */
+	uint64_t coded_links;   /* that are said to be machine code */
+	bool again;             /* lists have code now that had none */
 	CUdeviceptr program[SESSION_MAX_LINKS];
 	uint64_t shown[LIVE_POINTS][LIVE_KERNELS]; /* links in the list that a word leads to */
+	bool coded[LIVE_POINTS][LIVE_KERNELS];	   /* which has code */
 };
 
 static bool ok(CUresult r)
@@ -305,7 +309,7 @@ static void compare_kernel(struct context *c, const struct kernel *k, uint64_t l
 			want[point_of_link(&agent.shared->links[i])] |= UINT64_C(1) << i;
 	}
 	for (uint32_t p = 0; p < LIVE_POINTS; p++)
-		if (want[p] != c->live->shown[p][k->row])
+		if (want[p] != c->live->shown[p][k->row] || (native_code(c->live->native, want[p]) != 0) != c->live->coded[p][k->row])
 			add_change(x, (struct change){ .point = p, .kernel = k->row, .links = want[p] });
 }
 
@@ -331,6 +335,7 @@ static bool write_list(struct context *c, struct change *change)
 	for (uint32_t link = 0; link < SESSION_MAX_LINKS && list->n < LIVE_PER_LIST; link++)
 		if (change->links >> link & 1)
 			list->programs[list->n++] = c->live->program[link];
+	list->code = native_code(c->live->native, change->links);
 	change->list = code_room(c->live, sizeof(*list));
 	return change->list && put(c, change->list, list, sizeof(*list));
 }
@@ -357,8 +362,10 @@ static bool write_words(struct context *c, const struct changes *x)
 	for (size_t i = 0; i < x->n && good; i++) {
 		const struct change *change = &x->all[i];
 		good = put(c, c->live->value + LIVE_WORD(change->point, change->kernel), &change->list, sizeof(change->list));
-		if (good)
+		if (good) {
 			c->live->shown[change->point][change->kernel] = change->links;
+			c->live->coded[change->point][change->kernel] = native_code(c->live->native, change->links) != 0;
+		}
 	}
 	return finished(c) && good;
 }
@@ -394,6 +401,8 @@ static bool start_over(struct context *c)
 	if (!devmap_pooled(c))
 		l->pool_used = 0;
 	memset(l->shown, 0, sizeof(l->shown));
+	memset(l->coded, 0, sizeof(l->coded));
+	native_start_over(l->native);
 	memset(l->program, 0, sizeof(l->program));
 	l->code_used = 0;
 	atomic_store(&l->full, false);
@@ -435,6 +444,15 @@ void live_idle(void)
 
 /* -- publishing ------------------------------------------------------------------- */
 
+static void note_native(struct context *c)
+{
+	uint64_t links = native_links(c->live->native, c->live->links), changed = c->live->coded_links ^ links;
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
+		if (changed >> i & 1)
+			__atomic_fetch_add(&agent.shared->links[i].native, links >> i & 1 ? 1 : -1, __ATOMIC_RELEASE);
+	c->live->coded_links = links;
+}
+
 /* What is published has settled. What programs that are gone have left is there to be read before anybody is told. */
 static void note_armed(struct context *c)
 {
@@ -449,6 +467,7 @@ static void note_armed(struct context *c)
 		__atomic_fetch_add(&l->armed, links >> i & 1 ? 1 : -1, __ATOMIC_RELEASE);
 	}
 	c->live->armed = links;
+	note_native(c);
 	atomic_store(&c->live->settled, c->live->generation);
 }
 
@@ -539,6 +558,7 @@ static void forget_detached(struct live *l, uint64_t links)
 	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
 		if (!(links >> i & 1))
 			l->program[i] = 0;
+	native_forget(l->native, ~links);
 }
 
 static void update(struct context *c)
@@ -548,7 +568,7 @@ static void update(struct context *c)
 	uint32_t n_kernels = __atomic_load_n(&agent.shared->n_kernels, __ATOMIC_ACQUIRE);
 	struct diag d = { 0 };
 	CUcontext was;
-	if (l->generation == generation && l->n_kernels == n_kernels)
+	if (l->generation == generation && l->n_kernels == n_kernels && !l->again)
 		return;
 	if (!ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
 		return;
@@ -563,6 +583,7 @@ static void update(struct context *c)
 	forget_detached(l, links);
 	l->generation = generation;
 	l->n_kernels = n_kernels;
+	l->again = false;
 	if (!l->rings)
 		note_armed(c);
 }
@@ -587,6 +608,23 @@ static bool anything_attached(void)
 	return false;
 }
 
+struct native *live_native(const struct context *c)
+{
+	return c->live ? c->live->native : NULL;
+}
+
+/* Once what was published has settled, it is compiled. */
+static void go_native(struct context *c)
+{
+	CUcontext was;
+	if (!c->live->native || !ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
+		return;
+	c->live->again |= native_step(c);
+	REAL(cuCtxPopCurrent_v2)(&was);
+	if (c->live->again)
+		update(c);
+}
+
 int live_serve(struct context *c)
 {
 	if (!c->live || atomic_load(&c->dead))
@@ -600,6 +638,8 @@ int live_serve(struct context *c)
 			settle(c);
 			REAL(cuCtxPopCurrent_v2)(&was);
 		}
+		if (!c->live->rings)
+			go_native(c);
 	}
 	settled ^= c->live->settled;
 	lock_drop(&c->copying);
@@ -632,6 +672,9 @@ int live_prepare(struct context *c, CUdeviceptr image, struct diag *d)
 		free(l);
 		return err;
 	}
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
+		if (agent.shared->maps[i].live == LIVE_TIER_NATIVE)
+			l->native = native_prepare();
 	c->live = l;
 	update(c);
 	return 0;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "live/live.h"
 
 enum {
 	RETRY_NS = 50000,
@@ -186,6 +187,18 @@ static int same_shape(struct variant *v, struct diag *d)
 	return same_parameters(v, d);
 }
 
+/* Programs that come later as machine code were compiled for so many registers. Only a program's own limit gives a kernel fewer. */
+static int enough_registers(const struct variant *v, struct diag *d)
+{
+	int regs = function_attribute(v->function, CU_FUNC_ATTRIBUTE_NUM_REGS, LIVE_NATIVE_REGS);
+	uint64_t words = v->build->maps & build_words_map();
+	if (regs >= LIVE_NATIVE_REGS || !words || agent.shared->maps[__builtin_ctzll(words)].live != LIVE_TIER_NATIVE)
+		return 0;
+	return diag_set(d, ERANGE,
+		"it is limited to %d registers, and programs for kernels that run take %d as machine code: EGPU_LIVE_TIER=interpreted lets them be "
+		"interpreted", regs, LIVE_NATIVE_REGS);
+}
+
 /* Registers a thread may have so that a block of `threads` fits. */
 static uint32_t register_cap(int threads)
 {
@@ -224,6 +237,18 @@ static uint64_t seed(void)
 	       0x9e3779b97f4a7c15u;
 }
 
+void variant_table(const struct context *c, uint64_t *table)
+{
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
+		table[i] = c->maps[i].address;
+		table[EBPF_TABLE_REPLICAS + i] = c->maps[i].replica_bytes;
+	}
+	table[EBPF_TABLE_SMS] = c->sms ? c->sms : 1;
+	table[EBPF_TABLE_CLOCK] = (uint64_t)c->clock_offset_ns;
+	table[EBPF_TABLE_SEED] = seed();
+	table[EBPF_TABLE_CHOICE] = filter_seed();
+}
+
 /* Everything the variant reads through __egpu_table. */
 static int fill_table(struct variant *v, struct diag *d)
 {
@@ -242,14 +267,7 @@ static int fill_table(struct variant *v, struct diag *d)
 	uint64_t *table = calloc(n, sizeof(*table));
 	if (!table)
 		return diag_set(d, ENOMEM, "out of memory");
-	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
-		table[i] = c->maps[i].address;
-		table[EBPF_TABLE_REPLICAS + i] = c->maps[i].replica_bytes;
-	}
-	table[EBPF_TABLE_SMS] = c->sms ? c->sms : 1;
-	table[EBPF_TABLE_CLOCK] = (uint64_t)c->clock_offset_ns;
-	table[EBPF_TABLE_SEED] = seed();
-	table[EBPF_TABLE_CHOICE] = filter_seed();
+	variant_table(c, table);
 	for (uint32_t i = 0; i < r->n_symbols; i++)
 		table[EBPF_TABLE_SYMBOLS + i] = symbol_address(v->module, r->symbols[i]);
 	size_t want = n * sizeof(*table);
@@ -338,6 +356,8 @@ static int load(struct variant *v, struct diag *d)
 		err = fit_threads(v, d);
 	if (!err)
 		err = logged(v, "attributes", same_shape(v, d));
+	if (!err)
+		err = enough_registers(v, d);
 	if (!err)
 		err = logged(v, "table", fill_table(v, d));
 	if (err) {

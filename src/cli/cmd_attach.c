@@ -14,6 +14,7 @@
 
 #include "cli/attach.h"
 #include "cli/cli.h"
+#include "cli/native.h"
 #include "cli/paths.h"
 #include "cli/probe.h"
 #include "cli/report.h"
@@ -512,9 +513,22 @@ static void leave_session(struct attached *a)
 	session_gc();
 }
 
+/* Of the driver that the process has. A session with guards keeps its tier. */
+static void choose_tier(struct session *s, struct live_choice *tier, char why[256])
+{
+	char path[PATH_MAX], driver[PATH_MAX];
+	uint32_t map;
+	snprintf(path, sizeof(path), "%s/libegpu-driver.so.1", session_path(s));
+	*tier = (struct live_choice){ LIVE_TIER_INTERPRETED, "its driver is not known" };
+	if (!live_find_map(s, &map) && realpath(path, driver))
+		native_choose(driver, tier, why);
+}
+
 /* --live=POINTS always adds guards, --live where there are none. */
 static int add_guards(const struct opts *o, struct session *s)
 {
+	struct live_choice tier;
+	char why[256];
 	struct diag d = { 0 };
 	uint32_t points, map;
 	if (!o->live.given || (live_find_map(s, &map) && !o->live.value))
@@ -523,7 +537,10 @@ static int add_guards(const struct opts *o, struct session *s)
 		return say_fail("--live puts guards into the kernels that you name, and this process has none: give -k KERNEL");
 	if (live_parse_points(o->live.value ? o->live.value : LIVE_POINTS_DEFAULT, &points, &d))
 		return say_fail("%s", d.text);
-	return live_add_guards(s, points, o->pattern, &d) ? say_diag("--live", &d) : 0;
+	choose_tier(s, &tier, why);
+	if (o->verbose && !live_find_map(s, &map))
+		say("programs for kernels that run are %s%s", tier.why ? "interpreted: " : "compiled to machine code", tier.why ? tier.why : "");
+	return live_add_guards(s, points, o->pattern, &tier, &d) ? say_diag("--live", &d) : 0;
 }
 
 static int attach(const struct opts *o, struct probe *p, struct attached *a, double seconds)

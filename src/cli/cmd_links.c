@@ -10,6 +10,7 @@
 #include "cli/attach.h"
 #include "cli/cli.h"
 #include "cli/snapshot.h"
+#include "live/live.h"
 #include "map/session.h"
 
 enum { MAX_SESSIONS = 256, DRAIN_MS = 2000 };
@@ -157,12 +158,32 @@ static uint32_t kernels_of(const struct snapshot *snap, uint32_t link)
 	return n;
 }
 
+/* Why a program is interpreted: for the whole session, or this one. */
+static const char *why_interpreted(struct session *s, const struct session_link *l)
+{
+	const struct session_file *f = session_data(s);
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
+		if (f->maps[i].used && f->maps[i].live == LIVE_TIER_INTERPRETED)
+			return f->maps[i].live_why ? session_text(s, f->maps[i].live_why) : "";
+	return l->native_why ? session_text(s, l->native_why) : "not compiled yet";
+}
+
+static void armed_line(struct session *s, const struct session_link *l, uint32_t armed)
+{
+	uint32_t native = __atomic_load_n(&l->native, __ATOMIC_ACQUIRE);
+	printf("%-12s armed in %u context%s for %.1f s, ", "", armed, armed == 1 ? "" : "s", seconds_since(l->armed_ns));
+	if (native == armed)
+		printf("as machine code\n");
+	else
+		printf("interpreted: %s\n", why_interpreted(s, l));
+}
+
 /* Where a program for running kernels is. */
-static void live_line(const struct session *s, const struct session_link *l)
+static void live_line(struct session *s, const struct session_link *l)
 {
 	uint32_t armed = __atomic_load_n(&l->armed, __ATOMIC_ACQUIRE), unheard = l->unheard;
 	if (armed)
-		printf("%-12s armed in %u context%s for %.1f s\n", "", armed, armed == 1 ? "" : "s", seconds_since(l->armed_ns));
+		armed_line(s, l, armed);
 	else if (l->why)
 		printf("%-12s pending for %.1f s: %s\n", "", seconds_since(l->since_ns), session_text(s, l->why));
 	else if (unheard)

@@ -1,9 +1,9 @@
 /* code.c - machine code out of a linked cubin, to be put where the driver did not.
  *
- * A function compiled in relocatable mode is a section .text.NAME; what ptxas calls from it by itself (divisions) or did not inline lies in
- * the same section, and is called by relative jumps with an absolute return address. Those addresses are the only relocations that a function
- * has which uses nothing but its arguments and pointers: two kinds, the low and the high half of an address as the immediate of an
- * instruction (seen from ptxas 12 and 13 for sm_70 to sm_90; drivers' compilers are the same).
+ * A function compiled in relocatable mode is a section .text.NAME. What it calls, such as the division that the driver's linker adds, is in
+ * sections of their own: they come along, one behind the other. Calls name the callee and the address to return to. Those are the only
+ * relocations of a function that uses nothing but its arguments, special registers and numbers; the forms are those of sm_70 to sm_120 (ptxas
+ * 13.0), and the fields those of an H200's own branches.
  */
 #include <elf.h>
 #include <errno.h>
@@ -13,91 +13,195 @@
 #include "cuda/fatbin.h"
 
 enum {
-	R_LOW = 56,  /* the low 32 bits of an address, at bit 32 of the instruction */
-	R_HIGH = 57, /* the high ones */
+	R_LOW_32 = 56,	 /* R_CUDA_ABS32_LO_32: the low 32 bits of an address, at bit 32 of the instruction */
+	R_HIGH_32 = 57,	 /* R_CUDA_ABS32_HI_32: the high ones */
+	R_CALL_34 = 58,	 /* R_CUDA_ABS47_34: an address / 4, at bit 34; up to sm_89 */
+	R_CALL_16_34 = 75, /* R_CUDA_ABS55_16_34: of an address / 4 8 bits at bit 16, the others at bit 34; from sm_90 on */
 	INSN_BYTES = 16,
-	IMMEDIATE = 4, /* byte of the instruction */
+	ALIGN = 128,
+	MAX_PARTS = 16,
 	INFO_WORD = 0x04, /* form of an attribute: a size and that many bytes */
 	INFO_FRAME = 0x11,
 	INFO_REGS = 0x2f,
 };
 
-struct function {
+/* A function that comes along. */
+struct part {
+	uint32_t section, symbol;
+	Elf64_Shdr text;
+	uint64_t at; /* in what is put together */
+};
+
+struct image {
 	const char *elf;
 	size_t size;
 	Elf64_Ehdr head;
-	Elf64_Shdr text, symtab;
-	uint64_t text_index;
-	uint32_t symbol; /* in symtab */
+	Elf64_Shdr symtab, strtab;
+	struct part parts[MAX_PARTS];
+	uint32_t n;
+	uint64_t bytes;
 };
 
-static bool read_symbol(const struct function *f, uint64_t i, Elf64_Sym *s)
+static bool read_symbol(const struct image *im, uint64_t i, Elf64_Sym *s)
 {
-	if (i >= f->symtab.sh_size / sizeof(*s) || !elf_within(f->size, f->symtab.sh_offset, f->symtab.sh_size))
+	if (i >= im->symtab.sh_size / sizeof(*s) || !elf_within(im->size, im->symtab.sh_offset, im->symtab.sh_size))
 		return false;
-	memcpy(s, f->elf + f->symtab.sh_offset + i * sizeof(*s), sizeof(*s));
+	memcpy(s, im->elf + im->symtab.sh_offset + i * sizeof(*s), sizeof(*s));
 	return true;
 }
 
-static const char *section_name(const struct function *f, const Elf64_Shdr *s)
+static bool read_section(const struct image *im, uint64_t i, Elf64_Shdr *s)
+{
+	return elf_read_section(im->elf, im->size, &im->head, i, s);
+}
+
+static const char *section_name(const struct image *im, const Elf64_Shdr *s)
 {
 	Elf64_Shdr names;
-	return elf_read_section(f->elf, f->size, &f->head, elf_name_section(f->elf, f->size, &f->head), &names)
-		       ? elf_string(f->elf, f->size, &names, s->sh_name)
-		       : "";
+	return read_section(im, elf_name_section(im->elf, im->size, &im->head), &names) ? elf_string(im->elf, im->size, &names, s->sh_name) : "";
 }
 
-/* Whether a section is PREFIX.NAME. */
-static bool is_of(const char *section, const char *prefix, const char *name)
+static int open_image(struct image *im)
 {
-	size_t n = strlen(prefix);
-	return !strncmp(section, prefix, n) && !strcmp(section + n, name);
-}
-
-static int find_symbol(struct function *f, const char *name)
-{
-	Elf64_Shdr strtab;
-	Elf64_Sym s;
-	if (!elf_read_section(f->elf, f->size, &f->head, f->symtab.sh_link, &strtab))
+	Elf64_Shdr s;
+	if (!elf_is_cubin(im->elf, im->size) || !elf_read_header(im->elf, im->size, &im->head))
 		return -EINVAL;
-	for (uint32_t i = 0; read_symbol(f, i, &s); i++) {
-		if (s.st_shndx != f->text_index || ELF64_ST_TYPE(s.st_info) != STT_FUNC ||
-			strcmp(elf_string(f->elf, f->size, &strtab, s.st_name), name))
+	uint64_t n = elf_section_count(im->elf, im->size, &im->head);
+	for (uint64_t i = 0; i < n; i++) {
+		if (!read_section(im, i, &s))
+			return -EINVAL;
+		if (s.sh_type != SHT_SYMTAB)
 			continue;
-		f->symbol = i;
-		return s.st_value ? -ENOTSUP : 0;
+		im->symtab = s;
+		return read_section(im, s.sh_link, &im->strtab) ? 0 : -EINVAL;
 	}
 	return -ENOENT;
 }
 
-static int find(struct function *f, const char *name)
+/* Whether a section is a bank of constants of the function. */
+static bool is_bank_of(const char *section, const char *function)
+{
+	static const char bank[] = ".nv.constant";
+	size_t n = sizeof(bank) - 1;
+	return !strncmp(section, bank, n) && section[n] && section[n + 1] == '.' && !strcmp(section + n + 2, function);
+}
+
+static bool has_bank(const struct image *im, const char *function)
 {
 	Elf64_Shdr s;
-	bool text = false, symtab = false;
-	if (!elf_is_cubin(f->elf, f->size) || !elf_read_header(f->elf, f->size, &f->head))
+	for (uint64_t i = 0; read_section(im, i, &s) && i < elf_section_count(im->elf, im->size, &im->head); i++)
+		if (is_bank_of(section_name(im, &s), function))
+			return true;
+	return false;
+}
+
+/* The function of a symbol comes along, once. */
+static int add_part(struct image *im, uint32_t symbol, uint32_t *index)
+{
+	static const char text[] = ".text.";
+	struct part p = { .symbol = symbol };
+	Elf64_Sym s;
+	if (!read_symbol(im, symbol, &s))
 		return -EINVAL;
-	uint64_t n = elf_section_count(f->elf, f->size, &f->head);
+	for (*index = 0; *index < im->n; ++*index)
+		if (im->parts[*index].section == s.st_shndx)
+			return 0;
+	if (!s.st_shndx || ELF64_ST_TYPE(s.st_info) != STT_FUNC || s.st_value || im->n == MAX_PARTS)
+		return -ENOTSUP;
+	const char *name = elf_string(im->elf, im->size, &im->strtab, s.st_name);
+	p.section = s.st_shndx;
+	if (!read_section(im, p.section, &p.text))
+		return -EINVAL;
+	const char *section = section_name(im, &p.text);
+	if (strncmp(section, text, sizeof(text) - 1) || strcmp(section + sizeof(text) - 1, name) || has_bank(im, name))
+		return -ENOTSUP;
+	if (p.text.sh_type != SHT_PROGBITS || !elf_within(im->size, p.text.sh_offset, p.text.sh_size))
+		return -EINVAL;
+	p.at = (im->bytes + ALIGN - 1) / ALIGN * ALIGN;
+	im->bytes = p.at + p.text.sh_size;
+	im->parts[im->n++] = p;
+	return 0;
+}
+
+static int add_entry(struct image *im, const char *name)
+{
+	Elf64_Sym s;
+	uint32_t index;
+	for (uint32_t i = 0; read_symbol(im, i, &s); i++)
+		if (ELF64_ST_TYPE(s.st_info) == STT_FUNC && s.st_shndx && !strcmp(elf_string(im->elf, im->size, &im->strtab, s.st_name), name))
+			return add_part(im, i, &index);
+	return -ENOENT;
+}
+
+/* -- relocations ------------------------------------------------------------------ */
+
+static void set_bits(char *insn, uint32_t at, uint32_t n, uint64_t value)
+{
+	for (uint32_t i = 0; i < n; i++, value >>= 1) {
+		char *byte = insn + (at + i) / 8, bit = (char)(1u << (at + i) % 8);
+		*byte = (char)(value & 1 ? *byte | bit : *byte & ~bit);
+	}
+}
+
+static int put(char *insn, uint32_t type, uint64_t value)
+{
+	switch (type) {
+	case R_LOW_32:
+	case R_HIGH_32:
+		set_bits(insn, 32, 32, type == R_LOW_32 ? value : value >> 32);
+		return 0;
+	case R_CALL_34:
+		set_bits(insn, 34, 47, value / 4);
+		return 0;
+	case R_CALL_16_34:
+		set_bits(insn, 16, 8, value / 4);
+		set_bits(insn, 34, 47, value / 4 >> 8);
+		return 0;
+	default:
+		return -ENOTSUP;
+	}
+}
+
+static int relocate(struct image *im, const struct part *p, const Elf64_Rela *r, uint64_t address, char *code)
+{
+	char none[INSN_BYTES];
+	uint32_t target;
+	Elf64_Sym s;
+	int err = add_part(im, (uint32_t)ELF64_R_SYM(r->r_info), &target);
+	if (err)
+		return err;
+	if (r->r_offset % INSN_BYTES || !elf_within(p->text.sh_size, r->r_offset, INSN_BYTES) ||
+		!read_symbol(im, ELF64_R_SYM(r->r_info), &s))
+		return -EINVAL;
+	return put(code ? code + p->at + r->r_offset : none, (uint32_t)ELF64_R_TYPE(r->r_info),
+		address + im->parts[target].at + s.st_value + (uint64_t)r->r_addend);
+}
+
+/* Of one function, of which others may come along behind. */
+static int relocate_part(struct image *im, uint32_t index, uint64_t address, char *code)
+{
+	Elf64_Shdr s;
+	uint64_t n = elf_section_count(im->elf, im->size, &im->head);
 	for (uint64_t i = 0; i < n; i++) {
-		if (!elf_read_section(f->elf, f->size, &f->head, i, &s))
+		if (!read_section(im, i, &s))
 			return -EINVAL;
-		const char *at = section_name(f, &s);
-		if (is_of(at, ".text.", name)) {
-			f->text = s;
-			f->text_index = i;
-			text = true;
-		} else if (s.sh_type == SHT_SYMTAB) {
-			f->symtab = s;
-			symtab = true;
-		} else if (!strncmp(at, ".nv.constant", 12) && strlen(at) > 13 && is_of(at + 13, ".", name)) {
-			return -ENOTSUP;
+		size_t each = s.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
+		if ((s.sh_type != SHT_RELA && s.sh_type != SHT_REL) || s.sh_info != im->parts[index].section)
+			continue;
+		if (!elf_within(im->size, s.sh_offset, s.sh_size))
+			return -EINVAL;
+		for (uint64_t at = 0; s.sh_size - at >= each; at += each) {
+			Elf64_Rela r = { 0 };
+			memcpy(&r, im->elf + s.sh_offset + at, each);
+			int err = relocate(im, &im->parts[index], &r, address, code);
+			if (err)
+				return err;
 		}
 	}
-	if (!text)
-		return -ENOENT;
-	if (!symtab || f->text.sh_type != SHT_PROGBITS || !elf_within(f->size, f->text.sh_offset, f->text.sh_size))
-		return -EINVAL;
-	return find_symbol(f, name);
+	return 0;
 }
+
+/* -- what it takes ------------------------------------------------------------------ */
 
 static uint32_t word(const char *at)
 {
@@ -106,87 +210,64 @@ static uint32_t word(const char *at)
 	return w;
 }
 
-/* .nv.info: a form byte, an attribute, and a size of what follows or the value itself. */
-static int read_info(const struct function *f, struct cubin_code *out)
+/* .nv.info: a form byte, an attribute, and a size of what follows or the value itself. False: it is not said. */
+static bool read_info(const struct image *im, uint32_t symbol, uint32_t attribute, uint32_t *value)
 {
 	const char *name;
 	const uint8_t *data;
 	uint64_t bytes;
-	bool regs = false, frame = false;
-	for (uint32_t i = 0; elf_section(f->elf, f->size, i, &name, &data, &bytes) > 0; i++) {
+	for (uint32_t i = 0; elf_section(im->elf, im->size, i, &name, &data, &bytes) > 0; i++) {
+		const char *p = (const char *)data;
 		if (strcmp(name, ".nv.info") || !data)
 			continue;
-		const char *p = (const char *)data;
 		for (uint64_t at = 0; bytes - at >= 4;) {
-			uint32_t form = (uint8_t)p[at], attribute = (uint8_t)p[at + 1], n = form == INFO_WORD ? word(p + at) >> 16 : 0;
+			uint32_t n = (uint8_t)p[at] == INFO_WORD ? word(p + at) >> 16 : 0;
 			if (n > bytes - at - 4)
-				return -EINVAL;
-			if (n == 8 && word(p + at + 4) == f->symbol && attribute == INFO_REGS) {
-				out->regs = word(p + at + 8);
-				regs = true;
-			} else if (n == 8 && word(p + at + 4) == f->symbol && attribute == INFO_FRAME) {
-				out->frame_bytes = word(p + at + 8);
-				frame = true;
+				return false;
+			if (n == 8 && (uint8_t)p[at + 1] == attribute && word(p + at + 4) == symbol) {
+				*value = word(p + at + 8);
+				return true;
 			}
 			at += 4 + (uint64_t)n;
 		}
 	}
-	return regs && frame ? 0 : -ENOTSUP;
+	return false;
 }
 
-static int relocate(const struct function *f, const Elf64_Rela *r, uint64_t address, char *code)
+/* Callees of callees as if all were nested. */
+static int add_up(const struct image *im, struct cubin_code *out)
 {
-	Elf64_Sym s;
-	uint32_t type = (uint32_t)ELF64_R_TYPE(r->r_info);
-	if (!read_symbol(f, ELF64_R_SYM(r->r_info), &s))
-		return -EINVAL;
-	if (s.st_shndx != f->text_index || (type != R_LOW && type != R_HIGH))
-		return -ENOTSUP;
-	if (r->r_offset % INSN_BYTES || !elf_within(f->text.sh_size, r->r_offset, INSN_BYTES))
-		return -EINVAL;
-	uint64_t value = address + s.st_value + (uint64_t)r->r_addend;
-	uint32_t half = (uint32_t)(type == R_LOW ? value : value >> 32);
-	if (code)
-		memcpy(code + r->r_offset + IMMEDIATE, &half, sizeof(half));
-	return 0;
-}
-
-static int relocate_all(const struct function *f, uint64_t address, char *code)
-{
-	Elf64_Shdr s;
-	Elf64_Rela r;
-	uint64_t n = elf_section_count(f->elf, f->size, &f->head);
-	for (uint64_t i = 0; i < n; i++) {
-		if (!elf_read_section(f->elf, f->size, &f->head, i, &s))
-			return -EINVAL;
-		if ((s.sh_type != SHT_RELA && s.sh_type != SHT_REL) || s.sh_info != f->text_index || !s.sh_size)
-			continue;
-		if (s.sh_type == SHT_REL)
+	*out = (struct cubin_code){ .bytes = im->bytes };
+	for (uint32_t i = 0; i < im->n; i++) {
+		uint32_t regs, frame;
+		if (!read_info(im, im->parts[i].symbol, INFO_REGS, &regs) || !read_info(im, im->parts[i].symbol, INFO_FRAME, &frame) ||
+			frame > UINT32_MAX / MAX_PARTS)
 			return -ENOTSUP;
-		if (!elf_within(f->size, s.sh_offset, s.sh_size))
-			return -EINVAL;
-		for (uint64_t at = 0; s.sh_size - at >= sizeof(r); at += sizeof(r)) {
-			memcpy(&r, f->elf + s.sh_offset + at, sizeof(r));
-			int err = relocate(f, &r, address, code);
-			if (err)
-				return err;
-		}
+		out->regs = regs > out->regs ? regs : out->regs;
+		out->frame_bytes += frame;
 	}
 	return 0;
 }
 
 int cubin_code(const void *elf, size_t size, const char *name, uint64_t address, void *code, size_t room, struct cubin_code *out)
 {
-	struct function f = { .elf = elf, .size = size };
-	int err = find(&f, name);
+	struct image im = { .elf = elf, .size = size };
+	int err = open_image(&im);
 	if (!err)
-		err = read_info(&f, out);
-	if (err)
+		err = add_entry(&im, name);
+	/* The parts first, then their code. */
+	for (uint32_t i = 0; !err && i < im.n; i++)
+		err = relocate_part(&im, i, address, NULL);
+	if (!err)
+		err = add_up(&im, out);
+	if (err || !code)
 		return err;
-	out->bytes = f.text.sh_size;
-	if (code && room < out->bytes)
+	if (room < im.bytes)
 		return -ENOSPC;
-	if (code)
-		memcpy(code, f.elf + f.text.sh_offset, out->bytes);
-	return relocate_all(&f, address, code);
+	memset(code, 0, im.bytes);
+	for (uint32_t i = 0; i < im.n; i++)
+		memcpy((char *)code + im.parts[i].at, im.elf + im.parts[i].text.sh_offset, im.parts[i].text.sh_size);
+	for (uint32_t i = 0; !err && i < im.n; i++)
+		err = relocate_part(&im, i, address, code);
+	return err;
 }

@@ -143,13 +143,13 @@ const char *fatbin_target_name(const struct fatbin_entry *e, char out[24]);
 
 /* SM of the cubin, 0 when it cannot be told. */
 uint32_t cubin_sm(const void *elf, size_t size);
-/* Machine code of one function of a linked cubin, as it is where it lies at `address`.
- * code NULL: only *out. -ENOENT: no such function; -ENOTSUP: it needs more than its own code (data of its own, other functions, relocations of
- * a kind that is not known); -ENOSPC: more than `room` bytes; -EINVAL: damaged. */
+/* Machine code of one function of a linked cubin and of those that it calls, as it is where it lies at `address`, a multiple of 128.
+ * code NULL: only *out. -ENOENT: no such function; -ENOTSUP: it needs more than code (data of its own, relocations of a kind that is not
+ * known); -ENOSPC: more than `room` bytes; -EINVAL: damaged. */
 struct cubin_code {
 	size_t bytes;
-	uint32_t regs;	      /* of a thread, callees in the same section included */
-	uint32_t frame_bytes; /* stack */
+	uint32_t regs;	      /* of a thread */
+	uint32_t frame_bytes; /* of stack, at most */
 };
 int cubin_code(const void *elf, size_t size, const char *name, uint64_t address, void *code, size_t room, struct cubin_code *out);
 /* Names of its kernels (mangled), in the arena. 0, -EINVAL, -ENOMEM. */

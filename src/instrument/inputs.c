@@ -572,10 +572,15 @@ static void emit_lanes(const struct inputs *in, struct buf *b)
 	}
 }
 
-void emit_inputs(const struct inputs *in, struct buf *b)
+void emit_everywhere(const struct inputs *in, struct buf *b)
 {
 	emit_mask(in, b);
 	emit_common(in, b);
+}
+
+void emit_inputs(const struct inputs *in, struct buf *b)
+{
+	emit_everywhere(in, b);
 	if (is_done(in))
 		emit_cycles(in, b);
 	if (in->spot->access.op != PTX_ACCESS_NONE)

@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/diag.h"
 #include "bpf/fragment.h"
+#include "live/live.h"
 #include "ptx/ptx.h"
 
 /* One instrumented place. */
@@ -95,5 +96,19 @@ int instrument_sites_for(struct arena *arena, const struct ptx_module *m, const 
 /* Sites and instrumentability of a kernel without fragments, for `egpu list`. Same errors. */
 int instrument_sites(struct arena *arena, const struct ptx_module *m, const char *kernel,
 	struct instrument_site **sites, uint32_t *n_sites, struct diag *d);
+
+/* Programs for the guards of --live at one point, as a function of its own that calls nothing and has no data: its machine code runs wherever
+ * it lies (live/live.h). */
+#define NATIVE_NAME "egpu_native"
+struct native_request {
+	const struct ebpf_fragment *const *fragments;
+	const uint32_t *ops; /* per fragment: accesses that it wants, as in struct live_program */
+	uint32_t n;
+	enum live_point point;
+	const uint64_t *table; /* EBPF_TABLE_SYMBOLS of what __egpu_table holds elsewhere */
+	uint32_t cc;
+};
+/* Adds a module with the function NATIVE_NAME to out. -EOPNOTSUPP: what such programs cannot do, with the reason; -ENOMEM. */
+int instrument_native(const struct native_request *r, struct buf *out, struct diag *d);
 
 #endif

@@ -40,7 +40,9 @@ bool target_init(struct variant *v)
  * is only gone from 6.4 on. */
 void emit_active_mask(const struct target *t, struct buf *b, const char *reg)
 {
-	if (t->activemask)
+	if (t->here)
+		buf_printf(b, "\tmov.b32 %s, %s;\n", reg, t->here);
+	else if (t->activemask)
 		buf_printf(b, "\tactivemask.b32 %s;\n", reg);
 	else
 		buf_printf(b,

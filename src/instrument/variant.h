@@ -15,6 +15,7 @@
  * lines.c    the original's lines in the variant
  * running.c  what --live asks of a kernel
  * loops.c    which loop heads get a guard
+ * native.c   programs as a function, for guards of --live
  * target.c   what .version and .target allow
  * instrument.c  the passes in order, and the variant's text
  *
@@ -90,6 +91,7 @@ struct target {
 	uint32_t version; /* 100 * major + minor */
 	uint32_t sm;
 	bool activemask, match, clusters, shared_cluster;
+	const char *here; /* register that holds the lanes that are here; NULL: they are asked for */
 };
 
 struct variant {
@@ -183,6 +185,8 @@ struct inputs {
  * that are not elected when warp. */
 void emit_declarations(const struct inputs *in, struct buf *b);
 void emit_inputs(const struct inputs *in, struct buf *b);
+/* Of that, what does not depend on the place: the lanes that are here, and what threads know of themselves. */
+void emit_everywhere(const struct inputs *in, struct buf *b);
 /* What a load_done site keeps from before its load. */
 void emit_kept(const struct inputs *in, struct buf *b);
 bool inputs_keep(const struct inputs *in);

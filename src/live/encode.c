@@ -209,3 +209,12 @@ int live_encode(const struct ebpf_program *p, const struct verifier_result *v, e
 	buf_free(&e.insns);
 	return err;
 }
+
+int live_add_text(struct buf *object, const struct buf *text)
+{
+	struct live_tail tail = { .text_bytes = (uint32_t)text->len, .magic = LIVE_MAGIC };
+
+	buf_add(object, text->data, text->len);
+	buf_add(object, (const char *)&tail, sizeof(tail));
+	return object->failed || text->failed ? -ENOMEM : 0;
+}

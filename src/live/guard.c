@@ -88,21 +88,28 @@ static void put_arguments(struct buf *b, const char *function, const struct argu
 	buf_puts(b, ");\n\t}\n");
 }
 
-static const char *function_at(enum live_point point)
+static const char *interpreter_at(enum live_point point)
 {
 	return point == LIVE_MEM ? LIVE_RUN : LIVE_AT;
 }
 
-/* Few registers: those that a kernel needs beside them decide how many of its blocks fit. */
-static void put_call(struct buf *b, enum live_point point)
+static const char *function_at(enum live_point point, bool native)
 {
+	return !native ? interpreter_at(point) : point == LIVE_MEM ? LIVE_CALL_RUN : LIVE_CALL_AT;
+}
+
+/* Few registers: those that a kernel needs beside them decide how many of its blocks fit. */
+static void put_call(struct buf *b, enum live_point point, bool native)
+{
+	const char *function = function_at(point, native);
+
 	if (point == LIVE_MEM) {
-		put_arguments(b, LIVE_RUN, of_access, sizeof(of_access) / sizeof(of_access[0]));
+		put_arguments(b, function, of_access, sizeof(of_access) / sizeof(of_access[0]));
 		return;
 	}
 	buf_printf(b, "\tor.b32 %%egpu_rlc, %%egpu_kernel, %u;\n\tmov.b64 %%egpu_rlh, {%%egpu_site, %%egpu_rlc};\n", (unsigned)point << 16);
 	buf_puts(b, point == LIVE_LOOP ? "\tmov.b64 %egpu_rlb, {%egpu_block_index, %egpu_block_insns};\n" : "\tmov.b64 %egpu_rlb, 0;\n");
-	put_arguments(b, LIVE_AT, of_place, sizeof(of_place) / sizeof(of_place[0]));
+	put_arguments(b, function, of_place, sizeof(of_place) / sizeof(of_place[0]));
 }
 
 const char *live_guard_name(enum live_point point)
@@ -112,10 +119,11 @@ const char *live_guard_name(enum live_point point)
 	return names[point];
 }
 
-int live_guard(struct arena *arena, enum live_point point, uint32_t map, struct ebpf_fragment *out, struct diag *d)
+int live_guard(struct arena *arena, enum live_point point, uint32_t map, bool native, struct ebpf_fragment *out, struct diag *d)
 {
 	struct buf b = { 0 };
-	struct ebpf_fragment_func *func = arena_alloc(arena, sizeof(*func));
+	const char *names[] = { interpreter_at(point), function_at(point, native) };
+	struct ebpf_fragment_func *funcs = arena_array(arena, 2, sizeof(*funcs));
 
 	buf_puts(&b, "{\n\t.reg .pred %egpu_rlp;\n\t.reg .b32 %egpu_rlc, %egpu_rln;\n\t.reg .b64 %egpu_rla, %egpu_rlb, %egpu_rlw, %egpu_rlh;\n");
 	put_address(&b, map);
@@ -123,13 +131,14 @@ int live_guard(struct arena *arena, enum live_point point, uint32_t map, struct 
 	if (point == LIVE_LOOP)
 		put_hear(&b, map);
 	buf_puts(&b, "\tsetp.eq.u64 %egpu_rlp, %egpu_rlw, 0;\n\t@%egpu_rlp bra $egpu_rdone;\n");
-	put_call(&b, point);
+	put_call(&b, point, native);
 	buf_puts(&b, "$egpu_rdone:\n}");
-	char *body = b.failed || !func ? NULL : arena_strdup(arena, b.data);
+	char *body = b.failed || !funcs ? NULL : arena_strdup(arena, b.data);
 	buf_free(&b);
 	if (!body)
 		return diag_set(d, ENOMEM, "out of memory");
-	*func = (struct ebpf_fragment_func){ function_at(point), live_function_text(function_at(point)) };
+	for (int k = 0; k < 2; k++)
+		funcs[k] = (struct ebpf_fragment_func){ names[k], live_function_text(names[k]) };
 	*out = (struct ebpf_fragment){
 		.name = live_guard_name(point),
 		.point = points[point].point,
@@ -139,8 +148,8 @@ int live_guard(struct arena *arena, enum live_point point, uint32_t map, struct 
 		/* Behind the loads of its block, where threads wait anyway: what programs at loop heads read is the same there. */
 		.anywhere = point == LIVE_LOOP,
 		.local_bytes = 1280,
-		.funcs = func,
-		.n_funcs = 1,
+		.funcs = funcs,
+		.n_funcs = native ? 2 : 1,
 		.body = body,
 	};
 	return 0;

@@ -59,7 +59,21 @@ _Static_assert(LIVE_BELL + sizeof(struct live_bell) == LIVE_CODE, "the bell");
 struct live_list {
 	uint64_t n; /* 1 to LIVE_PER_LIST */
 	uint64_t programs[LIVE_PER_LIST]; /* device addresses of struct live_program */
+	uint64_t code; /* of a function that does what all of them do, and takes what the guard passes; 0: they are interpreted */
 };
+
+/* The native tier. The list's programs are compiled to a function with no data of its own (instrument/native.c), and its machine code is
+ * copied to memory that nothing has executed, since multiprocessors keep what they have executed. Guards of a session that may do so call
+ * what the list says. Compiling takes longer than attaching: programs are interpreted first, and a list with code takes the list's place
+ * when there is one. */
+enum {
+	LIVE_NATIVE_REGS = 32,	 /* of a thread: guards are in no variant with fewer, and more never cost a block its place */
+	LIVE_NATIVE_FRAME = 1024, /* stack bytes: less than the interpreter's, which the kernel has room for */
+	LIVE_NATIVE_BYTES = 64 << 10, /* of one function */
+	LIVE_NATIVE_GAP = 4096,	 /* bytes between functions: caches read ahead */
+};
+/* struct session_map, live */
+enum live_tier { LIVE_TIER_INTERPRETED = 1, LIVE_TIER_NATIVE = 2 };
 
 enum { LIVE_WARP = 1, LIVE_WANTS_COVERAGE = 2 };
 
@@ -81,7 +95,8 @@ struct live_program {
  * discarded, `off` is the index of a ld_imm64 of its map. A ld_imm64 of a map is left for the agent, which knows the device's addresses
  * (struct live_reloc). */
 
-/* A program as the session keeps it, prog-ID.live: this, then n_relocs relocations, then n_insns words. */
+/* A program as the session keeps it, prog-ID.live: this, then n_relocs relocations, then n_insns words. Behind it the program as a fragment's
+ * text (bpf/fragment.h) and struct live_tail, where it could be translated. */
 struct live_object {
 	uint32_t magic, n_insns, n_relocs, flags, budget, ops;
 	uint32_t point; /* enum live_point */
@@ -89,6 +104,10 @@ struct live_object {
 };
 
 enum { LIVE_MAGIC = 0x45474c50, LIVE_MAX_INSNS = 65536 };
+
+struct live_tail {
+	uint32_t text_bytes, magic;
+};
 
 struct live_reloc {
 	uint32_t insn;	 /* of the ld_imm64's first half */

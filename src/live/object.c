@@ -5,13 +5,30 @@
 #include <string.h>
 
 #include "bpf/program.h"
+#include "live/call.h"
 #include "live_run.h" /* made from interp.c: live_run_ptx, live_at_ptx */
+
+const char *live_object_text(const void *data, size_t *size, size_t *text_bytes)
+{
+	struct live_tail tail;
+
+	if (*size < sizeof(tail))
+		return NULL;
+	memcpy(&tail, (const char *)data + *size - sizeof(tail), sizeof(tail));
+	if (tail.magic != LIVE_MAGIC || tail.text_bytes > *size - sizeof(tail))
+		return NULL;
+	*size -= sizeof(tail) + tail.text_bytes;
+	*text_bytes = tail.text_bytes;
+	return (const char *)data + *size;
+}
 
 int live_object_parse(const void *data, size_t size, const struct live_object **object, const struct live_reloc **relocs,
 	const uint64_t **insns, struct diag *d)
 {
 	const struct live_object *o = data;
+	size_t text_bytes;
 
+	live_object_text(data, &size, &text_bytes);
 	if (size < sizeof(*o) || o->magic != LIVE_MAGIC || !o->n_insns || o->n_insns > LIVE_MAX_INSNS || o->n_relocs > o->n_insns ||
 		o->point >= LIVE_POINTS || o->trace > EBPF_MAX_MAPS ||
 		size != sizeof(*o) + o->n_relocs * sizeof(struct live_reloc) + o->n_insns * sizeof(uint64_t))
@@ -27,6 +44,10 @@ int live_object_parse(const void *data, size_t size, const struct live_object **
 
 const char *live_function_text(const char *name)
 {
+	const char *call = live_call_text(name);
+
+	if (call)
+		return call;
 	if (!strcmp(name, LIVE_RUN))
 		return live_run_ptx;
 	return strcmp(name, LIVE_AT) ? NULL : live_at_ptx;

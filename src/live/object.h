@@ -11,10 +11,16 @@
 int live_object_parse(const void *data, size_t size, const struct live_object **object, const struct live_reloc **relocs,
 	const uint64_t **insns, struct diag *d);
 
+/* The text behind the object, and what remains of *size; NULL: there is none. */
+const char *live_object_text(const void *data, size_t *size, size_t *text_bytes);
+
 /* The interpreter: what guards at accesses call, and what the others do. */
 #define LIVE_RUN "__egpu_live_run"
 #define LIVE_AT "__egpu_live_at"
-/* PTX of either function; NULL: another name. Only these very texts are trusted in a variant. */
+/* The same for guards that may call machine code. */
+#define LIVE_CALL_RUN "__egpu_live_call_run"
+#define LIVE_CALL_AT "__egpu_live_call_at"
+/* PTX of these functions; NULL: another name. Only these very texts are trusted in a variant. */
 const char *live_function_text(const char *name);
 
 #endif

@@ -16,7 +16,7 @@ bool live_find_map(struct session *s, uint32_t *id)
 	return false;
 }
 
-static int add_map(struct session *s, uint32_t *id, struct diag *d)
+static int add_map(struct session *s, const struct live_choice *tier, uint32_t *id, struct diag *d)
 {
 	const struct ebpf_map def = {
 		.name = map_name, .type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = LIVE_VALUE_BYTES, .max_entries = 1
@@ -26,7 +26,8 @@ static int add_map(struct session *s, uint32_t *id, struct diag *d)
 	if (!err) {
 		session_data(s)->maps[*id].internal = 1;
 		session_data(s)->maps[*id].owner = 0;
-		session_data(s)->maps[*id].live = 1;
+		session_data(s)->maps[*id].live = tier->tier;
+		session_data(s)->maps[*id].live_why = tier->why ? session_add_text(s, tier->why) : 0;
 	}
 	return err;
 }
@@ -51,7 +52,8 @@ static int add_guard(struct session *s, enum live_point point, uint32_t map, con
 	struct ebpf_fragment guard;
 	struct buf text = { 0 };
 	uint32_t prog, link;
-	int err = arena ? live_guard(arena, point, map, &guard, d) : diag_set(d, ENOMEM, "out of memory");
+	bool native = session_data(s)->maps[map].live == LIVE_TIER_NATIVE;
+	int err = arena ? live_guard(arena, point, map, native, &guard, d) : diag_set(d, ENOMEM, "out of memory");
 
 	if (!err) {
 		ebpf_fragment_print(&guard, &text);
@@ -85,10 +87,10 @@ int live_parse_points(const char *list, uint32_t *points, struct diag *d)
 	return *points ? 0 : diag_set(d, EINVAL, "--live=: name points: entry, exit, loop, mem");
 }
 
-int live_add_guards(struct session *s, uint32_t points, const char *pattern, struct diag *d)
+int live_add_guards(struct session *s, uint32_t points, const char *pattern, const struct live_choice *tier, struct diag *d)
 {
 	uint32_t map;
-	int err = live_find_map(s, &map) ? 0 : add_map(s, &map, d);
+	int err = live_find_map(s, &map) ? 0 : add_map(s, tier, &map, d);
 
 	for (int p = 0; p < LIVE_POINTS && !err; p++)
 		if ((points >> p & 1) && !has_guard(s, p, pattern))

@@ -71,7 +71,8 @@ struct session_map { /* writer: loader, before the link that uses it */
 	uint32_t type, key_size, value_size, max_entries, flags;
 	char name[16];
 	uint32_t internal; /* 1: made by egpu itself (trace output) */
-	uint32_t live;	   /* 1: words and programs for running kernels (live/live.h): only the device's, agents do not copy it back */
+	uint32_t live;	   /* enum live_tier: words and programs for running kernels (live/live.h): only the device's, agents do not copy it back */
+	uint32_t live_why; /* session_string: why such programs are not machine code there; 0: they may be */
 	uint32_t btf_id, btf_key_type_id, btf_value_type_id; /* BTF object saved as btf-ID in the directory; 0: none */
 	uint32_t sums;	     /* enum session_sums: how programs use its values */
 	uint32_t sampled;    /* bits of enum session_sampled; 0: no program of chosen warps changes it */
@@ -104,6 +105,8 @@ struct session_link { /* writer: loader; state is stored last, with release orde
 	uint32_t unheard; /* writer: agents: multiprocessors that may not have heard of the change yet */
 	uint32_t released; /* 1: no descriptor refers to it any more */
 	uint32_t why; /* session_string; writer: agents: why its program is not on the device; 0: it is */
+	uint32_t native; /* writer: agents, atomic: contexts in which it is machine code */
+	uint32_t native_why; /* session_string; writer: agents: why it is not; 0: that is not known yet */
 	uint64_t matched; /* writer: agents, atomic: kernels it was attached to */
 	uint64_t changed; /* generation at which it was attached, or detached */
 	uint64_t since_ns; /* CLOCK_MONOTONIC of that */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "live/program.h"
+#include "translate/translate.h"
 #include "syscall/object.h"
 
 enum { MAX_NAME_BYTES = SESSION_PATTERN_BYTES + 64 };
@@ -89,6 +90,25 @@ static int link_prog(struct loader *l, struct object *prog, const char *section,
 	return err;
 }
 
+/* What is compiled for kernels that run, where it can be translated. A thread never stands for others of its block there, as it may at an entry:
+ * some may come before the program does. */
+static int add_text(const struct loader_prog *p, enum ebpf_point point, bool warp, struct buf *object)
+{
+	struct arena *arena = arena_new();
+	struct ebpf_fragment f;
+	struct buf text = { 0 };
+	enum ebpf_point like = point == EBPF_POINT_ENTRY ? EBPF_POINT_EXIT : point;
+	int err = arena ? 0 : -ENOMEM;
+	if (!err && !translate_program(arena, p->program, &p->verified, like, warp, &f, NULL)) {
+		f.point = point;
+		ebpf_fragment_print(&f, &text);
+		err = live_add_text(object, &text);
+	}
+	buf_free(&text);
+	arena_free(arena);
+	return err;
+}
+
 /* A link whose program runs in kernels that are running already. */
 static int live_link(struct loader *l, const struct object *prog, enum ebpf_point point, bool warp, const char *pattern, uint32_t *id)
 {
@@ -98,6 +118,8 @@ static int live_link(struct loader *l, const struct object *prog, enum ebpf_poin
 	if (!live_find_map(l->options.session, &map))
 		return diag_set(&l->error, ENOENT, "no kernel of this run has guards: start it with egpu run --live -k KERNEL");
 	int err = live_encode(info->program, &info->verified, point, warp, &object, &l->error);
+	if (!err)
+		err = add_text(info, point, warp, &object);
 	if (!err)
 		err = session_add_live_link(
 			l->options.session, object.data, object.len, info->name, point, warp, pattern, id, &l->error);

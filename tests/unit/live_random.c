@@ -68,7 +68,7 @@ static bool publish(const struct buf *object)
 	const uint64_t *insns;
 	static uint64_t words[CODE_BYTES / 8];
 	struct live_program *p = (struct live_program *)words;
-	struct live_list list = { 1, { code + LIVE_ALIGN } };
+	struct live_list list = { .n = 1, .programs = { code + LIVE_ALIGN } };
 	if (live_object_parse(object->data, object->len, &o, &relocs, &insns, &d))
 		return false;
 	*p = (struct live_program){ .n_insns = o->n_insns, .flags = o->flags, .budget = o->budget, .sms = 1, .ops = o->ops };
@@ -124,7 +124,7 @@ static struct device_module *load_kernel(void)
 	struct ebpf_fragment guard;
 	struct buf ptx = { 0 };
 	struct diag d = { 0 };
-	if (live_guard(arena, LIVE_ENTRY, 0, &guard, &d))
+	if (live_guard(arena, LIVE_ENTRY, 0, false, &guard, &d))
 		return NULL;
 	buf_printf(&ptx, ".version 7.0\n.target sm_75\n.address_size 64\n%s", guard.funcs[0].text);
 	buf_puts(&ptx, ".visible .entry live(.param .u64 list)\n{\n\t.reg .b64 %l;\n\tld.param.u64 %l, [list];\n");
