@@ -8,6 +8,7 @@
 #include <linux/magic.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -78,6 +79,8 @@ static bool finish(struct context *c)
 static bool image_to_device(struct context *c, struct devmap *m)
 {
 	bool zero = m->image->type == BPF_MAP_TYPE_PERCPU_ARRAY && REAL(cuMemsetD8Async);
+	if (!zero && map_instance_reserve(agent.session, m->instance))
+		return false;
 	return (!zero || ok(REAL(cuMemsetD8Async)(m->address, 0, m->bytes, c->stream))) &&
 	       ok(REAL(cuMemcpyHtoDAsync_v2)(m->address, m->image,
 		       zero ? MAP_IMAGE_HEADER : m->bytes, c->stream));
@@ -238,8 +241,21 @@ void devmap_drop(struct context *c, uint64_t mask)
 
 /* -- copies --------------------------------------------------------------------- */
 
+static void no_room(const struct devmap *m)
+{
+	char text[200];
+	snprintf(text, sizeof(text), "there is no room in %s for the values of map %u", session_path(agent.session), m->instance->map);
+	if (agent.row && !agent.row->trouble)
+		agent.row->trouble = session_add_text(agent.session, text);
+	agent_log("%s", text);
+}
+
 static void copy_image(struct context *c, struct devmap *m)
 {
+	if (map_instance_reserve(agent.session, m->instance)) {
+		no_room(m);
+		return;
+	}
 	map_instance_begin(m->instance);
 	if (ok(REAL(cuMemcpyDtoHAsync_v2)(m->image, m->address, m->bytes, c->stream)))
 		finish(c);

@@ -140,6 +140,8 @@ static int write_array(struct context *c, struct devmap *m, const struct request
 	memcpy(&index, r->key, sizeof(index));
 	if (index >= im->max_entries)
 		return -E2BIG;
+	if (map_instance_reserve(agent.session, m->instance))
+		return -ENOSPC;
 	uint8_t *zero = calloc(1, stride);
 	if (!zero)
 		return -ENOMEM;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "map/map.h"
@@ -16,7 +17,8 @@ enum {
 	MAX_VALUE_BYTES = 256 << 20,
 	MAX_REPLICAS = 65536,
 	MAX_QUEUE = 1 << 30,
-	MIN_RING_BYTES = 4096
+	MIN_RING_BYTES = 4096,
+	SPARSE_BYTES = 1 << 20,
 };
 
 static const uint64_t MAX_IMAGE_BYTES = 64ull << 30;
@@ -319,8 +321,18 @@ int map_base_copy(int fd, void *to, uint64_t data_bytes)
 
 /* -- instances: made by agents -- */
 
-/* A private page before the mapping remembers its size, which the shared page may not be asked for.
- */
+/* In a private page before the mapping: what the shared page may not be asked for. */
+struct map_hidden {
+	size_t bytes;
+	uint32_t map, n;
+	bool sparse; /* memory has been taken for its head alone */
+};
+
+static struct map_hidden *map_hidden(struct map_instance *inst)
+{
+	return (struct map_hidden *)(void *)((char *)inst - (size_t)sysconf(_SC_PAGESIZE));
+}
+
 static void *map_instance_map(int fd, size_t bytes)
 {
 	size_t guard = (size_t)sysconf(_SC_PAGESIZE);
@@ -333,7 +345,7 @@ static void *map_instance_map(int fd, size_t bytes)
 		munmap(p, guard + bytes);
 		return NULL;
 	}
-	*(size_t *)(void *)p = bytes;
+	((struct map_hidden *)(void *)p)->bytes = bytes;
 	return p + guard;
 }
 
@@ -341,21 +353,58 @@ void map_instance_close(struct map_instance *inst)
 {
 	if (!inst)
 		return;
-	size_t guard = (size_t)sysconf(_SC_PAGESIZE);
-	char *p = (char *)inst - guard;
-	munmap(p, guard + *(size_t *)(void *)p);
+	struct map_hidden *h = map_hidden(inst);
+	munmap(h, (size_t)sysconf(_SC_PAGESIZE) + h->bytes);
+}
+
+/* Values that begin with zero need no memory before there are some: to take tens of megabytes lasts as long as all else
+ * that an attach does. Room for them must be there. */
+static bool map_instance_is_sparse(const struct session_map *row, uint64_t bytes)
+{
+	return row->type == BPF_MAP_TYPE_PERCPU_ARRAY && bytes > SPARSE_BYTES;
+}
+
+static int map_instance_head(int fd, uint64_t bytes)
+{
+	struct statvfs fs;
+	if (!fstatvfs(fd, &fs) && fs.f_blocks && bytes / fs.f_frsize >= fs.f_bavail)
+		return -ENOSPC;
+	return file_reserve(fd, 0, 2 * SESSION_PAGE);
 }
 
 static int map_instance_file(
-	struct session *s, uint32_t map, uint64_t bytes, char path[SESSION_FILE_PATH_BYTES], uint32_t *n)
+	struct session *s, uint32_t map, uint64_t bytes, bool sparse, char path[SESSION_FILE_PATH_BYTES], uint32_t *n)
 {
 	for (*n = 0; *n < SESSION_MAX_INSTANCES; ++*n) {
 		int err = session_file_path(s, path, "map-%u.%d.%u", map, (int)process_self(), *n);
-		int fd = err ? err : file_create(path, bytes, true);
-		if (fd != -EEXIST)
+		int fd = err ? err : file_create(path, bytes, !sparse);
+		if (fd == -EEXIST)
+			continue;
+		err = fd >= 0 && sparse ? map_instance_head(fd, bytes) : 0;
+		if (!err)
 			return fd;
+		close(fd);
+		unlink(path);
+		return err;
 	}
 	return -ENOSPC;
+}
+
+int map_instance_reserve(struct session *s, struct map_instance *inst)
+{
+	struct map_hidden *h = map_hidden(inst);
+	char path[SESSION_FILE_PATH_BYTES];
+	uint64_t size;
+	if (!h->sparse)
+		return 0;
+	int err = session_file_path(s, path, "map-%u.%d.%u", h->map, (int)process_self(), h->n);
+	int fd = err ? err : file_open(path, O_RDWR, s->owner, &size);
+	if (fd < 0)
+		return fd;
+	err = size == h->bytes ? file_reserve(fd, 0, size) : -EINVAL;
+	close(fd);
+	h->sparse = err;
+	return err;
 }
 
 /* The values of a queue or stack are the instance's from here on. */
@@ -437,7 +486,8 @@ int map_instance_create(struct session *s, uint32_t map, uint32_t n_replicas, ui
 	uint64_t total =
 		base_offset ? base_offset + bytes - MAP_IMAGE_HEADER : SESSION_PAGE + bytes;
 	uint32_t number;
-	int fd = map_instance_file(s, map, total, path, &number);
+	bool sparse = map_instance_is_sparse(&row, total);
+	int fd = map_instance_file(s, map, total, sparse, path, &number);
 	if (fd < 0)
 		return diag_set(d, -fd, "cannot make a device instance of map %s in %s: %s%s",
 			row.name, s->path, strerror(-fd),
@@ -446,6 +496,10 @@ int map_instance_create(struct session *s, uint32_t map, uint32_t n_replicas, ui
 	err = inst ? 0 : -ENOMEM;
 	close(fd);
 	if (!err) {
+		struct map_hidden *h = map_hidden(inst);
+		h->map = map;
+		h->n = number;
+		h->sparse = sparse;
 		inst->map = map;
 		inst->pid = (uint32_t)process_self();
 		inst->image_bytes = bytes;

@@ -262,7 +262,7 @@ struct map_instance {
 	uint32_t ended;	     /* 1: the context is gone; the image is final */
 	uint64_t base_offset; /* maps that the host can map: where in this file the host's data as of its creation is; 0: it cannot change */
 	uint32_t write_done; /* writer: agent: the last host write it has carried out */
-	int32_t write_error; /* and with what: 0, -E2BIG, -ENOENT, -EIO */
+	int32_t write_error; /* and with what: 0, -E2BIG, -ENOENT, -ENOSPC, -EIO */
 	uint32_t n;	     /* of its name */
 };
 
@@ -380,6 +380,9 @@ int session_add_sites(struct session *s, uint32_t n, uint32_t *first);
 int map_instance_create(struct session *s, uint32_t map, uint32_t n_replicas, uint32_t device, struct map_instance **out,
 	struct map_image **image, size_t *image_bytes, struct diag *d);
 void map_instance_close(struct map_instance *inst);
+/* Before the first write behind the head of an image: takes the memory, which creation may leave for later. A write without
+ * it could fault. 0, also when it is there; -ENOSPC and the like. */
+int map_instance_reserve(struct session *s, struct map_instance *inst);
 /* Around every write to the image: readers wait until the end, or take what is there when the writer is dead. */
 void map_instance_begin(struct map_instance *inst);
 void map_instance_end(struct map_instance *inst, uint64_t sync_ns);
