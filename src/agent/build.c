@@ -198,6 +198,7 @@ void kernel_take_row(struct kernel *k, struct kernel *nameless)
 	row->image_hash = k->image->hash;
 	row->source = session_add_text(agent.session, source_of(k));
 	atomic_store(&k->shared, row);
+	kernel_state(k, SESSION_KERNEL_SEEN, "");
 	/* It is matched no more: it counts in the row still, which is another's to write. */
 	nameless->row = UINT32_MAX;
 	nameless->image->matched = false;

@@ -156,6 +156,9 @@ struct function *function_bind(void *handle, const char *name, struct image *im)
 	} else if (!im->matched) {
 		build_match(im);
 		im->matched = true;
+		/* Whether something is built or not: there is nothing to build from. */
+		if (nameless && atomic_load(&k->wanted))
+			kernel_refuse(k, im->no_ptx);
 		if (nameless && m)
 			atomic_store(&m->n_prepared, 0);
 	}

@@ -24,10 +24,10 @@
 #include "live/program.h"
 #include "map/session.h"
 
-enum { TICK_MS = 50, COME_MS = 5000, DRAIN_MS = 2000, LOCK_MS = 15000, LOCK_TICK_MS = 5, LATE_MS = 1500 };
+enum { TICK_MS = 50, COME_MS = 5000, DRAIN_MS = 2000, LOCK_MS = 15000, LOCK_TICK_MS = 5, LATE_MS = 1500, LOOK_MS = 20000 };
 
 struct opts {
-	const char *pattern, *json, *out, *time;
+	const char *pattern, *json, *out, *time, *device;
 	struct opt_list set;
 	bool detached, allow_empty;
 	struct opt_maybe live;
@@ -41,6 +41,8 @@ static const struct opt options[] = {
 	{ 0, "for", OPT_STRING, offsetof(struct opts, time), "SECONDS",
 		"detach and report after that time (default: at Ctrl-C, or when the process "
 		"ends)" },
+	{ 0, "device", OPT_STRING, offsetof(struct opts, device), "N",
+		"only kernels on device N (as the process counts them)" },
 	{ 'd', "detached", OPT_FLAG, offsetof(struct opts, detached), NULL,
 		"leave the probe attached and return at once; egpu detach ends it" },
 	{ 0, "live", OPT_MAYBE, offsetof(struct opts, live), "POINTS",
@@ -320,6 +322,44 @@ static int bring_agent(struct attached *a, bool verbose)
 	return 0;
 }
 
+/* -- devices ------------------------------------------------------------------------- */
+
+static bool others_attached(const struct attached *a)
+{
+	const struct session_file *f = session_data(a->session);
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
+		if (__atomic_load_n(&f->links[i].state, __ATOMIC_ACQUIRE) == SESSION_LINK_ATTACHED &&
+			f->links[i].owner != session_client_number(a->session))
+			return true;
+	return false;
+}
+
+/* All probes of a process are on one device, or on all: device is its ordinal + 1, 0 or SESSION_NO_DEVICE. Whoever only looks
+ * (egpu list) is soon gone. */
+static int choose_device(struct attached *a, uint32_t device)
+{
+	struct session_filter *f = &session_data(a->session)->filter;
+	for (int ms = 0; f->device != device && others_attached(a); ms += 10) {
+		if (f->device != SESSION_NO_DEVICE || ms > LOOK_MS)
+			return say_fail("other probes are attached to process %d on %s: detach them, or give the same --device", (int)a->pid,
+				f->device ? "another device" : "all devices");
+		nap_ms(10);
+	}
+	f->device = device;
+	__atomic_store_n(&f->active, f->active || device, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static int read_device(const char *text, uint32_t *device)
+{
+	char *end = NULL;
+	unsigned long n = text ? strtoul(text, &end, 10) : 0;
+	if (text && (*end || end == text || *text == '-' || n >= SESSION_NO_DEVICE - 1))
+		return say_fail("--device %s: not the number of a device", text);
+	*device = text ? (uint32_t)n + 1 : 0;
+	return 0;
+}
+
 /* -- staying ------------------------------------------------------------------------ */
 
 static bool alive(pid_t pid)
@@ -545,7 +585,10 @@ static int add_guards(const struct opts *o, struct session *s)
 
 static int attach(const struct opts *o, struct probe *p, struct attached *a, double seconds)
 {
-	int status = add_guards(o, a->session);
+	uint32_t device = 0;
+	int status = read_device(o->device, &device);
+	status = status ? status : choose_device(a, device);
+	status = status ? status : add_guards(o, a->session);
 	status = status ? status : probe_open(p, a->session);
 	status = status ? status : probe_load(p);
 	a->before = snap_take(a->session);
@@ -571,6 +614,45 @@ static int attach(const struct opts *o, struct probe *p, struct attached *a, dou
 	snap_free(a->before);
 	snap_free(a->during);
 	return status;
+}
+
+/* A program that does nothing, for all kernels, on no device: the agent takes its place and looks for PTX. */
+static int add_look(struct attached *a)
+{
+	struct ebpf_fragment f = { .name = "list", .point = EBPF_POINT_ENTRY, .max_insns = 1, .body = "{\n}\n" };
+	struct buf text = { 0 };
+	struct diag d = { 0 };
+	uint32_t prog, link;
+	if (choose_device(a, SESSION_NO_DEVICE))
+		return EGPU_FAILED;
+	ebpf_fragment_print(&f, &text);
+	int err = session_add_prog(a->session, text.data, text.len, f.name, f.point, f.warp, &prog, &d);
+	err = err ? err : session_add_link(a->session, prog, f.point, f.warp, "*", &link, &d);
+	buf_free(&text);
+	return err ? say_diag("list", &d) : 0;
+}
+
+int attach_look(pid_t pid, double seconds, struct snapshot **out)
+{
+	struct attached a = { .pid = pid };
+	int status = join_session(&a, "list");
+	/* Where probes are attached already, all is seen. */
+	if (!status && (a.fresh || !others_attached(&a)))
+		status = add_look(&a);
+	if (!status && a.fresh)
+		status = bring_agent(&a, false);
+	unlock_target(&a);
+	struct snapshot *before = status ? NULL : snap_take(a.session);
+	for (double left = seconds; !status && left > 0 && alive(pid); left -= 0.01)
+		nap_ms(10);
+	*out = status ? NULL : snap_take(a.session);
+	if (*out)
+		snap_since(*out, before);
+	snap_free(before);
+	if (a.session)
+		session_detach_client(a.session, session_client_number(a.session));
+	leave_session(&a);
+	return status ? status : *out ? 0 : say_fail("out of memory");
 }
 
 int attach_pid(const char *text, pid_t *pid)

@@ -3,7 +3,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "cli/attach.h"
 #include "cli/cli.h"
 #include "cli/compile.h"
 #include "cli/driver.h"
@@ -19,7 +21,7 @@ enum { SOFTGPU_CC = 90 };
 
 struct opts {
 	struct driver_choice driver;
-	const char *arch, *json, *out;
+	const char *arch, *json, *out, *time;
 };
 
 static const struct opt options[] = {
@@ -31,6 +33,7 @@ static const struct opt options[] = {
 		"device that the code is for (default: this machine's, else sm_90)" },
 	{ 0, "json", OPT_STRING, offsetof(struct opts, json), "FILE", "also write JSON" },
 	{ 'o', NULL, OPT_STRING, offsetof(struct opts, out), "FILE", "write the list there" },
+	{ 0, "for", OPT_STRING, offsetof(struct opts, time), "SECONDS", "with a process: look at it for that long (default: 3)" },
 	{ 0 },
 };
 
@@ -210,9 +213,11 @@ out:
 
 /* -- a command --------------------------------------------------------------- */
 
-static int by_launches(const void *pa, const void *pb)
+static int by_time(const void *pa, const void *pb)
 {
 	const struct snap_kernel *a = pa, *b = pb;
+	if (a->time_ns != b->time_ns)
+		return a->time_ns < b->time_ns ? 1 : -1;
 	if (a->launches != b->launches)
 		return a->launches < b->launches ? 1 : -1;
 	return a->id < b->id ? -1 : a->id > b->id;
@@ -220,21 +225,28 @@ static int by_launches(const void *pa, const void *pb)
 
 static void seen_text(const struct snapshot *snap, struct buf *out)
 {
-	static const char *const heads[] = { ">LAUNCHES", "<PTX", "<KERNEL", NULL };
+	static const char *const heads[] = { ">GPU TIME", ">LAUNCHES", "<PTX", "<KERNEL", NULL };
 	struct grid *g = grid_new(heads);
 	uint32_t unused = 0;
+	uint64_t bare_ns = 0;
 	for (uint32_t i = 0; i < snap->n_kernels; i++) {
 		const struct snap_kernel *k = &snap->kernels[i];
 		if (!k->launches) {
 			unused++;
 			continue;
 		}
+		bare_ns += !strcmp(k->source, "none") ? k->time_ns : 0;
+		k->time_ns ? grid_cell(g, "%.3f ms", (double)k->time_ns / 1e6) : grid_cell(g, "?");
 		grid_cell(g, "%" PRIu64, k->launches);
 		grid_cell(g, "%s", *k->source ? k->source : "?");
 		grid_cell(g, "%s%s%s", k->demangled, *k->reason ? "  - " : "", k->reason);
 	}
-	buf_printf(out, "%u kernel%s launched, %" PRIu64 " launches\n", snap->n_kernels - unused,
+	buf_printf(out, "%u kernel%s launched, %" PRIu64 " launches", snap->n_kernels - unused,
 		snap->n_kernels - unused == 1 ? "" : "s", snap->launches);
+	if (snap->time_ns)
+		buf_printf(out, ", %.3f ms of GPU time, %.1f%% of it in kernels with PTX", (double)snap->time_ns / 1e6,
+			100.0 * (double)(snap->time_ns - bare_ns) / (double)snap->time_ns);
+	buf_puts(out, "\n");
 	if (snap->n_kernels > unused)
 		grid_print(g, "", out);
 	if (unused)
@@ -242,35 +254,30 @@ static void seen_text(const struct snapshot *snap, struct buf *out)
 	grid_free(g);
 }
 
-static int write_seen(const struct opts *o, struct runner *r, char **command, int exit_status)
+/* Of a command, or of a process when command is NULL. */
+static int write_seen(const struct opts *o, struct snapshot *snap, char **command, int number, FILE *to)
 {
-	struct snapshot *snap = snap_take(r->session);
 	struct buf text = { 0 }, json_text = { 0 };
 	struct json j;
-	if (!snap)
-		return say_fail("out of memory");
-	qsort(snap->kernels, snap->n_kernels, sizeof(*snap->kernels), by_launches);
+	qsort(snap->kernels, snap->n_kernels, sizeof(*snap->kernels), by_time);
 	seen_text(snap, &text);
 	json_init(&j, &json_text, JSON_PRETTY);
 	json_object(&j);
 	json_put_string(&j, "egpu", EGPU_VERSION);
-	json_key(&j, "command");
-	json_array(&j);
-	for (char **c = command; *c; c++)
-		json_string(&j, *c);
-	json_array_end(&j);
-	json_key(&j, "exit");
-	json_i64(&j, exit_status);
+	if (command) {
+		json_key(&j, "command");
+		json_array(&j);
+		for (char **c = command; *c; c++)
+			json_string(&j, *c);
+		json_array_end(&j);
+	}
+	json_key(&j, command ? "exit" : "pid");
+	json_i64(&j, number);
 	json_key(&j, "kernels");
 	report_kernels_json(snap, &j);
 	json_object_end(&j);
 	buf_puts(&json_text, "\n");
-	/* Standard output is the program's own. */
-	int status = write_out(o->out, stderr, &text) ||
-				     (o->json && write_out(o->json, NULL, &json_text))
-			     ? EGPU_FAILED
-			     : 0;
-	snap_free(snap);
+	int status = write_out(o->out, to, &text) || (o->json && write_out(o->json, NULL, &json_text)) ? EGPU_FAILED : 0;
 	buf_free(&text);
 	buf_free(&json_text);
 	return status;
@@ -285,11 +292,38 @@ static int list_command(const struct opts *o, char **command)
 		return EGPU_FAILED;
 	int status = runner_run(&r, command, NULL, NULL, &started, &target);
 	if (started) {
-		int failed = write_seen(o, &r, command, status);
+		struct snapshot *snap = snap_take(r.session);
+		/* Standard output is the program's own. */
+		int failed = snap ? write_seen(o, snap, command, status, stderr) : say_fail("out of memory");
+		snap_free(snap);
 		status = failed ? failed : status;
 	}
 	runner_close(&r);
 	target_free(target);
+	return status;
+}
+
+/* -- a process ---------------------------------------------------------------- */
+
+static bool is_process(const char *text)
+{
+	char path[64];
+	return *text && strspn(text, "0123456789") == strlen(text) && strlen(text) < 11 && access(text, F_OK) &&
+	       snprintf(path, sizeof(path), "/proc/%s", text) > 0 && !access(path, F_OK);
+}
+
+static int list_process(const struct opts *o, const char *text)
+{
+	struct snapshot *snap;
+	pid_t pid;
+	char *end = NULL;
+	double seconds = o->time ? strtod(o->time, &end) : 3;
+	if (o->time && (*end || seconds <= 0))
+		return say_fail("--for %s: not a number of seconds", o->time);
+	if (attach_pid(text, &pid) || attach_look(pid, seconds, &snap))
+		return EGPU_FAILED;
+	int status = write_seen(o, snap, NULL, (int)pid, stdout);
+	snap_free(snap);
 	return status;
 }
 
@@ -304,18 +338,21 @@ static int run(const void *opts, const struct opt_rest *rest)
 		return list_command(o, rest->command);
 	if (!rest->n_args)
 		return say_fail(
-			"give a file, or a command after --:\n  egpu %s", cmd_list.synopsis);
+			"give a file, a process's number, or a command after --:\n  egpu %s", cmd_list.synopsis);
+	if (is_process(rest->args[0]))
+		return list_process(o, rest->args[0]);
 	return list_file(o, rest->args[0]);
 }
 
 const struct command cmd_list = {
 	.name = "list",
-	.synopsis = "list FILE | list [--gpu|--softgpu] -- COMMAND...",
+	.synopsis = "list FILE | list PID | list [--gpu|--softgpu] -- COMMAND...",
 	.summary = "lists kernels, where their PTX is, and which cannot be probed and why",
 	.help = "FILE is an executable, a shared library, a cubin, a fatbin or PTX text:\n"
 		"  egpu list ./program\n"
 		"  egpu list --arch=sm_80 kernels.fatbin --json=kernels.json\n"
-		"With a command, the kernels that it launches are listed:\n"
+		"With a command or a process that runs, the kernels that it launches are listed, by the time they take:\n"
+		"  egpu list 4711\n"
 		"  egpu list --softgpu -- build/samples/vecadd 1000\n",
 	.opts = options,
 	.opts_bytes = sizeof(struct opts),

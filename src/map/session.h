@@ -49,6 +49,7 @@ enum {
 	SESSION_STRING_BYTES = 16 << 20,
 	SESSION_PATTERN_BYTES = 1024,
 };
+#define SESSION_NO_DEVICE UINT32_MAX
 
 /* Offset into the string area; 0 is the empty string. */
 typedef uint32_t session_string;
@@ -208,7 +209,7 @@ struct session_client {
 /* Which launches of matched kernels are probed (agent/filter.c). Launches inside of graphs obey device and ends, and are not counted. */
 struct session_filter {
 	uint32_t active;   /* writer: loader, last, before the target starts: 1 = look at the rest */
-	uint32_t device;   /* writer: loader: ordinal + 1; 0: all */
+	uint32_t device;   /* writer: loader, egpu attach while nothing else is attached: ordinal + 1; 0: all; SESSION_NO_DEVICE: none, nothing is built */
 	uint32_t stream;   /* writer: loader: number + 1; 0: all. 0 is the default stream, k the k-th other one a process launched into */
 	uint32_t sample_warps; /* writer: loader: programs run in one in so many warps; 0: all, or as max_overhead_ppm wants it */
 	uint64_t sample_seed;  /* writer: loader: of the choice of warps */

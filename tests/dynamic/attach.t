@@ -102,6 +102,47 @@ kernel() { # NAME CONDITION on %$k
 		exit($n ? 0 : 3)' "$work/many.json" "$1" "$2"
 }
 
+# What a process launches, without touching a kernel of it; then it is attached to as ever.
+part_list() {
+	target=$EGPU_BUILD/tests/dynamic/target_many
+	start list "$EGPU_BUILD/tests/dynamic/dynamic_early.so" "$EGPU_BUILD/tests/dynamic/dynamic_late.so"
+	"$egpu" list --for 0.6 --json="$work/many.json" "$pid" > "$work/err" 2>&1; ok $? "egpu list PID"
+	grep -q '^2 kernels launched, .* ms of GPU time, ' "$work/err"; ok $? "tells launches and GPU time"
+	grep -q ' PTX text *early_fill$' "$work/err"; ok $? "and where PTX is"
+	grep -q ' none *twice  - several PTX texts' "$work/err"; ok $? "or why it is not"
+	kernel early_fill '$k->{launches} > 20 && !$k->{launches_instrumented} && !$k->{registers_after}'; ok $? "nothing is compiled, nothing is probed"
+	kernel twice '$k->{launches_timed} > 0 && $k->{state} eq "refused"'; ok $? "what has no PTX is timed as well"
+	attach --for 0.4 "$pid" "$probe"; ok $? "an attach afterwards"
+	exact; ok $? "counts are exact"
+	attach --for 0.3 --device 0 "$pid" "$probe"; ok $? "attach --device 0"
+	exact; ok $? "counts are exact"
+	attach --for 0.3 --device 1 "$pid" "$probe"; [ $? = 125 ]; ok $? "attach --device 1, where it launches nothing, says so"
+	grep -q 'no launch was probed' "$work/err"; ok $? "with the reason"
+	attach -d --device 0 "$pid" "$probe"; ok $? "one stays"
+	attach --for 0.3 "$pid" "$probe"; [ $? = 125 ]; ok $? "another on all devices is refused"
+	grep -q 'other probes are attached .* another device' "$work/err"; ok $? "with the reason"
+	"$egpu" list --for 0.3 "$pid" > "$work/err" 2>&1; ok $? "egpu list beside a probe"
+	"$egpu" detach "$pid" > "$work/err" 2>&1
+	finish list
+}
+
+# A probe on one of two devices leaves the other alone.
+part_devices() {
+	export EGPU_SOFTGPU=devices=2
+	start devices both 2
+	unset EGPU_SOFTGPU
+	for d in 0 1; do
+		attach --for 0.4 --device $d --json="$work/json" "$pid" "$probe"; ok $? "two devices: attach --device $d"
+		exact; ok $? "two devices: counts are exact"
+		perl -MJSON::PP -e 'local $/; open F, $ARGV[0]; my $k = decode_json(<F>)->{kernels}[0];
+			exit !($k->{launches_instrumented} < 0.8 * $k->{launches} && $k->{launches_instrumented} > 0)' "$work/json"
+		ok $? "two devices: those of the other run unprobed"
+	done
+	attach --for 0.4 "$pid" "$probe"; ok $? "two devices: attach to both"
+	exact; ok $? "two devices: counts of both are exact"
+	finish devices
+}
+
 # Two clients at once, and detach from outside.
 part_two() {
 	start two opened 3
@@ -244,6 +285,8 @@ part opened part_again opened
 part updated part_again updated
 part runtime part_runtime
 part many part_many
+part list part_list
+part devices part_devices
 part two part_two
 part both part_both
 if [ -n "$EGPU_LONG" ]; then

@@ -2,12 +2,12 @@
  * `egpu attach` meets. Each step launches `fill` twice and checks its result; one line at the end
  *says how many steps there were, and the longest time between two.
  *
- *	target linked|opened|updated [threads] [sealed]
+ *	target linked|opened|updated|both [threads] [sealed]
  *
  * TARGET_LOADS: a library that it loads at the beginning.
  * linked: calls the driver through its own GOT. opened: keeps pointers from cuGetProcAddress in a
  *table on the heap. updated: by a graph that was instantiated at the beginning and is updated at each
- *step. sealed: a seccomp filter ends it if it locks a file. */
+ *step. both: every other thread on the second device. sealed: a seccomp filter ends it if it locks a file. */
 #include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -47,8 +47,9 @@ struct calls {
 };
 
 static struct calls *table; /* NULL: linked */
-static CUcontext ctx;
-static CUfunction fn;
+static CUcontext contexts[2];
+static CUfunction functions[2];
+static _Thread_local CUfunction fn;
 static volatile sig_atomic_t over;
 static unsigned long steps, wrong;
 static double longest;
@@ -117,11 +118,15 @@ static void one_step(CUstream stream, CUdeviceptr buf, uint32_t add)
 			__atomic_fetch_add(&wrong, 1, __ATOMIC_RELAXED);
 }
 
+static int first, second = 1;
+
 static void *worker(void *arg)
 {
 	CUstream stream;
 	CUdeviceptr buf;
-	CU(cuCtxSetCurrent(ctx));
+	const int *device = arg;
+	CU(cuCtxSetCurrent(contexts[*device]));
+	fn = functions[*device];
 	CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	CU(cuMemAlloc_v2(&buf, N * 4));
 	double last = now();
@@ -129,7 +134,7 @@ static void *worker(void *arg)
 		one_step(stream, buf, i);
 		__atomic_fetch_add(&steps, 1, __ATOMIC_RELAXED);
 		double t = now();
-		if (arg && t - last > longest)
+		if (device == &first && t - last > longest)
 			longest = t - last;
 		last = t;
 		usleep(200);
@@ -162,11 +167,14 @@ int main(int argc, char **argv)
 	if (getenv("TARGET_LOADS") && !dlopen(getenv("TARGET_LOADS"), RTLD_NOW))
 		printf("%s\n", dlerror());
 	CU(cuInit(0));
-	CU(cuDeviceGet(&dev, 0));
-	CU(cuDevicePrimaryCtxRetain(&ctx, dev));
-	CU(cuCtxSetCurrent(ctx));
-	CU(cuModuleLoadData(&mod, PTX));
-	CU(cuModuleGetFunction(&fn, mod, "fill"));
+	bool both = argc > 1 && !strcmp(argv[1], "both");
+	for (int i = both; i >= 0; i--) {
+		CU(cuDeviceGet(&dev, i));
+		CU(cuDevicePrimaryCtxRetain(&contexts[i], dev));
+		CU(cuCtxSetCurrent(contexts[i]));
+		CU(cuModuleLoadData(&mod, PTX));
+		CU(cuModuleGetFunction(&functions[i], mod, "fill"));
+	}
 	if (argc > 1 && !strcmp(argv[1], "opened")) {
 		table = calloc(1, sizeof(*table));
 		CU(cuGetProcAddress_v2(
@@ -182,8 +190,8 @@ int main(int argc, char **argv)
 	printf("running\n");
 	fflush(stdout);
 	for (int i = 1; i < n && i < 64; i++)
-		pthread_create(&threads[i], NULL, worker, NULL);
-	worker(&n);
+		pthread_create(&threads[i], NULL, worker, both && i % 2 ? &second : &first);
+	worker(&first);
 	for (int i = 1; i < n && i < 64; i++)
 		pthread_join(threads[i], NULL);
 	printf("steps %lu wrong %lu longest_ms %.1f\n", steps, wrong, longest * 1e3);
