@@ -142,6 +142,22 @@ static int put_call(struct encoder *e, uint32_t at)
 	return err;
 }
 
+/* The context is nowhere in memory: most of it is special registers. */
+static int put_load(struct encoder *e, uint32_t at)
+{
+	const struct ebpf_fact *f = &e->v->facts[at];
+	struct bpf_insn i = e->p->insns[at];
+
+	if (f->reached && f->region == EBPF_REGION_CONTEXT) {
+		if (!f->fixed || BPF_MODE(i.code) != BPF_MEM)
+			return diag_set(e->d, EOPNOTSUPP, "instruction %u: which field of the context it reads differs between paths", at);
+		i.code = (uint8_t)(BPF_LDX | BPF_SIZE(i.code) | LIVE_CONTEXT_MODE << 5);
+		i.imm = f->offset;
+	}
+	put(e, &i);
+	return 0;
+}
+
 static int put_all(struct encoder *e)
 {
 	for (uint32_t at = 0; at < e->p->n_insns; at++) {
@@ -152,6 +168,8 @@ static int put_all(struct encoder *e)
 			put_imm64(e, at++);
 		} else if (i->code == (BPF_JMP | BPF_CALL))
 			err = put_call(e, at);
+		else if (BPF_CLASS(i->code) == BPF_LDX)
+			err = put_load(e, at);
 		else
 			put(e, i);
 		if (err)

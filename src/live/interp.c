@@ -61,6 +61,19 @@ INLINE u32 active_mask(void)
 	return v;
 }
 
+/* The lanes that are here with the same value. */
+INLINE u32 lanes_with(u64 v)
+{
+	u32 same;
+	__asm__ volatile("match.any.sync.b64 %0, %1, %2;" : "=r"(same) : "l"(v), "r"(active_mask()));
+	return same;
+}
+
+INLINE void meet(u32 mask)
+{
+	__asm__ volatile("bar.warp.sync %0;" : : "r"(mask) : "memory");
+}
+
 INLINE u64 global_timer(void)
 {
 	u64 v;
@@ -111,6 +124,18 @@ INLINE void copy(u64 to, u64 from, u64 n)
 		*(volatile u8 *)(to + i) = *(volatile u8 *)(from + i);
 }
 
+/* The most that a context has of its own. */
+union tail {
+	struct egpu_mem mem;
+	struct egpu_warp warp;
+	struct egpu_warp_mem warp_mem;
+	struct egpu_block block;
+};
+enum { COMMON_BYTES = 128, TAIL_BYTES = sizeof(union tail) - COMMON_BYTES };
+_Static_assert(COMMON_BYTES == __builtin_offsetof(struct egpu_mem, address) && COMMON_BYTES == __builtin_offsetof(struct egpu_warp, mask) &&
+		       COMMON_BYTES == __builtin_offsetof(struct egpu_warp_mem, address) && COMMON_BYTES == __builtin_offsetof(struct egpu_block, index),
+	"what contexts have in common");
+
 /* -- one run ------------------------------------------------------------------ */
 
 enum frame_kind { FRAME_CALL, FRAME_LOOP, FRAME_EACH };
@@ -132,6 +157,8 @@ struct run {
 	const struct live_program *program;
 	u32 n_frames, pc;
 	u32 calls; /* of get_prandom_u32 */
+	u32 site, kernel, mask;	   /* of its context; what it takes no memory to know is not here */
+	u32 own[TAIL_BYTES / 4];   /* the context behind what all have in common */
 };
 
 /* -- maps ----------------------------------------------------------------------- */
@@ -850,12 +877,80 @@ INLINE int do_jump(struct run *r, u64 insn, u32 at, int wide)
 	return 0;
 }
 
+/* Four bytes of the context. */
+INLINE u32 context_word(const struct run *r, u32 offset)
+{
+	switch (offset) {
+	case 0:
+		return r->site;
+	case 4:
+		return lane_id();
+	case 8:
+		return ((tid_z() * ntid_y() + tid_y()) * ntid_x() + tid_x()) / 32;
+	case 12:
+		return sm_id();
+	case 16:
+		return tid_x();
+	case 20:
+		return tid_y();
+	case 24:
+		return tid_z();
+	case 28:
+		return ntid_x();
+	case 32:
+		return ntid_y();
+	case 36:
+		return ntid_z();
+	case 40: /* the block, and the cluster where there are none */
+	case 64:
+		return ctaid_x();
+	case 44:
+	case 68:
+		return ctaid_y();
+	case 48:
+	case 72:
+		return ctaid_z();
+	case 52:
+		return nctaid_x();
+	case 56:
+		return nctaid_y();
+	case 60:
+		return nctaid_z();
+	case 76: /* the cluster's size */
+	case 80:
+	case 84:
+		return 1;
+	case 100:
+		return r->mask;
+	case 112:
+		return r->kernel;
+	default:
+		return offset < COMMON_BYTES ? 0 : r->own[(offset - COMMON_BYTES) / 4 % (TAIL_BYTES / 4)];
+	}
+}
+_Static_assert(__builtin_offsetof(struct egpu_mem, thread) == 16 && __builtin_offsetof(struct egpu_mem, block_dim) == 28 &&
+		       __builtin_offsetof(struct egpu_mem, block) == 40 && __builtin_offsetof(struct egpu_mem, grid_dim) == 52 &&
+		       __builtin_offsetof(struct egpu_mem, cluster) == 64 && __builtin_offsetof(struct egpu_mem, cluster_dim) == 76 &&
+		       __builtin_offsetof(struct egpu_mem, active_mask) == 100 && __builtin_offsetof(struct egpu_mem, kernel) == 112,
+	"context_word");
+
+/* Fields are aligned to their size. */
+INLINE u64 load_context(const struct run *r, u32 offset, u32 size)
+{
+	u64 v = 0;
+	u32 words = size == 3 ? 2 : 1;
+#pragma clang loop unroll(disable)
+	for (u32 k = 0; k < words; k++)
+		v |= (u64)context_word(r, (offset & ~3u) + 4 * k) << 32 * k;
+	return arith_cut(v >> 8 * (offset & 3), size == 0 ? 32 : size == 1 ? 16 : size == 2 ? 8 : 64);
+}
+
 INLINE void do_memory(struct run *r, u64 insn, u32 class)
 {
 	u32 size = insn >> 3 & 3, mode = insn >> 5 & 7;
 	u64 off = (u64)(s64)(int16_t)(insn >> 16), *dst = &r->reg[insn >> 8 & 15], *src = &r->reg[insn >> 12 & 15];
 	if (class == LDX) {
-		u64 v = load(*src + off, size);
+		u64 v = mode == LIVE_CONTEXT_MODE ? load_context(r, (u32)(insn >> 32), size) : load(*src + off, size);
 		*dst = mode == 4 ? arith_extended(v, size == 0 ? 32 : size == 1 ? 16 : 8) : v;
 	} else if (class == STX && mode == 6) {
 		do_atomic(r, insn, *dst + off, src);
@@ -864,12 +959,12 @@ INLINE void do_memory(struct run *r, u64 insn, u32 class)
 	}
 }
 
-INLINE void run_program(struct run *r, u64 context)
+INLINE void run_program(struct run *r)
 {
 	const struct live_program *p = r->program;
 	r->n_frames = 0;
 	r->pc = 0;
-	r->reg[1] = context;
+	r->reg[1] = (u64)r; /* read by context_word alone */
 	r->reg[10] = (u64)r->stack + LIVE_STACK;
 	for (u32 left = p->budget; left && r->pc < p->n_insns; left--) {
 		u32 at = r->pc++;
@@ -890,44 +985,10 @@ INLINE void run_program(struct run *r, u64 context)
 
 /* -- contexts --------------------------------------------------------------------- */
 
-union context {
-	struct egpu_mem mem;
-	struct egpu_warp warp;
-	struct egpu_warp_mem warp_mem;
-	struct egpu_block block;
-};
-
 struct access {
 	u64 address, value[4];
 	u32 site, kernel, bytes, space, op, value_bytes;
 };
-
-INLINE void fill_common(union context *c, const struct access *a, u32 mask)
-{
-	struct egpu_warp *w = &c->warp;
-	w->site = a->site;
-	w->lane = lane_id();
-	w->sm = sm_id();
-	w->thread.x = tid_x();
-	w->thread.y = tid_y();
-	w->thread.z = tid_z();
-	w->block_dim.x = ntid_x();
-	w->block_dim.y = ntid_y();
-	w->block_dim.z = ntid_z();
-	w->block.x = ctaid_x();
-	w->block.y = ctaid_y();
-	w->block.z = ctaid_z();
-	w->grid_dim.x = nctaid_x();
-	w->grid_dim.y = nctaid_y();
-	w->grid_dim.z = nctaid_z();
-	w->warp = ((w->thread.z * w->block_dim.y + w->thread.y) * w->block_dim.x + w->thread.x) / 32;
-	w->cluster = w->block;
-	w->cluster_dim.x = w->cluster_dim.y = w->cluster_dim.z = 1;
-	w->cluster_rank.x = w->cluster_rank.y = w->cluster_rank.z = 0;
-	w->active_mask = mask;
-	w->launch = 0;
-	w->kernel = a->kernel;
-}
 
 INLINE u64 from_lane(u64 v, u32 lane, u32 mask)
 {
@@ -951,60 +1012,71 @@ INLINE u32 distinct(u64 v, u32 mask)
 	return n;
 }
 
-INLINE void fill_mem(struct egpu_mem *m, const struct access *a)
+#define OWN(type, field) ((__builtin_offsetof(struct type, field) - COMMON_BYTES) / 4)
+
+INLINE void set_own64(struct run *r, u32 at, u64 v)
 {
-	m->address = a->address;
-	m->bytes = a->bytes;
-	m->space = a->space;
-	m->op = a->op;
-	m->value_bytes = a->value_bytes;
-	for (u32 i = 0; i < 4; i++)
-		m->value[i] = a->value[i];
+	r->own[at] = (u32)v;
+	r->own[at + 1] = (u32)(v >> 32);
 }
 
-INLINE void fill_warp_mem(struct egpu_warp_mem *m, const struct access *a, u32 mask, u32 flags)
+INLINE void fill_mem(struct run *r, const struct access *a)
+{
+	set_own64(r, OWN(egpu_mem, address), a->address);
+	r->own[OWN(egpu_mem, bytes)] = a->bytes;
+	r->own[OWN(egpu_mem, space)] = a->space;
+	r->own[OWN(egpu_mem, op)] = a->op;
+	r->own[OWN(egpu_mem, value_bytes)] = a->value_bytes;
+	for (u32 i = 0; i < 4; i++)
+		set_own64(r, OWN(egpu_mem, value) + 2 * i, a->value[i]);
+}
+
+INLINE void fill_warp_mem(struct run *r, const struct access *a, u32 mask, u32 flags)
 {
 	u32 granule = a->bytes > 32 ? a->bytes : 32;
-	m->address = a->address;
-	m->bytes = a->bytes;
-	m->space = a->space;
-	m->op = a->op;
-	m->mask = mask;
-	m->lanes = (u32)__builtin_popcount(mask);
+	set_own64(r, OWN(egpu_warp_mem, address), a->address);
+	r->own[OWN(egpu_warp_mem, bytes)] = a->bytes;
+	r->own[OWN(egpu_warp_mem, space)] = a->space;
+	r->own[OWN(egpu_warp_mem, op)] = a->op;
+	r->own[OWN(egpu_warp_mem, mask)] = mask;
+	r->own[OWN(egpu_warp_mem, lanes)] = (u32)__builtin_popcount(mask);
 	if (flags & LIVE_WANTS_COVERAGE) {
-		m->distinct_bytes = distinct(a->address, mask) * a->bytes;
-		m->sectors = distinct(a->address / granule, mask) * (granule / 32);
+		r->own[OWN(egpu_warp_mem, distinct_bytes)] = distinct(a->address, mask) * a->bytes;
+		r->own[OWN(egpu_warp_mem, sectors)] = distinct(a->address / granule, mask) * (granule / 32);
 	}
 }
 
-/* list: what the guard's word held. At loop heads `bytes` is the block's index and `value_bytes` its instructions. */
+/* list: what the guard's word held. At loop heads `bytes` is the block's index and `value_bytes` its instructions. Lanes that came
+ * together run each program together, however the one before it has parted them. */
 INLINE void run_list(u64 list, u32 point, const struct access *a)
 {
 	const struct live_list *l = (const struct live_list *)list;
+	u32 mask = lanes_with(list);
 	struct run r;
-	union context c;
+	r.site = a->site;
+	r.kernel = a->kernel;
+	r.mask = mask;
 	for (u64 i = 0; i < l->n && i < LIVE_PER_LIST; i++) {
+		meet(mask);
 		r.program = (const struct live_program *)l->programs[i];
 		r.calls = 0;
-		u32 flags = r.program->flags, mask = active_mask();
+		u32 flags = r.program->flags;
 		if (point == LIVE_MEM && !(r.program->ops >> a->op & 1))
 			continue;
-		fill_common(&c, a, mask);
-		if (flags & LIVE_WARP) {
-			if (point == LIVE_MEM)
-				fill_warp_mem(&c.warp_mem, a, mask, flags);
-			c.warp.mask = point == LIVE_MEM ? c.warp.mask : mask;
-			c.warp.lanes = point == LIVE_MEM ? c.warp.lanes : (u32)__builtin_popcount(mask);
-			if (lanes_below() & mask)
-				continue;
+		if ((flags & LIVE_WARP) && point == LIVE_MEM) {
+			fill_warp_mem(&r, a, mask, flags);
+		} else if (flags & LIVE_WARP) {
+			r.own[OWN(egpu_warp, mask)] = mask;
+			r.own[OWN(egpu_warp, lanes)] = (u32)__builtin_popcount(mask);
 		} else if (point == LIVE_MEM) {
-			fill_mem(&c.mem, a);
+			fill_mem(&r, a);
 		} else if (point == LIVE_LOOP) {
-			c.block.index = a->bytes;
-			c.block.insns = a->value_bytes;
-			c.block.loop_head = 1;
+			r.own[OWN(egpu_block, index)] = a->bytes;
+			r.own[OWN(egpu_block, insns)] = a->value_bytes;
+			r.own[OWN(egpu_block, loop_head)] = 1;
 		}
-		run_program(&r, (u64)&c);
+		if (!(flags & LIVE_WARP) || !(lanes_below() & mask))
+			run_program(&r);
 	}
 }
 

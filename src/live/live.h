@@ -92,8 +92,10 @@ struct live_program {
 
 /* How live_encode changes instructions: a call, of a function or of a helper that calls one back, has in `off` the bytes of stack that
  * the caller's frame takes; a callback is named by the absolute index of its first instruction; where a ring buffer's record is submitted or
- * discarded, `off` is the index of a ld_imm64 of its map. A ld_imm64 of a map is left for the agent, which knows the device's addresses
+ * discarded, `off` is the index of a ld_imm64 of its map; a load from the context has this mode and in `imm` the offset there. A ld_imm64 of a map is left for the agent, which knows the device's addresses
  * (struct live_reloc). */
+
+enum { LIVE_CONTEXT_MODE = 7 };
 
 /* A program as the session keeps it, prog-ID.live: this, then n_relocs relocations, then n_insns words. Behind it the program as a fragment's
  * text (bpf/fragment.h) and struct live_tail, where it could be translated. */

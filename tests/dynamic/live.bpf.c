@@ -26,13 +26,17 @@ struct {
 
 __u64 exits;
 
+/* Runs with more than this between them are of different attaches. */
+enum { PAUSE_NS = 15000000 };
+
 static __attribute__((always_inline)) void mark(__u32 sm)
 {
 	__u64 now = bpf_ktime_get_ns(), *f = bpf_map_lookup_elem(&first, &sm), *l = bpf_map_lookup_elem(&last, &sm);
-	if (f)
-		__sync_val_compare_and_swap(f, 0, now);
-	if (l)
-		*l = now;
+	if (!f || !l)
+		return;
+	if (now - *l > PAUSE_NS)
+		*f = now;
+	*l = now;
 }
 
 SEC("gpu.warp/block")
@@ -47,6 +51,29 @@ SEC("gpu.warp/block")
 int other(struct egpu_warp *ctx)
 {
 	mark(ctx->sm);
+	return 0;
+}
+
+SEC("gpu.warp/block")
+int nothing(struct egpu_warp *ctx)
+{
+	return 0;
+}
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} passes SEC(".maps");
+
+SEC("gpu.warp/block")
+int count(struct egpu_warp *ctx)
+{
+	__u32 zero = 0;
+	__u64 *n = bpf_map_lookup_elem(&passes, &zero);
+	if (n)
+		__sync_fetch_and_add(n, 1);
 	return 0;
 }
 

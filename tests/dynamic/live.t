@@ -90,6 +90,13 @@ rm -f "$work/run.pid"
 grep -q '"skipped": "no guard: a loop of [0-9]* instructions without memory accesses, at most [0-9]* times' "$work/report.json"
 ok $? "the report says which loop head has no guard, and why"
 
+# Inside a kernel programs see what they see at its launch.
+fields=$(dirname "$0")/live_fields.bpf.c
+sums() { sed -n '/^map sums/,/^map /p' "$1" | grep ' = '; }
+"$egpu" run --softgpu=sm_90,sms=2 "$fields" -- "$EGPU_BUILD/samples/transpose" 64 > "$work/out" 2> "$work/spliced"; ok $? "programs for the next launch"
+"$egpu" run --softgpu=sm_90,sms=2 --live=entry,exit,mem -k '*' "$fields" -- "$EGPU_BUILD/samples/transpose" 64 > "$work/out" 2> "$work/err"; ok $? "the same by guards"
+[ "$(sums "$work/spliced" | wc -l)" -gt 50 ] && diff <(sums "$work/spliced") <(sums "$work/err") > "$work/out"; ok $? "every field of every context has the same sum"
+
 # A program that knows nothing of egpu.
 if [ -z "$EGPU_SANITIZED" ]; then
 	LD_LIBRARY_PATH=$driver EGPU_SOFTGPU_QUIET=1 "$target" linked > "$work/plain.out" 2>&1 &

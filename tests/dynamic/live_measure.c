@@ -4,7 +4,7 @@
  *
  *	rates MODE ROUNDS     passes a second without egpu and under each command, with guards but for accesses, and with those; in turns
  *	latency MODE TIMES    attach and detach
- *	around MODE           rates of one run before an attach, while it is attached, after the detach
+ *	around MODE [N]       rates of one run before an attach, while a program is attached, after the detach
  *	cycles MODE TIMES     attach, another takes its place, detach; what each process holds before and after
  *
  * MODE is one of samples/persistent. Lines come one by one, so that what was measured before a timeout is not lost.
@@ -14,7 +14,7 @@
 #include <dirent.h>
 #include <stdio.h>
 
-enum { MAX_RATES = 4096, MAX_COMMANDS = 6, RATE_MS = 1100 };
+enum { MAX_RATES = 4096, MAX_COMMANDS = 6, RATE_MS = 750 };
 
 static const char *commands[MAX_COMMANDS];
 static int n_commands;
@@ -68,6 +68,7 @@ static double rate_of(const char *command, const char *mode, const char *points,
 	if (points && !has_guards(&t, mode, tell))
 		printf("# %s under %s ran without guards\n", mode, points);
 	int status = finish(&t);
+	printf("# %s %s: %.1f\n", mode, points ? points : "without egpu", median_rate(t.text));
 	if (status || !strstr(t.text, " ok\n"))
 		printf("# %s under %s ended with %d\n", mode, points ? points : "nothing", status);
 	return median_rate(t.text);
@@ -103,7 +104,7 @@ static double rate_for(struct target *t, int ms)
 	return median_rate(t->text + from);
 }
 
-static void around(const char *mode)
+static void around(const char *mode, int which)
 {
 	struct target t;
 	struct probe p;
@@ -111,15 +112,19 @@ static void around(const char *mode)
 	struct session *s = find_session(&t, "rate");
 	if (!s || !load(&p, s))
 		return;
-	double before = rate_for(&t, 1500);
-	attach(&p, 0);
-	wait_settled(s);
-	double while_there = rate_for(&t, 1000);
-	detach(&p, 0);
-	wait_settled(s);
-	double after = rate_for(&t, 1500);
-	printf("%s around: before %.1f, attached at loop heads %.1f (%.3f), after the detach %.1f (%.4f of before)\n", mode, before, while_there,
-		while_there / before, after, after / before);
+	double before = rate_for(&t, 1000), while_there, after;
+	for (int k = 0; k < PROGRAMS; k++) {
+		if (k != which && !(which == PROGRAMS && k > 2))
+			continue;
+		attach(&p, k);
+		wait_settled(s);
+		while_there = rate_for(&t, 700);
+		detach(&p, k);
+		wait_settled(s);
+		after = rate_for(&t, 1000);
+		printf("%s around %s: before %.1f, attached %.1f (%.4f), after the detach %.1f (%.4f of before)\n", mode, programs[k], before,
+			while_there, while_there / before, after, after / before);
+	}
 	unload(&p);
 	session_close(s);
 	kill(t.pid, SIGTERM);
@@ -127,15 +132,6 @@ static void around(const char *mode)
 }
 
 /* -- latencies ---------------------------------------------------------------------- */
-
-static void clear(struct probe *p)
-{
-	uint64_t zero = 0;
-	for (uint32_t sm = 0; sm < SMS; sm++) {
-		map_update(p->first, &sm, &zero, 0);
-		map_update(p->last, &sm, &zero, 0);
-	}
-}
 
 static void print_latency(const char *mode, const char *what, double *ms, int n)
 {
@@ -156,14 +152,14 @@ static void latency(const char *mode, int times)
 	if (!s || !load(&p, s))
 		return;
 	for (; n < times && n < MAX; n++) {
-		uint64_t latest, t0 = now_ns(), took, at;
+		uint64_t latest, t0, took, at;
 		/* A loader has room for a few dozen links: another one comes. */
 		if (n % 20 == 19) {
 			unload(&p);
 			if (!load(&p, s))
 				break;
-			t0 = now_ns();
 		}
+		t0 = now_ns();
 		attach(&p, 0);
 		took = until_everywhere(&p, opt.gpu ? 132 : 2, t0);
 		at = wait_settled(s);
@@ -175,12 +171,10 @@ static void latency(const char *mode, int times)
 		detach(&p, 0);
 		at = wait_settled(s);
 		sleep_ms(40);
-		count_sms(p.last, &latest);
+		count_sms(p.last, 0, &latest);
 		out[n] = latest > t0 ? (double)(latest - t0) / 1e6 : 0;
 		gone[n] = at > t0 ? (double)(at - t0) / 1e6 : 0;
 		late += latest > at + CLOCK_NS;
-		clear(&p);
-		sleep_ms(20);
 	}
 	print_latency(mode, "attach to first run on every multiprocessor", in, n);
 	print_latency(mode, "attach to armed", armed, n);
@@ -308,7 +302,7 @@ int main(int argc, char **argv)
 	else if (!strcmp(what, "latency"))
 		latency(mode, times);
 	else if (!strcmp(what, "around"))
-		around(mode);
+		around(mode, i + 2 < argc ? times : PROGRAMS);
 	else if (!strcmp(what, "cycles"))
 		cycles(mode, times);
 	else

@@ -55,8 +55,8 @@ static int prepare(void)
 
 /* -- the loader ---------------------------------------------------------------- */
 
-enum { PROGRAMS = 4 };
-static const char *const programs[PROGRAMS] = { "loop", "store", "leave", "other" };
+enum { PROGRAMS = 6 };
+static const char *const programs[PROGRAMS] = { "loop", "store", "leave", "other", "nothing", "count" };
 static const char *const recorders[PROGRAMS] = { "submit", "output", "print" };
 
 struct probe {
@@ -139,14 +139,14 @@ static uint64_t word(struct map *m, uint32_t key)
 	return v;
 }
 
-/* Multiprocessors that have run the program, and the time of the last of them to begin or to end. */
-static uint32_t count_sms(struct map *m, uint64_t *latest)
+/* Multiprocessors that have run the program since, and the time of the last of them to begin or to end. */
+static uint32_t count_sms(struct map *m, uint64_t since, uint64_t *latest)
 {
 	uint32_t n = 0;
 	*latest = 0;
 	for (uint32_t sm = 0; sm < SMS; sm++) {
 		uint64_t v = word(m, sm);
-		n += v != 0;
+		n += v > since;
 		*latest = v > *latest ? v : *latest;
 	}
 	return n;
@@ -157,7 +157,7 @@ static uint64_t until_everywhere(struct probe *p, uint32_t sms, uint64_t t0)
 {
 	uint64_t latest;
 	for (int tries = 0; tries < 5000; tries++) {
-		if (count_sms(p->first, &latest) >= sms)
+		if (count_sms(p->first, t0 - CLOCK_NS, &latest) >= sms)
 			return latest > t0 ? latest - t0 : 1;
 		sleep_ms(1);
 	}
