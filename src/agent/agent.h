@@ -3,7 +3,8 @@
  *   real.c     the driver behind us                 resolve.c  exported functions, cuGetProcAddress
  *   state.c    start, fork, exit, log               lock.c     locks and the launch gate
  *   handles.c  function handle -> kernel, lock-free image.c    PTX of an image and its kernels
- *   module.c   loads and unloads of the program     build.c    links -> instrumented PTX -> cubin
+ *   module.c   loads and unloads of the program     build.c    links -> instrumented machine code
+ *   rows.c     a kernel's rows in the session       compile.c  PTX -> machine code
  *   variant.c  cubin -> loaded, bound variant       launch.c   the swap at a launch
  *   graph.c    the same for executable graphs       stream.c   who has work on the device
  *   context.c  per-context state, clock              late.c     arrival in a running process
@@ -444,6 +445,7 @@ void build_match(struct image *im);
 /* The instrumented and compiled kernel for this device; -errno with d. Context current. */
 int build_kernel(struct kernel *k, uint32_t cc, const char *const *unbound, uint32_t n_unbound,
 	uint32_t max_regs, struct build **out, struct diag *d);
+/* -- rows.c: under agent.build -- */
 void kernel_refuse(struct kernel *k, const char *reason);
 void kernel_state(struct kernel *k, enum session_kernel_state state, const char *reason);
 /* Gives a kernel its row in the session. */
@@ -453,7 +455,18 @@ void kernel_take_row(struct kernel *k, struct kernel *nameless);
 /* While it is looked for, a kernel of which only the name is known counts in the row of one of that name, if there
  * is one: whether it does. */
 bool kernel_borrow_row(struct kernel *nameless);
+/* Whether its site ids are taken for sites that are numbered by these links; taking them, once for a kernel of the session. */
+bool sites_placed(const struct kernel *k, uint64_t links);
+int sites_place(struct kernel *k, uint64_t links, const struct instrument_site *sites, uint32_t n, struct diag *d);
+/* The first of them, as far as that can be told before the sites are known. */
+uint32_t sites_likely_first(const struct kernel *k, uint64_t links);
+/* What only the instrumenter knows: which sites stay without probes. */
+void sites_mark_skipped(const struct kernel *k, const struct instrument_result *r);
 
+/* -- compile.c: under agent.build -- */
+/* m: of the text, which tells what is newer than the driver; NULL: nothing is. */
+int compile(const char *ptx, size_t bytes, const struct ptx_module *m, uint32_t cc, uint32_t max_regs, char **cubin,
+	size_t *cubin_bytes, struct diag *d);
 /* Compiles PTX of ours with the driver for the current context, or takes it from the cache on disk. */
 int compile_ptx(const char *ptx, size_t bytes, uint32_t cc, char **cubin, size_t *cubin_bytes, struct diag *d);
 /* PTX of ours that is compiled once. */

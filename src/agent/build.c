@@ -1,8 +1,5 @@
-/* build.c - from links to machine code: which programs a kernel wants, its rows in the session, its
- * instrumented PTX, its cubin.
- *
- * Nothing here touches a device: the driver's linker only compiles. Everything runs under
- * agent.build. */
+/* build.c - from links to a build: which programs a kernel wants, and its instrumented machine code, from the cache or
+ * made anew. Nothing here touches a device. Everything runs under agent.build. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,280 +152,6 @@ void build_match(struct image *im)
 	}
 }
 
-/* -- rows --------------------------------------------------------------------- */
-
-static const char *source_of(const struct kernel *k)
-{
-	return k->unit >= 0 ? k->image->units[k->unit].source : "none";
-}
-
-/* The row of what was only a name until now, if there is one: launches of one kernel are counted in one row. */
-static void take_nameless_row(struct kernel *k)
-{
-	struct image *nameless = k->image->n_units ? image_of_name(k->name) : NULL;
-	struct kernel *only = nameless ? image_kernel(nameless, k->name) : NULL;
-	if (only)
-		kernel_take_row(k, only);
-}
-
-void kernel_row(struct kernel *k)
-{
-	bool created;
-	uint32_t id;
-	if (atomic_load(&agent.late) && k->row == UINT32_MAX)
-		take_nameless_row(k);
-	if (k->row != UINT32_MAX ||
-		session_add_kernel(agent.session, k->image->hash, k->name, &id, &created))
-		return;
-	if (id >= SESSION_MAX_KERNELS)
-		return;
-	struct session_kernel *row = &agent.shared->kernels[id];
-	k->row = id;
-	if (created)
-		row->source = session_add_text(agent.session, source_of(k));
-	atomic_store(&k->shared, row);
-}
-
-void kernel_take_row(struct kernel *k, struct kernel *nameless)
-{
-	struct session_kernel *row = atomic_load(&nameless->shared);
-	if (k->row != UINT32_MAX || nameless->row == UINT32_MAX || !row)
-		return;
-	k->row = nameless->row;
-	row->image_hash = k->image->hash;
-	row->source = session_add_text(agent.session, source_of(k));
-	atomic_store(&k->shared, row);
-	kernel_state(k, SESSION_KERNEL_SEEN, "");
-	/* It is matched no more: it counts in the row still, which is another's to write. */
-	nameless->row = UINT32_MAX;
-	nameless->image->matched = false;
-}
-
-bool kernel_borrow_row(struct kernel *nameless)
-{
-	if (nameless->row != UINT32_MAX || atomic_load(&nameless->shared))
-		return nameless->row == UINT32_MAX;
-	struct image *im = image_known(nameless->name);
-	struct session_kernel *row = im ? atomic_load(&image_kernel(im, nameless->name)->shared) : NULL;
-	if (row)
-		atomic_store(&nameless->shared, row);
-	return row;
-}
-
-void kernel_state(struct kernel *k, enum session_kernel_state state, const char *reason)
-{
-	struct session_kernel *row = k->row != UINT32_MAX ? atomic_load(&k->shared) : NULL;
-	if (!row)
-		return;
-	if (row->state != (uint32_t)state || !row->since_ns)
-		row->since_ns = now_ns();
-	row->reason = session_add_text(agent.session, reason ? reason : "");
-	__atomic_store_n(&row->links,
-		state == SESSION_KERNEL_INSTRUMENTED ? atomic_load(&k->links) : 0,
-		__ATOMIC_RELAXED);
-	__atomic_store_n(&row->state, (uint32_t)state, __ATOMIC_RELEASE);
-}
-
-void kernel_refuse(struct kernel *k, const char *reason)
-{
-	k->refused = arena_strdup(k->image->arena, reason);
-	if (!k->refused)
-		k->refused = "out of memory";
-	atomic_store(&k->wanted, 0);
-	kernel_state(k, SESSION_KERNEL_REFUSED, reason);
-	agent_log("%s refused: %s", k->name, reason);
-}
-
-static uint32_t space_number(enum ptx_space space)
-{
-	switch (space) {
-	case PTX_SPACE_GLOBAL:
-		return 1;
-	case PTX_SPACE_SHARED:
-		return 2;
-	case PTX_SPACE_LOCAL:
-		return 3;
-	case PTX_SPACE_CONST:
-		return 4;
-	case PTX_SPACE_PARAM:
-		return 5;
-	case PTX_SPACE_SHARED_CLUSTER:
-		return 6;
-	default:
-		return 0;
-	}
-}
-
-static void site_row(struct kernel *k, uint32_t id, const struct instrument_site *s)
-{
-	struct session_site *row = &agent.shared->sites[id];
-	*row = (struct session_site){
-		.kernel = k->row,
-		.point = s->point,
-		.ptx_line = s->ptx_line,
-		.line = s->line,
-		.column = s->column,
-		.file = session_add_text(agent.session, s->file ? s->file : ""),
-		.opcode = session_add_text(agent.session, s->opcode ? s->opcode : ""),
-		.function = session_add_text(agent.session, s->function ? s->function : ""),
-		.skipped = session_add_text(agent.session, s->skipped ? s->skipped : ""),
-		.space = space_number(s->space),
-		.bytes = s->bytes,
-	};
-}
-
-static bool sites_placed(const struct kernel *k, uint64_t links)
-{
-	return k->has_sites && k->site_links == links;
-}
-
-/* Site ids are taken once for a kernel of the session; another process with the same image shares
- * them. */
-static int place_sites(struct kernel *k, uint64_t links, const struct instrument_site *sites, uint32_t n, struct diag *d)
-{
-	uint32_t first = 0;
-	struct session_kernel *row = atomic_load(&k->shared);
-	if (row && __atomic_load_n(&row->n_sites, __ATOMIC_ACQUIRE) == n && n &&
-		row->first_site <= SESSION_MAX_SITES - n) {
-		k->first_site = row->first_site;
-	} else {
-		if (n && session_add_sites(agent.session, n, &first))
-			return diag_set(d, ENOSPC, "the session has no room for %u more sites", n);
-		k->first_site = first;
-		for (uint32_t i = 0; i < n; i++)
-			site_row(k, first + i, &sites[i]);
-		if (row) {
-			row->first_site = first;
-			__atomic_store_n(&row->n_sites, n, __ATOMIC_RELEASE);
-		}
-	}
-	k->n_sites = n;
-	k->has_sites = true;
-	k->site_links = links;
-	return 0;
-}
-
-/* The first of its ids, as far as that can be told before its sites are known. */
-static uint32_t likely_first_site(const struct kernel *k, uint64_t links)
-{
-	const struct session_kernel *row = atomic_load(&k->shared);
-	if (sites_placed(k, links))
-		return k->first_site;
-	if (row && __atomic_load_n(&row->n_sites, __ATOMIC_ACQUIRE))
-		return row->first_site;
-	return __atomic_load_n(&agent.shared->n_sites, __ATOMIC_ACQUIRE);
-}
-
-/* What only the instrumenter knows: which sites stay without probes. */
-static void mark_skipped(const struct kernel *k, const struct instrument_result *r)
-{
-	for (uint32_t i = 0; i < r->n_sites; i++)
-		if (r->sites[i].ordinal < k->n_sites)
-			agent.shared->sites[k->first_site + r->sites[i].ordinal].skipped =
-				session_add_text(agent.session,
-					r->sites[i].skipped ? r->sites[i].skipped : "");
-}
-
-/* -- compiling ----------------------------------------------------------------- */
-
-static bool needs_other_compiler(CUresult r)
-{
-	return r == CUDA_ERROR_UNSUPPORTED_PTX_VERSION || r == CUDA_ERROR_JIT_COMPILER_NOT_FOUND ||
-	       r == CUDA_ERROR_JIT_COMPILATION_DISABLED;
-}
-
-static const char *error_name(CUresult r)
-{
-	const char *name = NULL;
-	if (REAL(cuGetErrorName))
-		REAL(cuGetErrorName)(r, &name);
-	return name ? name : "unknown error";
-}
-
-/* The first line of the compiler's log that says something. */
-static void first_line(char *log)
-{
-	char *from = log + strspn(log, " \n\r\t");
-	from[strcspn(from, "\n\r")] = 0;
-	memmove(log, from, strlen(from) + 1);
-}
-
-static CUresult link_one(const char *ptx, size_t bytes, uint32_t max_regs, char *log,
-	size_t log_bytes, char **cubin, size_t *cubin_bytes)
-{
-	CUjit_option names[4] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
-	void *values[4] = { log, (void *)(uintptr_t)log_bytes };
-	unsigned int n = 2;
-	CUlinkState state = NULL;
-	void *out = NULL;
-	size_t out_bytes = 0;
-	if (!REAL(cuLinkCreate_v2) || !REAL(cuLinkAddData_v2) || !REAL(cuLinkComplete) ||
-		!REAL(cuLinkDestroy))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	if (max_regs) {
-		names[n] = CU_JIT_MAX_REGISTERS;
-		values[n++] = (void *)(uintptr_t)max_regs;
-	}
-	CUresult r = REAL(cuLinkCreate_v2)(n, names, values, &state);
-	if (r != CUDA_SUCCESS)
-		return r;
-	r = REAL(cuLinkAddData_v2)(
-		state, CU_JIT_INPUT_PTX, (void *)(uintptr_t)ptx, bytes + 1, "egpu", 0, NULL, NULL);
-	if (r == CUDA_SUCCESS)
-		r = REAL(cuLinkComplete)(state, &out, &out_bytes);
-	if (r == CUDA_SUCCESS) {
-		/* Text and fatbins of other drivers may rely on a NUL behind. */
-		*cubin = calloc(1, out_bytes + 1);
-		if (*cubin)
-			memcpy(*cubin, out, out_bytes);
-		*cubin_bytes = out_bytes;
-		r = *cubin ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	REAL(cuLinkDestroy)(state);
-	return r;
-}
-
-static int compile(const char *ptx, size_t bytes, const struct ptx_module *m, uint32_t cc,
-	uint32_t max_regs, char **cubin, size_t *cubin_bytes, struct diag *d)
-{
-	char log[4096] = "";
-	CUresult r = link_one(ptx, bytes, max_regs, log, sizeof(log), cubin, cubin_bytes);
-	if (r == CUDA_SUCCESS)
-		return 0;
-	log[sizeof(log) - 1] = 0;
-	first_line(log);
-	if (!needs_other_compiler(r) || !m)
-		return diag_set(d, EINVAL,
-			"the driver does not compile the instrumented kernel: %s (%s)",
-			error_name(r), log);
-	char target[32];
-	struct diag other = { 0 };
-	bool same = m->target_suffix == 'a' ? m->sm == cc
-					    : m->target_suffix == 'f' && m->sm / 10 == cc / 10;
-	snprintf(target, sizeof(target), "sm_%u%.*s", cc, same, &m->target_suffix);
-	int err = ptxas_compile(ptx, bytes, target, max_regs, cubin, cubin_bytes, &other);
-	if (!err)
-		return 0;
-	return diag_set(d, -err, "PTX %u.%u is newer than the driver's compiler (%s) and %s",
-		m->version_major, m->version_minor, error_name(r), other.text);
-}
-
-int compile_uncached(const char *ptx, size_t bytes, uint32_t max_regs, char **cubin, size_t *cubin_bytes, struct diag *d)
-{
-	return compile(ptx, bytes, NULL, 0, max_regs, cubin, cubin_bytes, d);
-}
-
-int compile_ptx(const char *ptx, size_t bytes, uint32_t cc, char **cubin, size_t *cubin_bytes, struct diag *d)
-{
-	struct cache_key key = { CACHE_COMPILED, ptx, bytes, cc, 0 };
-	if (!cache_get(&key, cubin, cubin_bytes))
-		return 0;
-	int err = compile(ptx, bytes, NULL, cc, 0, cubin, cubin_bytes, d);
-	if (!err)
-		cache_put(&key, *cubin, *cubin_bytes);
-	return err;
-}
-
 /* -- builds -------------------------------------------------------------------- */
 
 static bool same_unbound(const struct build *b, const char *const *unbound, uint32_t n)
@@ -569,7 +292,7 @@ static bool fetch(struct kernel *k, struct build *b, const struct recipe *r)
 {
 	struct buf text = { 0 };
 	struct diag d = { 0 };
-	uint32_t first_site = likely_first_site(k, r->links);
+	uint32_t first_site = sites_likely_first(k, r->links);
 	char *value = NULL;
 	size_t bytes;
 	bool found = build_key(k, b, r, first_site, &text);
@@ -579,7 +302,7 @@ static bool fetch(struct kernel *k, struct build *b, const struct recipe *r)
 	}
 	buf_free(&text);
 	if (found && (sites_placed(k, r->links) ? k->n_sites == b->result.n_sites
-						: !place_sites(k, r->links, b->result.sites, b->result.n_sites, &d)) &&
+						: !sites_place(k, r->links, b->result.sites, b->result.n_sites, &d)) &&
 		k->first_site == first_site)
 		return true;
 	free(b->cubin);
@@ -615,7 +338,7 @@ static int take_sites(struct kernel *k, struct arena *a, struct ptx_module *m, c
 	if (sites_placed(k, r->links))
 		return 0;
 	int err = instrument_sites_for(a, m, k->name, r->numbering, r->n_numbering, &sites, &n, d);
-	return err ? err : place_sites(k, r->links, sites, n, d);
+	return err ? err : sites_place(k, r->links, sites, n, d);
 }
 
 static int instrument(struct kernel *k, const struct build *b, const struct recipe *r, struct arena *a, struct instrument_result *made,
@@ -679,7 +402,7 @@ static int make(struct kernel *k, struct build *b, struct diag *d)
 		row->compile_cached = cached;
 		row->last_bit_may_differ = b->result.last_bit_may_differ;
 	}
-	mark_skipped(k, &b->result);
+	sites_mark_skipped(k, &b->result);
 	return 0;
 }
 
