@@ -62,8 +62,18 @@ static int crowded(void)
 	return pair();
 }
 
+/* Nobody can write the cache's directory, root not either. */
+static int frozen(void)
+{
+	const char *dir = getenv("EGPU_CACHE");
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount(dir, dir, NULL, MS_BIND, NULL) ||
+		mount(NULL, dir, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL))
+		return 77;
+	return pair();
+}
+
 static const struct role roles[] = { { "pair", pair }, { "changed", changed }, { "behind", behind },
-	{ "crowded", crowded }, { 0 } };
+	{ "crowded", crowded }, { "frozen", frozen }, { 0 } };
 
 /* -- a run of one -------------------------------------------------------------------------- */
 
@@ -214,21 +224,26 @@ static void killed(const char *model)
 	check("pair", STORES, 2, 0, model, "all is in the cache");
 }
 
+/* A run in a file system of its own. */
+static void mounted(const char *role, int cached, const char *model, const char *what)
+{
+	struct seen s = look(role, STORES, NULL);
+	if (s.status == 77)
+		tap_skip("no file systems can be mounted");
+	else
+		ok(!s.status && s.cached == cached && s.made == 2 - cached && !strcmp(s.text, model), "%s", what);
+	free(s.text);
+}
+
 static void read_only(const char *model)
 {
 	chmod(top, 0500);
 	check("pair", STORES, 2, 0, model, "from a directory that cannot be written");
 	chmod(top, 0700);
-}
-
-static void full(const char *model)
-{
-	struct seen s = look("crowded", STORES, NULL);
-	if (s.status == 77)
-		tap_skip("no file systems can be mounted");
-	else
-		ok(!s.status && s.made == 2 && !strcmp(s.text, model), "on a full disk all is made each time");
-	free(s.text);
+	mounted("frozen", 2, model, "from a file system that cannot be written");
+	each(true, -1);
+	mounted("frozen", 0, model, "of which nothing comes to be");
+	is_int(each(false, -1), 0, "in it");
 }
 
 int main(int argc, char **argv)
@@ -255,7 +270,7 @@ int main(int argc, char **argv)
 	one_missing(first);
 	read_only(first);
 	killed(first);
-	full(first);
+	mounted("crowded", 0, first, "on a full disk all is made each time");
 	each(true, -1);
 	rmdir(top);
 	free(first);
