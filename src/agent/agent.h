@@ -132,6 +132,7 @@ struct kernel {
 	uint32_t row;                            /* in the session; UINT32_MAX: none */
 	_Atomic(struct session_kernel *) shared; /* NULL: no row */
 	atomic_int row_asked;
+	_Atomic(struct shape *) shapes, last_shape; /* ways in which it was launched (shape.c) */
 	uint32_t first_site, n_sites;
 	bool has_sites;
 	uint64_t site_links;                     /* links whose points number the sites: beyond memory */
@@ -347,11 +348,14 @@ void blackbox_done(uint64_t launches); /* those before are over */
 void blackbox_result(const char *call, CUresult r);
 
 /* -- gputime.c -- */
+/* The row of launches of this kernel like this one. NULL: it has none. */
+struct session_shape *shape_of(struct kernel *k, const struct session_kernel *row, const CUlaunchConfig *c);
+
 struct time_pair;
 /* Whether a kernel's n-th launch (from 0) is one to be timed. */
 bool gputime_due(uint64_t n);
-/* Before and after the launch, in its stream. NULL: it goes untimed. is_kernel: fn is a CUkernel. */
-struct time_pair *gputime_begin(struct kernel *k, void *fn, bool is_kernel, bool first,
+/* Before and after the launch, in its stream. NULL: it goes untimed. is_kernel: fn is a CUkernel. shape may be NULL. */
+struct time_pair *gputime_begin(struct kernel *k, struct session_shape *shape, void *fn, bool is_kernel, bool first,
 	CUstream stream, bool per_thread);
 /* variant: it ran in the kernel's place, with its programs in one warp of one_in. */
 void gputime_end(struct time_pair *p, bool variant, uint32_t one_in, CUstream stream, bool per_thread);
@@ -644,6 +648,7 @@ struct agent {
 	struct session_agent *row; /* ours; NULL: none found */
 	struct lock lock;  /* registries: images, modules, contexts, links */
 	struct lock build; /* compiling and loading; never taken with lock held */
+	struct lock shapes; /* lists of shapes grow */
 	struct gate gate;
 	struct handles functions, streams;
 	struct handles execs;   /* CUgraphExec -> struct graph_exec */

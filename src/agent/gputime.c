@@ -25,6 +25,7 @@ struct time_pair {
 	CUevent begin, end;
 	CUcontext context;
 	struct kernel *kernel;
+	struct session_shape *shape;
 };
 
 static bool ok(CUresult r)
@@ -58,6 +59,10 @@ static void add(struct time_pair *p, float ms)
 {
 	uint64_t ns = ms > 0 ? (uint64_t)((double)ms * 1e6) : 0;
 	struct session_kernel *row = atomic_load(&p->kernel->shared);
+	if (p->shape) {
+		__atomic_fetch_add(&p->shape->time_ns, ns, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&p->shape->timed, 1, __ATOMIC_RELAXED);
+	}
 	if (p->first) {
 		row->first_ns = ns ? ns : 1;
 		return;
@@ -125,7 +130,7 @@ static void load_now(void *fn, bool is_kernel)
 }
 
 struct time_pair *gputime_begin(
-	struct kernel *k, void *fn, bool is_kernel, bool first, CUstream stream, bool per_thread)
+	struct kernel *k, struct session_shape *shape, void *fn, bool is_kernel, bool first, CUstream stream, bool per_thread)
 {
 	CUcontext context = NULL;
 	struct time_pair *p = NULL;
@@ -140,6 +145,7 @@ struct time_pair *gputime_begin(
 	if (!p)
 		return NULL;
 	p->kernel = k;
+	p->shape = shape;
 	p->first = first;
 	if (first)
 		load_now(fn, is_kernel);

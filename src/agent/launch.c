@@ -185,8 +185,10 @@ static CUresult launch(struct launch *l)
 	CUresult r = CUDA_ERROR_UNKNOWN;
 	gate_enter(&agent.gate);
 	stream_used(l->config.hStream, l->per_thread);
-	if (row && (gputime_due(before) || l->sample.timed))
-		timed = gputime_begin(f->kernel, l->fn, !f->context, !before, l->config.hStream,
+	struct session_shape *shape = row ? shape_of(f->kernel, row, &l->config) : NULL;
+	uint64_t alike = shape ? __atomic_fetch_add(&shape->launches, 1, __ATOMIC_RELAXED) : 0;
+	if (row && (gputime_due(shape && !alike ? 0 : before) || l->sample.timed))
+		timed = gputime_begin(f->kernel, shape, l->fn, !f->context, !before, l->config.hStream,
 			l->per_thread);
 	/* It may have been retired meanwhile; from here on it stays. */
 	if (v && atomic_load_explicit(&v->state, memory_order_acquire) == VARIANT_READY)

@@ -223,9 +223,37 @@ static int by_time(const void *pa, const void *pb)
 	return a->id < b->id ? -1 : a->id > b->id;
 }
 
+static void dims(const uint32_t v[3], struct buf *out)
+{
+	buf_printf(out, "%u", v[0]);
+	if (v[1] > 1 || v[2] > 1)
+		buf_printf(out, "x%u", v[1]);
+	if (v[2] > 1)
+		buf_printf(out, "x%u", v[2]);
+}
+
+/* "<<<8, 128>>>, 2 more": the most frequent way to launch it. */
+static void shape_cell(struct grid *g, const struct snap_kernel *k)
+{
+	struct buf text = { 0 };
+	if (k->n_shapes) {
+		buf_puts(&text, "<<<");
+		dims(k->shapes[0].grid, &text);
+		buf_puts(&text, ", ");
+		dims(k->shapes[0].block, &text);
+		if (k->shapes[0].shared_bytes)
+			buf_printf(&text, ", %u", k->shapes[0].shared_bytes);
+		buf_puts(&text, ">>>");
+	}
+	if (k->n_shapes > 1)
+		buf_printf(&text, ", %u more", k->n_shapes - 1);
+	grid_cell(g, "%s", k->n_shapes ? text.data : "in graphs");
+	buf_free(&text);
+}
+
 static void seen_text(const struct snapshot *snap, struct buf *out)
 {
-	static const char *const heads[] = { ">GPU TIME", ">LAUNCHES", "<PTX", "<KERNEL", NULL };
+	static const char *const heads[] = { ">GPU TIME", ">LAUNCHES", "<LAUNCHED AS", "<PTX", "<KERNEL", NULL };
 	struct grid *g = grid_new(heads);
 	uint32_t unused = 0;
 	uint64_t bare_ns = 0;
@@ -238,6 +266,7 @@ static void seen_text(const struct snapshot *snap, struct buf *out)
 		bare_ns += !strcmp(k->source, "none") ? k->time_ns : 0;
 		k->time_ns ? grid_cell(g, "%.3f ms", (double)k->time_ns / 1e6) : grid_cell(g, "?");
 		grid_cell(g, "%" PRIu64, k->launches);
+		shape_cell(g, k);
 		grid_cell(g, "%s", *k->source ? k->source : "?");
 		grid_cell(g, "%s%s%s", k->demangled, *k->reason ? "  - " : "", k->reason);
 	}

@@ -413,6 +413,35 @@ static void json_sampling(const struct snap_kernel *k, struct json *j)
 	json_object_end(j);
 }
 
+static void json_three(const char *name, const uint32_t v[3], struct json *j)
+{
+	json_key(j, name);
+	json_array(j);
+	for (int i = 0; i < 3; i++)
+		json_u64(j, v[i]);
+	json_array_end(j);
+}
+
+static void json_shapes(const struct snap_kernel *k, struct json *j)
+{
+	json_array(j);
+	for (uint32_t i = 0; i < k->n_shapes; i++) {
+		const struct snap_shape *s = &k->shapes[i];
+		json_object(j);
+		json_three("grid", s->grid, j);
+		json_three("block", s->block, j);
+		json_put_u64(j, "shared_bytes", s->shared_bytes);
+		json_key(j, "stream");
+		s->stream == UINT32_MAX ? json_null(j) : json_u64(j, s->stream);
+		json_put_u64(j, "launches", s->launches);
+		json_put_u64(j, "launches_timed", s->timed);
+		json_key(j, "mean_ns");
+		s->timed ? json_u64(j, s->time_ns / s->timed) : json_null(j);
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
 static void json_kernel(const struct snap_kernel *k, struct json *j)
 {
 	json_object(j);
@@ -423,6 +452,8 @@ static void json_kernel(const struct snap_kernel *k, struct json *j)
 	json_put_string(j, "source", *k->source ? k->source : NULL);
 	json_put_u64(j, "launches", k->launches);
 	json_put_u64(j, "launches_instrumented", k->launches_instrumented);
+	json_key(j, "shapes");
+	json_shapes(k, j);
 	json_put_u64(j, "registers_before", k->regs_before);
 	json_put_u64(j, "registers_after", k->regs_after);
 	json_put_u64(j, "local_bytes_before", k->local_before);

@@ -1,4 +1,5 @@
 /* snapshot.c - see snapshot.h. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/names.h"
@@ -96,6 +97,8 @@ static const struct snap_kernel *kernel_of_id(const struct snapshot *snap, uint3
 	return NULL;
 }
 
+static void shapes_since(struct snap_kernel *k, const struct snap_kernel *was);
+
 void snap_since(struct snapshot *snap, const struct snapshot *before)
 {
 	snap->launches = snap->launches_instrumented = 0;
@@ -111,6 +114,7 @@ void snap_since(struct snapshot *snap, const struct snapshot *before)
 			k->samples = (struct snap_times){ less(ever.n, was->samples.n), less(ever.ns, was->samples.ns),
 				less(ever.probed_n, was->samples.probed_n), less(ever.probed_ns, was->samples.probed_ns),
 				was->samples.first_ns ? 0 : ever.first_ns };
+			shapes_since(k, was);
 		}
 		snap->launches += k->launches;
 		snap->launches_instrumented += k->launches_instrumented;
@@ -157,6 +161,89 @@ static void take_kernel(struct snapshot *snap, const struct session *s, uint32_t
 	take_sites(snap, s, f, snap->n_kernels - 1, cap);
 }
 
+static bool same_way(const struct snap_shape *a, const struct snap_shape *b)
+{
+	return !memcmp(a->grid, b->grid, sizeof(a->grid)) && !memcmp(a->block, b->block, sizeof(a->block)) &&
+	       a->shared_bytes == b->shared_bytes && a->stream == b->stream;
+}
+
+static struct snap_shape *shape_like(const struct snap_kernel *k, const struct snap_shape *like)
+{
+	for (uint32_t i = 0; i < k->n_shapes; i++)
+		if (same_way(&k->shapes[i], like))
+			return &k->shapes[i];
+	return NULL;
+}
+
+static int by_launches(const void *pa, const void *pb)
+{
+	const struct snap_shape *a = pa, *b = pb;
+	return a->launches < b->launches ? 1 : -(a->launches > b->launches);
+}
+
+static void take_shape(struct snapshot *snap, const struct session_shape *from, struct snap_kernel *const *by_row, uint32_t n)
+{
+	/* Pairs with the agent's release store. */
+	uint32_t kernel = __atomic_load_n(&from->kernel, __ATOMIC_ACQUIRE);
+	struct snap_kernel *k = kernel && kernel <= n ? by_row[kernel - 1] : NULL;
+	struct snap_shape one = { .shared_bytes = from->shared_bytes,
+		.stream = from->stream,
+		.launches = __atomic_load_n(&from->launches, __ATOMIC_RELAXED),
+		.timed = from->timed,
+		.time_ns = from->time_ns };
+	memcpy(one.grid, from->grid, sizeof(one.grid));
+	memcpy(one.block, from->block, sizeof(one.block));
+	struct snap_shape *has = k ? shape_like(k, &one) : NULL;
+	if (has) { /* another process's */
+		has->launches += one.launches;
+		has->timed += one.timed;
+		has->time_ns += one.time_ns;
+	} else if (k) {
+		size_t cap = k->n_shapes;
+		struct snap_shape *list = k->n_shapes & (k->n_shapes - 1) || k->n_shapes == 1 ? k->shapes
+			: arena_array(snap->arena, k->n_shapes ? 2 * cap : 2, sizeof(*list));
+		if (!list)
+			return;
+		if (list != k->shapes && cap)
+			memcpy(list, k->shapes, cap * sizeof(*list));
+		k->shapes = list;
+		k->shapes[k->n_shapes++] = one;
+	}
+}
+
+static void take_shapes(struct snapshot *snap, const struct session_file *f, uint32_t n_rows)
+{
+	uint32_t n = clamp(__atomic_load_n(&f->n_shapes, __ATOMIC_ACQUIRE), SESSION_MAX_SHAPES);
+	struct snap_kernel **by_row = arena_array(snap->arena, n_rows ? n_rows : 1, sizeof(struct snap_kernel *));
+	for (uint32_t i = 0; by_row && i < snap->n_kernels; i++)
+		by_row[snap->kernels[i].id] = &snap->kernels[i];
+	for (uint32_t i = 0; by_row && i < n; i++)
+		take_shape(snap, &f->shapes[i], by_row, n_rows);
+	for (uint32_t i = 0; i < snap->n_kernels; i++)
+		if (snap->kernels[i].n_shapes)
+			qsort(snap->kernels[i].shapes, snap->kernels[i].n_shapes, sizeof(struct snap_shape), by_launches);
+}
+
+/* Ways that were not used since are left out. */
+static void shapes_since(struct snap_kernel *k, const struct snap_kernel *was)
+{
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < k->n_shapes; i++) {
+		const struct snap_shape *old = shape_like(was, &k->shapes[i]);
+		struct snap_shape now = k->shapes[i];
+		if (old) {
+			now.launches = less(now.launches, old->launches);
+			now.timed = less(now.timed, old->timed);
+			now.time_ns = less(now.time_ns, old->time_ns);
+		}
+		if (now.launches)
+			k->shapes[n++] = now;
+	}
+	k->n_shapes = n;
+	if (n)
+		qsort(k->shapes, n, sizeof(*k->shapes), by_launches);
+}
+
 struct snapshot *snap_take(const struct session *s)
 {
 	const struct session_file *f = session_data((struct session *)s);
@@ -174,6 +261,7 @@ struct snapshot *snap_take(const struct session *s)
 	snap->sites_lost = f->sites_lost;
 	for (uint32_t i = 0; i < n; i++)
 		take_kernel(snap, s, i, &cap);
+	take_shapes(snap, f, n);
 	snap_since(snap, NULL);
 	return snap;
 }

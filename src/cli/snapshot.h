@@ -20,6 +20,8 @@ struct snap_kernel {
 	const char *reason;           /* REFUSED, PENDING; "" otherwise */
 	const char *source;           /* where its PTX is; "" when not known */
 	uint32_t first_site, n_sites; /* rows of sites[] below */
+	struct snap_shape *shapes;    /* the most frequent first; launches in graphs, and those of ways beyond 64, are in none */
+	uint32_t n_shapes;
 	uint64_t launches, launches_instrumented;
 	uint32_t regs_before, regs_after, local_before, local_after;
 	bool last_bit_may_differ;
@@ -39,6 +41,13 @@ struct snap_kernel {
 	struct snap_times {
 		uint64_t n, ns, probed_n, probed_ns, first_ns;
 	} samples;
+};
+
+/* One way in which a kernel is launched. */
+struct snap_shape {
+	uint32_t grid[3], block[3];
+	uint32_t shared_bytes, stream;
+	uint64_t launches, timed, time_ns; /* time_ns: of those that were timed */
 };
 
 struct snap_site {

@@ -597,6 +597,21 @@ int session_add_kernel(
 	return -ENOSPC;
 }
 
+struct session_shape *session_add_shape(struct session *s, const struct session_shape *like)
+{
+	struct session_file *f = s->file;
+	uint32_t at = session_take(&f->n_shapes, 1, SESSION_MAX_SHAPES);
+	if (at == UINT32_MAX ||
+		session_reserve(s, offsetof(struct session_file, shapes) + at * sizeof(*f->shapes), sizeof(*f->shapes)))
+		return NULL;
+	struct session_shape *row = &f->shapes[at];
+	*row = *like;
+	row->pid = (uint32_t)process_self();
+	row->kernel = 0;
+	__atomic_store_n(&row->kernel, like->kernel + 1, __ATOMIC_RELEASE);
+	return row;
+}
+
 int session_add_sites(struct session *s, uint32_t n, uint32_t *first)
 {
 	struct session_file *f = s->file;

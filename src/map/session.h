@@ -43,6 +43,7 @@ enum {
 	SESSION_MAX_LINKS = 64,
 	SESSION_MAX_KERNELS = 8192,
 	SESSION_MAX_SITES = 262144,
+	SESSION_MAX_SHAPES = 16384,
 	SESSION_MAX_AGENTS = 64,
 	SESSION_MAX_CLIENTS = 64,
 	SESSION_CLIENT_IDS = 65536, /* ids of objects that one client may give: btf-ID */
@@ -150,6 +151,17 @@ struct session_kernel { /* writer: the agent that claimed it */
 	uint64_t since_ns;		  /* CLOCK_MONOTONIC: in this state since */
 };
 
+/* One way in which a kernel is launched outside of graphs (agent/shape.c). */
+struct session_shape { /* writer: the agent that added it; of one kernel and way there may be one for each process */
+	uint32_t kernel; /* row + 1, stored last with release order; 0: being written */
+	uint32_t grid[3], block[3];
+	uint32_t shared_bytes; /* dynamic */
+	uint32_t stream;       /* 0: a default one; k: the k-th other one of its process */
+	uint32_t pid;
+	uint64_t launches;	 /* atomic */
+	uint64_t time_ns, timed; /* atomic: of so many of them, how long they ran in all */
+};
+
 struct session_site { /* writer: the agent that claimed its kernel */
 	uint32_t kernel;
 	uint32_t point; /* enum ebpf_point */
@@ -240,7 +252,7 @@ struct session_file {
 	uint32_t kernels_lost, sites_lost; /* atomic: did not fit */
 	uint32_t untimed; /* writer: loader, before the target starts: 1 = kernels are not timed */
 	uint32_t known_as; /* writer: egpu attach, before the agent comes: the process's number for us, where it has another one for itself; 0: the same */
-	uint32_t pad2;
+	uint32_t n_shapes; /* atomic; may exceed the maximum when full */
 	struct session_filter filter;
 	struct session_map maps[EBPF_MAX_MAPS];
 	struct session_prog progs[SESSION_MAX_PROGS];
@@ -249,6 +261,7 @@ struct session_file {
 	struct session_client clients[SESSION_MAX_CLIENTS];
 	struct session_kernel kernels[SESSION_MAX_KERNELS];
 	struct session_site sites[SESSION_MAX_SITES];
+	struct session_shape shapes[SESSION_MAX_SHAPES];
 	char strings[SESSION_STRING_BYTES];
 };
 
@@ -374,6 +387,8 @@ void session_leave(struct session *s, pid_t pid);
 session_string session_add_text(struct session *s, const char *text); /* 0 when full */
 /* Finds the kernel (image hash and name) or claims a new row; *created tells. -ENOSPC when full. */
 int session_add_kernel(struct session *s, uint64_t image_hash, const char *name, uint32_t *id, bool *created);
+/* A row like this one, whose `kernel` is the kernel's row. NULL when full. */
+struct session_shape *session_add_shape(struct session *s, const struct session_shape *like);
 /* n consecutive site rows; -ENOSPC. */
 int session_add_sites(struct session *s, uint32_t n, uint32_t *first);
 /* Creates and maps map-ID.PID.N (N: 0, 1, ... per process) for an image of n_replicas; the image is initialised from

@@ -108,10 +108,12 @@ part_list() {
 	start list "$EGPU_BUILD/tests/dynamic/dynamic_early.so" "$EGPU_BUILD/tests/dynamic/dynamic_late.so"
 	"$egpu" list --for 0.6 --json="$work/many.json" "$pid" > "$work/err" 2>&1; ok $? "egpu list PID"
 	grep -q '^2 kernels launched, .* ms of GPU time, ' "$work/err"; ok $? "tells launches and GPU time"
-	grep -q ' PTX text *early_fill$' "$work/err"; ok $? "and where PTX is"
+	grep -q ' <<<4, 64>>> *PTX text *early_fill$' "$work/err"; ok $? "where PTX is, and how it is launched"
 	grep -q ' none *twice  - several PTX texts' "$work/err"; ok $? "or why it is not"
 	kernel early_fill '$k->{launches} > 20 && !$k->{launches_instrumented} && !$k->{registers_after}'; ok $? "nothing is compiled, nothing is probed"
 	kernel twice '$k->{launches_timed} > 0 && $k->{state} eq "refused"'; ok $? "what has no PTX is timed as well"
+	kernel twice '@{$k->{shapes}} == 1 && $k->{shapes}[0]{launches} == $k->{launches} && "@{$k->{shapes}[0]{grid}} @{$k->{shapes}[0]{block}}" eq "4 1 1 64 1 1" && $k->{shapes}[0]{mean_ns} > 0'
+	ok $? "its shape, stream and time are told"
 	attach --for 0.4 "$pid" "$probe"; ok $? "an attach afterwards"
 	exact; ok $? "counts are exact"
 	attach --for 0.3 --device 0 "$pid" "$probe"; ok $? "attach --device 0"
@@ -122,6 +124,13 @@ part_list() {
 	attach --for 0.3 "$pid" "$probe"; [ $? = 125 ]; ok $? "another on all devices is refused"
 	grep -q 'other probes are attached .* another device' "$work/err"; ok $? "with the reason"
 	"$egpu" list --for 0.3 "$pid" > "$work/err" 2>&1; ok $? "egpu list beside a probe"
+	many=$pid target=$EGPU_BUILD/tests/dynamic/target_plain
+	start streams opened 3
+	"$egpu" list --for 0.4 --json="$work/many.json" "$pid" > "$work/err" 2>&1; ok $? "three threads with streams of their own"
+	kernel fill 'my %s; my $n = 0; for (@{$k->{shapes}}) { $s{$_->{stream}}++; $n += $_->{launches} } keys %s == 3 && $n == $k->{launches} && !$s{0}'
+	ok $? "each stream has its launches, in all as many as there were"
+	finish streams
+	pid=$many
 	"$egpu" detach "$pid" > "$work/err" 2>&1
 	finish list
 }
