@@ -385,6 +385,20 @@ static int make_anew(struct kernel *k, struct build *b, const struct recipe *r, 
 	return err;
 }
 
+/* Before anything of it is loaded. */
+static void tell_estimate(struct kernel *k, const struct instrument_cost *cost)
+{
+	struct session_kernel *row = atomic_load(&k->shared);
+	struct instrument_estimate e;
+	const double most = 1e12; /* of the numbers in the row */
+	instrument_estimate(cost, &e);
+	if (!row || !(e.most < most))
+		return;
+	row->estimate_least_ppm = (uint64_t)(e.least * 1e6);
+	row->estimate_most_ppm = (uint64_t)(e.most * 1e6);
+	__atomic_store_n(&row->estimate_ppm, (uint64_t)(e.slowdown * 1e6), __ATOMIC_RELEASE);
+}
+
 static int make(struct kernel *k, struct build *b, struct diag *d)
 {
 	struct recipe r;
@@ -402,6 +416,7 @@ static int make(struct kernel *k, struct build *b, struct diag *d)
 		row->compile_cached = cached;
 		row->last_bit_may_differ = b->result.last_bit_may_differ;
 	}
+	tell_estimate(k, &b->result.cost);
 	sites_mark_skipped(k, &b->result);
 	return 0;
 }

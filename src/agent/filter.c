@@ -178,13 +178,23 @@ static void judge(struct kernel *k, double over, double error, double limit)
 	}
 }
 
+/* As many warps as the estimate's lower end allows: what is more than that is found soon, and costs less than a count that was
+ * sampled for nothing. */
+static uint32_t first_pace(const struct kernel *k, const struct session_filter *f)
+{
+	const struct session_kernel *row = atomic_load(&k->shared);
+	if (!row || row->estimate_least_ppm < 1000000 || !can_compare())
+		return 1;
+	return round_up((double)(row->estimate_least_ppm - 1000000) / (double)f->max_overhead_ppm);
+}
+
 void filter_begin(struct kernel *k)
 {
 	const struct session_filter *f = filter();
 	if (!f->active || !session_samples(f) || atomic_load(&k->pace.one_in))
 		return;
 	lock_take(&agent.times.lock);
-	set_pace(k, f->sample_warps ? f->sample_warps : 1);
+	set_pace(k, f->sample_warps ? f->sample_warps : first_pace(k, f));
 	lock_drop(&agent.times.lock);
 }
 

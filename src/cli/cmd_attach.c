@@ -527,7 +527,7 @@ static int finish(const struct opts *o, struct probe *p, struct attached *a, str
 static int stay_attached(const struct opts *o, struct probe *p, struct attached *a, double seconds)
 {
 	struct watch w;
-	if (watch_begin(&w, a->session))
+	if (watch_begin(&w, a->session, o->verbose > 0))
 		return EGPU_FAILED;
 	int signals = hold_signals();
 	stay(a, &w, signals, seconds);

@@ -113,8 +113,11 @@ static int choose_kernels(struct work *w)
 
 static void list_sites(const struct work *w, const char *kernel, const struct instrument_result *r)
 {
+	struct instrument_estimate e;
+	instrument_estimate(&r->cost, &e);
 	fprintf(stderr, "%s: %u of %u sites probed%s\n", name_demangle(w->arena, kernel),
 		r->n_probed, r->n_sites, r->last_bit_may_differ ? ", last bit may differ" : "");
+	fprintf(stderr, "  estimate: %.2f times as long, as a rule between %.2f and %.2f\n", e.slowdown, e.least, e.most);
 	for (uint32_t i = 0; i < r->n_sites; i++)
 		fprintf(stderr, "  site %u: line %u %s%s%s\n", w->first_site + r->sites[i].ordinal,
 			r->sites[i].ptx_line,

@@ -120,7 +120,7 @@ static int run_target(const struct opts *o, struct probe *p, struct runner *r, c
 	struct watch w;
 	struct target *target = NULL;
 	bool started;
-	if (watch_begin(&w, r->session))
+	if (watch_begin(&w, r->session, o->verbose > 0))
 		return EGPU_FAILED;
 	int status = runner_run(r, command, watch_tick, &w, &started, &target);
 	watch_end(&w);

@@ -127,8 +127,8 @@ static void list_slowed(const struct snapshot *snap, bool all, struct buf *text)
 		sampled |= k->one_in_most > 1 || (is_limited(snap) && k->one_in_most);
 		list_sample(snap, k, all, text);
 		if (k->slowdown > 0 && all && !is_limited(snap))
-			buf_printf(text, "  a probed launch takes %.3f times as long: %s\n",
-				k->slowdown, name_short(snap->arena, k->name, NAME_WIDTH));
+			buf_printf(text, "  a probed launch takes %.3f times as long (the estimate was %.2f): %s\n",
+				k->slowdown, k->estimate, name_short(snap->arena, k->name, NAME_WIDTH));
 	}
 	if (sampled)
 		buf_puts(text, "  sums are estimates for all warps; what a map says it has of chosen warps alone is not scaled\n");
@@ -396,6 +396,22 @@ int report_unmatched(const struct session *s, const struct snapshot *snap, struc
 
 /* -- JSON -------------------------------------------------------------------- */
 
+static void json_estimate(const struct snap_kernel *k, struct json *j)
+{
+	if (!(k->estimate > 0)) {
+		json_null(j);
+		return;
+	}
+	json_object(j);
+	json_key(j, "slowdown");
+	json_double(j, k->estimate);
+	json_key(j, "least");
+	json_double(j, k->estimate_least);
+	json_key(j, "most");
+	json_double(j, k->estimate_most);
+	json_object_end(j);
+}
+
 static void json_sampling(const struct snap_kernel *k, struct json *j)
 {
 	if (!k->one_in_most) {
@@ -463,6 +479,8 @@ static void json_kernel(const struct snap_kernel *k, struct json *j)
 	json_put_u64(j, "launches_timed", k->timed);
 	json_key(j, "slowdown");
 	k->slowdown > 0 ? json_double(j, k->slowdown) : json_null(j);
+	json_key(j, "estimate");
+	json_estimate(k, j);
 	json_key(j, "sampling");
 	json_sampling(k, j);
 	json_put_u64(j, "compile_ns", k->compile_ns);

@@ -152,6 +152,9 @@ static void take_kernel(struct snapshot *snap, const struct session *s, uint32_t
 	k->warps = __atomic_load_n(&from->warps, __ATOMIC_RELAXED);
 	k->given_up = from->given_up != 0;
 	k->overhead_ppm = from->overhead_ppm;
+	k->estimate = (double)__atomic_load_n(&from->estimate_ppm, __ATOMIC_ACQUIRE) / 1e6;
+	k->estimate_least = (double)from->estimate_least_ppm / 1e6;
+	k->estimate_most = (double)from->estimate_most_ppm / 1e6;
 	k->links = __atomic_load_n(&from->links, __ATOMIC_RELAXED);
 	k->since_ns = from->since_ns;
 	if (!*k->name)

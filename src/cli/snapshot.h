@@ -36,6 +36,7 @@ struct snap_kernel {
 	uint64_t warps;	  /* of the launches in which they ran */
 	bool given_up;	  /* --max-overhead could not be kept: it is probed no more */
 	int64_t overhead_ppm; /* with --max-overhead: how much longer a launch with one_in takes; 0: not known */
+	double estimate, estimate_least, estimate_most; /* of slowdown, before it ran; 0: none */
 	uint64_t time_ns; /* of all launches on the device, estimated from those; 0: unknown */
 	/* What that is estimated from: samples, those of probed launches, and the first launch. */
 	struct snap_times {

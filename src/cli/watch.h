@@ -9,10 +9,11 @@ struct watch {
 	struct session *session;
 	struct map *trace; /* NULL: not there */
 	uint64_t lines;
+	uint64_t *told; /* by row of a kernel: the estimate that was said; NULL: none is */
 };
 
-/* The session's maps that this loader has added. 0, EGPU_FAILED after a message. */
-int watch_begin(struct watch *w, struct session *s);
+/* The session's maps that this loader has added; estimates: what programs are expected to cost is said of each kernel. 0, EGPU_FAILED after a message. */
+int watch_begin(struct watch *w, struct session *s, bool estimates);
 /* Every 50 ms or so; arg is the struct watch. */
 void watch_tick(void *arg);
 /* Takes what is left, and says what was lost. The dump stays for the report. */

@@ -213,6 +213,12 @@ static bool prove(struct variant *v, const struct instrument_result *bound,
 	return !v->err;
 }
 
+static bool count(struct variant *v, struct instrument_result *out)
+{
+	v->err = instrument_count(out->ptx, out->ptx_bytes, v->kernel->name, &out->cost, v->d);
+	return !v->err;
+}
+
 int instrument_kernel(struct arena *arena, const struct instrument_request *req,
 	struct instrument_result *out, struct diag *d)
 {
@@ -230,7 +236,7 @@ int instrument_kernel(struct arena *arena, const struct instrument_request *req,
 	ok = ok && collect(&v) && check_running(&v, req) && align_shared(&v) && bind(&v) && find_sites(&v) &&
 	     find_points(&v, numbering, n) && choose_guards(&v, req) && print_bound(&v, &bound) && splice(&v, req, out) &&
 	     print_variant(&v, req, out) &&
-	     list_bound(&v, out) && prove(&v, &bound, out) && add_lines(&v, out);
+	     list_bound(&v, out) && prove(&v, &bound, out) && add_lines(&v, out) && count(&v, out);
 	out->sites = v.sites;
 	out->n_sites = v.n_sites;
 	out->n_params = v.kernel ? v.kernel->n_params : 0;

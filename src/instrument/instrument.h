@@ -32,6 +32,18 @@ struct instrument_site {
 	const char *unguarded;	 /* reason why a guard of --live is not here, other probes are; NULL: it is */
 };
 
+/* What a warp does that takes every way through a kernel, loops 64 times each (cost.c). All are numbers of executions; instructions of about
+ * one machine instruction. */
+struct instrument_cost {
+	double insns;		  /* the kernel's own */
+	double bytes;		  /* a lane asks of global, generic and local memory */
+	double shared;		  /* accesses to shared memory, neighbours joined */
+	double probe_insns;	  /* of programs, with what comes before them */
+	double adds, atoms;	  /* atomic instructions of programs without and with a result */
+	double loads, stores;	  /* of programs, in memory; stores in words a lane */
+	double exchanges;	  /* match, redux, shfl, vote */
+	double scattered;	  /* of these, groups of lanes by address: each adds for itself */
+};
 struct instrument_request {
 	const struct ptx_module *module;
 	const char *kernel; /* mangled name */
@@ -68,6 +80,7 @@ struct instrument_result {
 	uint32_t launch_param_offset; /* byte offset of the added parameter in the packed block */
 	bool last_bit_may_differ;
 	uint32_t local_bytes_added;
+	struct instrument_cost cost; /* zero: not counted */
 };
 
 /* What the added parameter says: the launch id (its low 40 bits), that one warp in `one_in` (from 1 on) runs sampled programs and stands for
@@ -110,5 +123,13 @@ struct native_request {
 };
 /* Adds a module with the function NATIVE_NAME to out. -EOPNOTSUPP: what such programs cannot do, with the reason; -ENOMEM. */
 int instrument_native(const struct native_request *r, struct buf *out, struct diag *d);
+
+/* Counts in a variant's text (or any kernel's, which has no programs). -EINVAL, -ENOENT, -ENOMEM with d. */
+int instrument_count(const char *ptx, size_t bytes, const char *kernel, struct instrument_cost *out, struct diag *d);
+/* How many times as long a launch takes, by these numbers: as a rule between least and most. */
+struct instrument_estimate {
+	double slowdown, least, most;
+};
+void instrument_estimate(const struct instrument_cost *c, struct instrument_estimate *out);
 
 #endif

@@ -1,6 +1,7 @@
 /* sample.c - programs that run in a part of the warps: one in N is chosen where the kernel begins, and stands for N.
  *
- * Requires that places are marked where a sampled program runs (place.sampled); leaves, at the start of each of them,
+ * Requires that spots are marked where a sampled program runs (spot.sampled), before anything is spliced; leaves, in each function that has some, before
+ * all of them,
  *
  *	%egpu_weight	.b32: how many warps this one stands for; 0: it is not chosen
  *	%egpu_chosen	.pred: it is not 0
@@ -19,23 +20,28 @@
 /* The launch's number with the seed, the block's number in the grid and the warp's in the block, each times an odd number, make one of 2^32; two rounds of
  * xor-shift and multiply leave each of its bits in the upper ones of the result. What does not differ between warps of a block is left to
  * the uniform datapath, so the way from the thread's number to the answer is a dozen instructions. */
-static const char choose[] =
+static const char declare[] =
 	"\n\t.reg .b32 " WEIGHT_REG ";\n"
 	"\n\t.reg .pred " CHOSEN_REG ";\n"
-	"\n\t.reg .b64 " WORD_REG ";\n"
+	"\n\t.reg .b64 " WORD_REG ";\n";
+
+static const char choose[] =
 	"{ // egpu site sample\n"
 	"\t.reg .b32 %egpu_xt<6>;\n"
-	"\t.reg .b64 %egpu_xd<3>;\n"
+	"\t.reg .b64 %egpu_xd<2>;\n"
+	"\t.reg .pred %egpu_xp1;\n"
 	"\tld.param.u64 %egpu_xd1, [" LAUNCH_PARAM "];\n"
 	"\tmov.b64 {%egpu_xt1, %egpu_xt2}, %egpu_xd1;\n"
-	/* A graph launches with one word again and again: then the hardware's number of the launch too. */
-	"\tmov.u64 %egpu_xd2, %gridid;\n"
-	"\tcvt.u32.u64 %egpu_xt3, %egpu_xd2;\n"
-	"\tbfe.s32 %egpu_xt4, %egpu_xt2, 26, 1;\n"
-	"\tand.b32 %egpu_xt3, %egpu_xt3, %egpu_xt4;\n"
 	"\tld.const.u32 %egpu_xt4, [" TABLE_NAME "+%d];\n"
 	"\tmad.lo.u32 %egpu_xt1, %egpu_xt1, 0x9e3779b1, %egpu_xt4;\n"
+	/* A graph launches with one word again and again (and %gridid is no number of the launch there: an H200 gives its nodes' each time).
+	 * The lanes of a warp begin together, at one time. */
+	"\tand.b32 %egpu_xt3, %egpu_xt2, 0x4000000;\n"
+	"\tsetp.eq.u32 %egpu_xp1, %egpu_xt3, 0;\n"
+	"\t@%egpu_xp1 bra.uni $egpu_counted;\n"
+	"\tmov.u32 %egpu_xt3, %clock;\n"
 	"\tmad.lo.u32 %egpu_xt1, %egpu_xt3, 0x27d4eb2f, %egpu_xt1;\n"
+	"$egpu_counted:\n"
 	"\tmov.u32 %egpu_xt3, %ctaid.z;\n"
 	"\tmov.u32 %egpu_xt4, %nctaid.y;\n"
 	"\tmov.u32 %egpu_xt5, %ctaid.y;\n"
@@ -98,14 +104,99 @@ static bool put_choice(struct buf *b)
 	return !b->failed;
 }
 
-static bool set_chosen(struct variant *v, const struct place *place)
+/* -- where --------------------------------------------------------------------------------- */
+
+static uint32_t common(const struct ptx_cfg *g, uint32_t a, uint32_t b)
+{
+	while (!ptx_cfg_dominates(g, a, b) && g->blocks[a].idom != a)
+		a = g->blocks[a].idom;
+	return a;
+}
+
+/* The block, or the nearest before it, that is in no loop. */
+static bool leave_loops(struct variant *v, const struct ptx_cfg *g, uint32_t *block)
+{
+	bool *in = arena_array(v->arena, g->n_blocks + 1, sizeof(*in));
+	uint32_t *list = arena_array(v->arena, g->n_blocks + 1, sizeof(*list));
+
+	if (!in || !list)
+		return no_memory(v);
+	for (uint32_t h = 0; h < g->n_blocks; h++) {
+		if (!g->blocks[h].loop_head || !g->blocks[h].reachable || !ptx_cfg_dominates(g, h, *block))
+			continue;
+		ptx_cfg_loop(g, h, in, list);
+		if (!in[*block])
+			continue;
+		/* Once more from the start: loops around it may begin later in the text. */
+		bool first = g->blocks[h].idom == h;
+		*block = first ? UINT32_MAX : g->blocks[h].idom;
+		if (first)
+			return true;
+		h = UINT32_MAX;
+	}
+	return true;
+}
+
+/* Where the block's first site is, or its end. */
+static uint32_t place_in(const struct variant *v, const struct place *place, uint32_t block)
+{
+	const struct ptx_func *f = place->func;
+	uint32_t at = UINT32_MAX, last = place->cfg.blocks[block].last;
+
+	for (uint32_t i = 0; i < v->n_sites; i++) {
+		const struct spot *s = &v->spots[i];
+		if (s->place == place && s->sampled && place->cfg.block_of[s->probe] == block && s->at < at)
+			at = s->at;
+	}
+	if (at != UINT32_MAX)
+		return at;
+	return f->stmts[last].insn && ptx_insn_ends_block(f->stmts[last].insn) ? insert_point(v, f, last) : f->stmts[last].span.end;
+}
+
+/* As late as every site allows, outside of loops: a kernel that lives for its loads should have them under way first, and a thread that has
+ * nothing to do should end without. A function that is called needs it before the call: then it is done at once. */
+static bool choice_at(struct variant *v, struct place *place, uint32_t *at)
+{
+	struct ptx_cfg *g = &place->cfg;
+	uint32_t block = UINT32_MAX;
+
+	*at = place->func->body.begin + 1;
+	if (v->weight_in_calls || !g->n_blocks)
+		return true;
+	if (ptx_cfg_dominators(v->arena, g))
+		return no_memory(v);
+	if (g->irreducible || g->unknown_targets)
+		return true;
+	for (uint32_t i = 0; i < v->n_sites; i++) {
+		const struct spot *s = &v->spots[i];
+		if (s->place != place || !s->sampled)
+			continue;
+		if (s->probe >= place->func->n_stmts || !g->blocks[g->block_of[s->probe]].reachable)
+			return true;
+		uint32_t b = g->block_of[s->probe];
+		block = block == UINT32_MAX ? b : common(g, block, b);
+	}
+	if (block == UINT32_MAX)
+		return true;
+	if (!leave_loops(v, g, &block))
+		return false;
+	if (block != UINT32_MAX)
+		*at = place_in(v, place, block);
+	return true;
+}
+
+static bool set_chosen(struct variant *v, struct place *place)
 {
 	struct buf b = { 0 };
+	uint32_t at;
 
 	if (!place->is_kernel) {
 		ptx_edit_insert(&v->edits, place->func->body.begin + 1, handed);
 		return true;
 	}
+	if (!choice_at(v, place, &at))
+		return false;
+	ptx_edit_insert(&v->edits, place->func->body.begin + 1, declare);
 	bool ok = put_choice(&b);
 	if (v->weight_in_calls)
 		buf_puts(&b, hand_on);
@@ -114,12 +205,16 @@ static bool set_chosen(struct variant *v, const struct place *place)
 	buf_free(&b);
 	if (!text)
 		return no_memory(v);
-	ptx_edit_insert(&v->edits, place->func->body.begin + 1, text);
+	ptx_edit_insert(&v->edits, at, text);
 	return true;
 }
 
 bool set_samples(struct variant *v)
 {
+	for (uint32_t i = 0; i < v->n_sites; i++) {
+		if (v->spots[i].sampled)
+			v->places[v->spots[i].place - v->places].sampled = true;
+	}
 	for (uint32_t i = 0; i < v->n_places; i++)
 		v->weight_in_calls |= v->places[i].sampled && !v->places[i].is_kernel;
 	for (uint32_t i = 0; i < v->n_places; i++) {

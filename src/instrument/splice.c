@@ -294,10 +294,8 @@ static bool splice_site(struct splicer *s, uint32_t site)
 	if (!text)
 		return no_memory(v);
 	ptx_edit_insert(&v->edits, v->spots[site].at, text);
-	v->places[v->spots[site].place - v->places].slot |= m.slot;
 	v->places[v->spots[site].place - v->places].gathered |= m.gathered;
 	if (m.n_sampled) {
-		v->places[v->spots[site].place - v->places].sampled = true;
 		s->out->launch_param = s->out->sampled = true;
 		s->launch_in_calls |= !v->spots[site].place->is_kernel;
 	}
@@ -534,19 +532,34 @@ static uint32_t turn(enum ebpf_point point)
 					     : 3;
 }
 
+/* What functions begin with, before the sites that use it. */
+static bool prepare_places(struct splicer *s)
+{
+	struct variant *v = s->v;
+
+	for (uint32_t i = 0; i < v->n_sites; i++) {
+		struct spot *spot = &v->spots[i];
+		struct merged m = v->sites[i].skipped ? (struct merged){ 0 } : merge(s, i);
+		v->places[spot->place - v->places].slot |= m.slot;
+		spot->sampled = m.n_sampled;
+		spot->probe = m.n_sampled ? probe_stmt(v, i) : NO_STMT;
+	}
+	set_slots(v);
+	return set_samples(v);
+}
+
 static bool splice_sites(struct splicer *s)
 {
 	struct variant *v = s->v;
 
+	if (!prepare_places(s))
+		return false;
 	for (uint32_t t = 0; t < 4; t++) {
 		for (uint32_t i = 0; i < v->n_sites; i++) {
 			if (turn(v->sites[i].point) == t && !splice_site(s, i))
 				return false;
 		}
 	}
-	set_slots(v);
-	if (!set_samples(v))
-		return false;
 	declare_lanes(s);
 	/* The clock is read last before a load. */
 	for (uint32_t i = 0; i < v->n_sites; i++) {

@@ -10,6 +10,7 @@
  * operands.c the fields of those points
  * splice.c   fragments at their sites
  * sample.c   which warps run programs that are sampled
+ * cost.c     what programs may cost
  * float.c    products that a probe would part from their sum
  * sink.c     where it would not, and what holds a sum before a probe
  * lines.c    the original's lines in the variant
@@ -85,6 +86,8 @@ struct spot {
 	const struct held *held; /* NULL: nothing is */
 	bool moved;		 /* behind loads (behind.c): the probes go before statement `before` */
 	uint32_t before;
+	bool sampled;		 /* some program here runs in chosen warps; */
+	uint32_t probe;		 /* then: the statement before which programs go */
 };
 
 struct target {
@@ -213,7 +216,7 @@ bool put_behind_loads(struct variant *v, const struct instrument_request *req, c
 	uint32_t first, uint32_t end);
 
 /* sample.c */
-/* Where functions begin whose sites ask. */
+/* Before sites are spliced. */
 bool set_samples(struct variant *v);
 
 /* splice.c */

@@ -147,6 +147,9 @@ struct session_kernel { /* writer: the agent that claimed it */
 	uint32_t one_in_least, one_in_most; /* so far */
 	uint32_t given_up;		  /* --max-overhead cannot be kept: the original runs */
 	int64_t overhead_ppm;		  /* with --max-overhead: how much longer a launch with one_in took; 0: not known */
+	/* What its programs were expected to cost before they ran: how many times as long a launch takes, times 1e6, and between what, as a
+	 * rule. estimate_ppm is stored last, with release order; 0: not known. */
+	uint64_t estimate_ppm, estimate_least_ppm, estimate_most_ppm;
 	uint64_t warps;			  /* atomic: of the launches in which programs that are sampled ran */
 	uint64_t since_ns;		  /* CLOCK_MONOTONIC: in this state since */
 };

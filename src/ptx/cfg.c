@@ -415,3 +415,23 @@ int ptx_cfg_build(struct arena *arena, const struct ptx_func *f, struct ptx_cfg 
 	table_free(b.names);
 	return ok ? 0 : -ENOMEM;
 }
+
+uint32_t ptx_cfg_loop(const struct ptx_cfg *g, uint32_t head, bool *in, uint32_t *out)
+{
+	uint32_t n = 0;
+
+	memset(in, 0, g->n_blocks * sizeof(*in));
+	in[head] = true;
+	out[n++] = head;
+	for (uint32_t at = 0; at < n; at++) {
+		const struct ptx_block *b = &g->blocks[out[at]];
+		for (uint32_t k = 0; k < b->n_pred; k++) {
+			uint32_t p = b->pred[k];
+			if (in[p] || !g->blocks[p].reachable || !ptx_cfg_dominates(g, head, p))
+				continue;
+			in[p] = true;
+			out[n++] = p;
+		}
+	}
+	return n;
+}

@@ -42,6 +42,9 @@ int ptx_cfg_build(struct arena *arena, const struct ptx_func *f, struct ptx_cfg 
 int ptx_cfg_dominators(struct arena *arena, struct ptx_cfg *g);
 /* Needs dominators; true when a == b. */
 bool ptx_cfg_dominates(const struct ptx_cfg *g, uint32_t a, uint32_t b);
+/* The blocks from which the head is reached within what it dominates, itself among them: its loop. Marks them in `in` (n_blocks of them,
+ * cleared first) and lists them in `out`; their number. Needs dominators. */
+uint32_t ptx_cfg_loop(const struct ptx_cfg *g, uint32_t head, bool *in, uint32_t *out);
 /* bra, brx, ret, exit, trap: what a block ends with. */
 bool ptx_insn_ends_block(const struct ptx_insn *insn);
 

@@ -93,6 +93,22 @@ $r = run('--max-overhead 1000000', $probe);
 ok(!grep({ $_->[0] != 32 * $_->[1] } parts($r)), 'a limit that is kept: a launch is counted exactly');
 ok($r->{kernels}[0]{sampling}{one_warp_in} == 1 && $r->{filter}{max_overhead_percent} == 1000000, 'and is reported');
 
+# A kernel that calls functions, which call themselves: a warp is chosen in all of them or in none.
+if (system("cc -O1 -D_GNU_SOURCE -I$source/samples -I$source/include -o $tmp/runner $source/tests/cli/kernels/runner.c -ldl") == 0) {
+	my %all;
+	for my $N (1, 5) {
+		my $status = system("$build/egpu run $on --json=$tmp/json --sample-warps $N --seed 3 -k h_call $source/tests/cli/probes/chosen.bpf.c -- " .
+			"$tmp/runner $source/tests/cli/kernels/odd.ptx $tmp/o $tmp/c h_call 200 60 b:65536 >$tmp/out 2>$tmp/err");
+		$r = $status ? {} : decode_json(slurp("$tmp/json"));
+		my ($enter, $store) = map { values_of($r->{maps}{$_}) } qw(enters stored);
+		$all{$N} = { map { $_ => $store->{$_} } grep { $enter->{$_} } keys %$enter };
+		my @odd = grep { !$enter->{$_} != !$store->{$_} } 0 .. 399;
+		ok(!$status && !@odd && keys %{$all{$N}} > 40, "calls, one in $N: the same warps in the kernel and in its functions, " . keys(%{$all{$N}}) . ' of 400');
+	}
+	ok(!grep({ $all{5}{$_} != 5 * $all{1}{$_} } keys %{$all{5}}), 'and all that they do there counts N times');
+	ok(keys(%{$all{1}}) == 400 && keys(%{$all{5}}) < 130, 'about one in N');
+}
+
 # Without either the programs do not know of it.
 $r = run('', $probe);
 ok(!defined $r->{kernels}[0]{sampling} && !exists $r->{maps}{by_warp}{sampled} && $text !~ /estimate[^d]/, 'nothing is said where nothing is sampled');

@@ -1,0 +1,108 @@
+/* instrument_cost.c - what is counted in a variant's text: loops, neighbours in shared memory, what a program's inputs decide, called
+ * functions; and that an estimate follows the counts. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "instrument/instrument.h"
+#include "tap.h"
+
+#define HEAD ".version 8.0\n.target sm_90\n.address_size 64\n.visible .const .align 8 .u64 __egpu_table[140];\n"
+#define BEGIN ".visible .entry k(.param .u64 p)\n{\n\t.reg .pred %p<4>;\n\t.reg .b32 %r<8>;\n\t.reg .f32 %f<8>;\n\t.reg .b64 %d<4>;\n"
+#define SITE "{ // egpu site 1\n\t.reg .b32 %egpu_space, %egpu_t<4>;\n\t.reg .pred %egpu_p<4>;\n\t.reg .b64 %egpu_r<4>;\n"
+
+static struct instrument_cost count(const char *what, const char *text)
+{
+	struct instrument_cost c;
+	struct diag d = { 0 };
+	int err = instrument_count(text, strlen(text), "k", &c, &d);
+	ok(!err, "%s: is counted%s%s", what, err ? ": " : "", d.text);
+	return c;
+}
+
+static bool is(double a, double b)
+{
+	return a > b - 1e-9 && a < b + 1e-9;
+}
+
+static void own(void)
+{
+	struct instrument_cost c = count("straight", HEAD BEGIN
+		"\tadd.u32 %r1, %r1, 1;\n\tmul.lo.u64 %d1, %d1, 3;\n\tld.global.v2.f32 {%f1, %f2}, [%d1];\n\tst.global.f32 [%d1], %f1;\n\tret;\n}\n");
+	ok(is(c.insns, 1 + 4 + 1 + 1) && is(c.bytes, 12) && is(c.probe_insns, 0), "instructions and bytes");
+	c = count("two loops", HEAD BEGIN
+		"A:\n\tadd.u32 %r1, %r1, 1;\nB:\n\tadd.u32 %r2, %r2, 1;\n\tsetp.lt.u32 %p1, %r2, %r3;\n\t@%p1 bra B;\n"
+		"\tsetp.lt.u32 %p2, %r1, %r3;\n\t@%p2 bra A;\n\tret;\n}\n");
+	ok(is(c.insns, 64 * 3 + 64 * 64 * 3), "an inner loop goes round 64 times 64 times");
+	c = count("shared memory", HEAD ".shared .align 16 .b8 s[1024];\n" BEGIN
+		"\tld.shared.f32 %f1, [%r1];\n\tld.shared.f32 %f2, [%r1+4];\n\tld.shared.f32 %f3, [%r1+8];\n\tld.shared.f32 %f4, [%r1+12];\n"
+		"\tld.shared.f32 %f5, [%r1+16];\n\tld.shared.f32 %f6, [%r2];\n\tret;\n}\n");
+	ok(is(c.shared, 3) && is(c.bytes, 0), "neighbours go together, 16 bytes at most");
+	c = count("what nothing reaches", HEAD BEGIN "\tret;\n\tadd.u32 %r1, %r1, 1;\n\tret;\n}\n");
+	ok(is(c.insns, 0), "does not count");
+}
+
+static void programs(void)
+{
+	struct instrument_cost c = count("a program", HEAD BEGIN "L:\n" SITE
+		"\tadd.u32 %egpu_t1, %egpu_t2, %egpu_t3;\n\tred.global.add.u64 [%egpu_r1], 1;\n}\n\tsetp.lt.u32 %p1, %r1, 5;\n\t@%p1 bra L;\n\tret;\n}\n");
+	ok(is(c.probe_insns, 64 * (1 + 2)) && is(c.adds, 64) && is(c.insns, 64 * 2), "as often as the loop that it is in");
+
+	static const char asks[] = "\tsetp.ne.u32 %egpu_p1, %egpu_space, 1;\n\t@%egpu_p1 bra $egpu_f1;\n\tred.global.add.u64 [%egpu_r1], 1;\n"
+				   "\tld.volatile.global.u32 %egpu_t1, [%egpu_r1];\n$egpu_f1:\n}\n\tret;\n}\n";
+	char text[4096];
+	snprintf(text, sizeof(text), "%s\tmov.b32 %%egpu_space, 1;\n%s", HEAD BEGIN SITE, asks);
+	c = count("a question that is answered with yes", text);
+	ok(is(c.adds, 1) && is(c.loads, 1) && c.probe_insns < 4, "costs what it does");
+	snprintf(text, sizeof(text), "%s\tmov.b32 %%egpu_space, 2;\n%s", HEAD BEGIN SITE, asks);
+	c = count("with no", text);
+	ok(is(c.adds, 0) && is(c.loads, 0) && is(c.probe_insns, 0), "nothing");
+	snprintf(text, sizeof(text), "%s\tmov.b32 %%egpu_space, %%r1;\n%s", HEAD BEGIN SITE, asks);
+	c = count("one that only the device answers", text);
+	ok(is(c.adds, 1) && is(c.probe_insns, 1 + 1 + 2 + 1), "both");
+	c = count("one thread for its block", HEAD BEGIN SITE "\tsetp.ne.u32 %egpu_p1, %egpu_t1, 0;\n\t@%egpu_p1 bra $egpu_others;\n"
+		"\tred.global.add.u64 [%egpu_r1], 1;\n$egpu_others:\n}\n\tret;\n}\n");
+	ok(c.adds > 0 && c.adds < 0.5, "is a part of a warp's");
+}
+
+static void calls(void)
+{
+	struct instrument_cost c = count("functions", HEAD
+		".func __egpu_f(.param .b64 a)\n{\n\t.reg .b64 %d<3>;\n\tld.param.u64 %d1, [a];\n\tatom.global.add.u64 %d2, [%d1], 1;\n\tret;\n}\n"
+		".func g(.param .b64 a)\n{\n\t.reg .b32 %r<3>;\n" SITE "\tcall __egpu_f, (%egpu_r1);\n}\n\tadd.u32 %r1, %r1, 1;\n\tret;\n}\n" BEGIN
+		"\tcall g, (%d1);\n\tcall g, (%d1);\n\tret;\n}\n");
+	ok(is(c.atoms, 2) && c.insns >= 2 && c.insns < 8, "count at each call, also those of programs");
+	c = count("one that calls itself", HEAD ".func r(.param .b32 a)\n{\n\t.reg .b32 %r<3>;\n\tadd.u32 %r1, %r1, 1;\n\tcall r, (%r1);\n\tret;\n}\n" BEGIN
+		"\tcall r, (%r1);\n\tret;\n}\n");
+	ok(c.insns >= 1 && c.insns < 10, "is counted once");
+}
+
+static void estimates(void)
+{
+	struct instrument_cost c = { .insns = 100, .bytes = 12 };
+	struct instrument_estimate none, some, more;
+	instrument_estimate(&c, &none);
+	c.probe_insns = 50;
+	c.adds = 3;
+	instrument_estimate(&c, &some);
+	c.atoms = 100;
+	instrument_estimate(&c, &more);
+	ok(is(none.slowdown, 1) && is(none.least, 1) && is(none.most, 1), "nothing costs nothing");
+	ok(some.slowdown > 1 && some.least > 1 && some.least < some.slowdown && some.most > some.slowdown, "something has a range");
+	ok(more.slowdown > some.slowdown, "more costs more");
+	c = (struct instrument_cost){ .probe_insns = 10 };
+	instrument_estimate(&c, &some);
+	ok(some.slowdown > 1 && some.most < 1e6, "a kernel that does nothing can be divided by");
+}
+
+int main(void)
+{
+	struct instrument_cost c;
+	struct diag d = { 0 };
+	own();
+	programs();
+	calls();
+	estimates();
+	ok(instrument_count(HEAD, strlen(HEAD), "k", &c, &d) == -ENOENT && instrument_count("nonsense", 8, "k", &c, &d) < 0, "no kernel, no text: errors");
+	return tap_done();
+}
