@@ -512,6 +512,8 @@ struct variant *variant_that_fits(struct function *f, struct variant *v, uint64_
 	uint32_t threads, size_t shared, bool cooperative);
 /* Takes note of links attached or detached since. */
 void variant_relink(void);
+/* The same at a launch: nobody waits where a thread of ours is at work on it. */
+void variant_follow(void);
 /* Calls fn for the loaded variants of a function (in one context, or in all when it is a CUkernel).
  */
 void variant_each(struct function *f, void (*fn)(struct variant *v, void *arg), void *arg);
@@ -545,6 +547,8 @@ struct function *function_find(void *handle);
 
 /* A handle that a launch met and nobody knows: late.c finds out, off the launch path. */
 void late_ask(void *handle);
+/* There is something to be prepared. */
+void late_poke(void);
 /* Handles that were asked about may end now. */
 void late_forget(void);
 /* Binds a handle to a kernel of an image; the module is made where it is not known. Any thread, the

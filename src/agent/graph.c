@@ -455,7 +455,7 @@ static CUresult launch(CUgraphExec handle, CUstream stream, bool per_thread)
 {
 	struct graph_exec *e = exec_get(handle);
 	if (links_changed())
-		variant_relink();
+		variant_follow();
 	agent_moment(LOAD_POLL);
 	bool captured = stream_capturing(stream, per_thread);
 	/* A captured launch becomes a part of a graph of the program's. */

@@ -74,6 +74,12 @@ static struct {
 
 /* -- questions of launches ------------------------------------------------------------------ */
 
+void late_poke(void)
+{
+	if (!atomic_exchange(&late.news, 1))
+		syscall(SYS_futex, &agent.shared->generation, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
 void late_ask(void *handle)
 {
 	CUcontext c = NULL;
@@ -82,7 +88,7 @@ void late_ask(void *handle)
 	if (late.n_asked < ASKED)
 		late.asked[late.n_asked++] = (struct question){ handle, c, now_ns(), false };
 	lock_drop(&late.lock);
-	atomic_store(&late.news, 1);
+	late_poke();
 }
 
 void late_forget(void)

@@ -141,7 +141,12 @@ struct session_kernel *kernel_row_of(struct kernel *k)
 	struct session_kernel *row = atomic_load_explicit(&k->shared, memory_order_relaxed);
 	if (row || atomic_exchange(&k->row_asked, 1))
 		return row;
-	lock_take(&agent.build);
+	if (!atomic_load_explicit(&agent.late, memory_order_relaxed)) {
+		lock_take(&agent.build);
+	} else if (!lock_try(&agent.build)) { /* something is being compiled: the next launch will do */
+		atomic_store(&k->row_asked, 0);
+		return NULL;
+	}
 	kernel_row(k);
 	lock_drop(&agent.build);
 	return atomic_load(&k->shared);
@@ -167,7 +172,7 @@ static struct variant *choose(const struct launch *l, struct function *f)
 static CUresult launch(struct launch *l)
 {
 	if (links_changed())
-		variant_relink();
+		variant_follow();
 	agent_moment(LOAD_POLL);
 	struct function *f = atomic_load_explicit(&agent.late, memory_order_relaxed)
 				     ? function_find(l->fn)

@@ -655,9 +655,17 @@ void variant_prepare(struct module *m, struct context *c)
 	lock_take(&agent.build);
 	if (!variant_prepared(m, c)) {
 		uint32_t n = atomic_load(&m->n_prepared);
-		for (uint32_t i = 0; i < m->image->n_kernels; i++)
-			if (atomic_load(&m->image->kernels[i].wanted))
-				make(m, &m->image->kernels[i], c);
+		uint64_t generation = atomic_load(&agent.generation);
+		for (uint32_t i = 0; i < m->image->n_kernels; i++) {
+			if (!atomic_load(&m->image->kernels[i].wanted))
+				continue;
+			make(m, &m->image->kernels[i], c);
+			/* Others have their turn after each compilation; whoever comes next goes on when links have changed. */
+			lock_drop(&agent.build);
+			lock_take(&agent.build);
+			if (generation != atomic_load(&agent.generation) || atomic_load(&m->gone))
+				goto out;
+		}
 		for (uint32_t i = 0; i < n; i++)
 			if (atomic_load(&m->prepared[i]->dead)) {
 				m->prepared[i] = c;
@@ -670,6 +678,7 @@ void variant_prepare(struct module *m, struct context *c)
 		}
 		image_forget_parsed(m->image);
 	}
+out:
 	lock_drop(&agent.build);
 }
 
@@ -694,6 +703,12 @@ static struct variant *ready(struct function *f, CUcontext context)
 	return NULL;
 }
 
+/* Of a launch whose variant is not loaded yet. */
+static enum load_hurry load_hurry(void)
+{
+	return atomic_load_explicit(&agent.late, memory_order_relaxed) ? LOAD_POLL : LOAD_MUST;
+}
+
 struct variant *variant_for_launch(struct function *f, CUcontext current)
 {
 	CUcontext context = f->context ? f->context : current;
@@ -703,11 +718,17 @@ struct variant *variant_for_launch(struct function *f, CUcontext current)
 	struct context *c = context_get(context);
 	if (!c || !filter_device(c))
 		return NULL;
-	if (!variant_prepared(f->module, c))
+	bool prepared = variant_prepared(f->module, c);
+	/* In a process that we came to late there is a thread of ours which compiles: nobody's launch waits for that. */
+	if (!prepared && atomic_load_explicit(&agent.late, memory_order_relaxed)) {
+		late_poke();
+		return NULL;
+	}
+	if (!prepared)
 		variant_prepare(f->module, c);
 	if (!atomic_load(&f->kernel->wanted))
 		return NULL;
-	variant_load_queued(LOAD_MUST);
+	variant_load_queued(load_hurry());
 	return ready(f, context);
 }
 
@@ -757,7 +778,10 @@ static bool fits(
 static struct variant *make_capped(struct variant *v)
 {
 	struct module *m = v->module;
-	lock_take(&agent.build);
+	if (load_hurry() == LOAD_MUST)
+		lock_take(&agent.build);
+	else if (!lock_try(&agent.build))
+		return NULL;
 	struct variant *c = existing(m, v->kernel, v->context, true);
 	if (!c && v->build && atomic_load(&v->state) == VARIANT_READY &&
 		!atomic_exchange(&v->cap_tried, 1) && (c = calloc(1, sizeof(*c)))) {
@@ -785,7 +809,7 @@ struct variant *variant_that_fits(struct function *f, struct variant *v, uint64_
 	if (!c)
 		return NULL;
 	if (atomic_load(&c->state) == VARIANT_PENDING)
-		variant_load_queued(LOAD_MUST);
+		variant_load_queued(load_hurry());
 	if (atomic_load_explicit(&c->state, memory_order_acquire) == VARIANT_READY &&
 		fits(c, blocks, threads, shared, cooperative))
 		return c;
@@ -829,9 +853,8 @@ static void retire_stale(uint64_t attached)
 		atomic_store(&agent.sweep_due, 1);
 }
 
-void variant_relink(void)
+static void relink(void)
 {
-	lock_take(&agent.build);
 	uint64_t generation = __atomic_load_n(&agent.shared->generation, __ATOMIC_ACQUIRE);
 	if (generation != atomic_load(&agent.generation)) {
 		for (struct image *im = atomic_load(&agent.images); im; im = im->next)
@@ -846,7 +869,23 @@ void variant_relink(void)
 	}
 	if (agent.row && !atomic_load(&agent.sweep_due) && live_settled(generation))
 		__atomic_store_n(&agent.row->drained, generation, __ATOMIC_RELEASE);
+}
+
+void variant_relink(void)
+{
+	lock_take(&agent.build);
+	relink();
 	lock_drop(&agent.build);
+}
+
+void variant_follow(void)
+{
+	if (!atomic_load_explicit(&agent.late, memory_order_relaxed)) {
+		variant_relink();
+	} else if (lock_try(&agent.build)) {
+		relink();
+		lock_drop(&agent.build);
+	}
 }
 
 /* -- end -------------------------------------------------------------------------------- */

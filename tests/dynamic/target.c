@@ -4,7 +4,8 @@
  *
  *	target linked|opened|updated|both [threads] [sealed]
  *
- * TARGET_LOADS: a library that it loads at the beginning.
+ * TARGET_LOADS: a library that it loads at the beginning. TARGET_HUGE: instructions of a kernel `huge` that is launched once in a while,
+ * and takes long to compile; then gaps between steps are told.
  * linked: calls the driver through its own GOT. opened: keeps pointers from cuGetProcAddress in a
  *table on the heap. updated: by a graph that was instantiated at the beginning and is updated at each
  *step. both: every other thread on the second device. sealed: a seccomp filter ends it if it locks a file. */
@@ -77,6 +78,21 @@ static double now(void)
 }
 
 static bool updated;
+static CUfunction huge;
+
+/* A kernel that ends at once, in front of n instructions. */
+static void load_huge(unsigned long n)
+{
+	CUmodule mod;
+	char *text = malloc(400 + n * 32), *at = text;
+	at += sprintf(at, ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry huge(.param .u32 n)\n{\n\t.reg .pred %%p<2>;\n\t.reg .b32 %%r<9>;\n"
+		"\tld.param.u32 %%r1, [n];\n\tsetp.eq.u32 %%p1, %%r1, 0;\n\t@%%p1 bra END;\n");
+	for (unsigned long i = 0; i < n; i++)
+		at += sprintf(at, "\tadd.u32 %%r%lu, %%r%lu, %lu;\n", 2 + i % 7, 1 + i % 8, i % 1000);
+	sprintf(at, "END:\n\tret;\n}\n");
+	CU(cuModuleLoadData(&mod, text));
+	CU(cuModuleGetFunction(&huge, mod, "huge"));
+}
 
 /* Both launches by a graph of the thread's own. */
 static void one_graph(CUstream stream, void **params)
@@ -106,6 +122,10 @@ static void one_step(CUstream stream, CUdeviceptr buf, uint32_t add)
 {
 	uint32_t n = N, host[N];
 	void *params[3] = { &buf, &add, &n };
+	uint32_t none = 0;
+	void *nothing[1] = { &none };
+	if (huge && add % 16 == 0)
+		CU(cuLaunchKernel(huge, 1, 1, 1, 32, 1, 1, 0, stream, nothing, NULL));
 	if (updated)
 		one_graph(stream, params);
 	for (int i = 0; i < 2 && !updated; i++)
@@ -136,6 +156,8 @@ static void *worker(void *arg)
 		double t = now();
 		if (device == &first && t - last > longest)
 			longest = t - last;
+		if (huge && t - last > 0.05)
+			printf("gap from %.6f to %.6f\n", last, t);
 		last = t;
 		usleep(200);
 	}
@@ -168,6 +190,7 @@ int main(int argc, char **argv)
 		printf("%s\n", dlerror());
 	CU(cuInit(0));
 	bool both = argc > 1 && !strcmp(argv[1], "both");
+	const char *instructions = getenv("TARGET_HUGE");
 	for (int i = both; i >= 0; i--) {
 		CU(cuDeviceGet(&dev, i));
 		CU(cuDevicePrimaryCtxRetain(&contexts[i], dev));
@@ -184,6 +207,8 @@ int main(int argc, char **argv)
 		CU(cuGetProcAddress_v2(
 			"cuMemcpyDtoH", (void **)&table->cuMemcpyDtoH_v2, 12000, 0, &found));
 	}
+	if (instructions)
+		load_huge(strtoul(instructions, NULL, 10));
 	updated = argc > 1 && !strcmp(argv[1], "updated");
 	if (argc > 3)
 		seal();
