@@ -188,12 +188,28 @@ static uint32_t first_pace(const struct kernel *k, const struct session_filter *
 	return round_up((double)(row->estimate_least_ppm - 1000000) / (double)f->max_overhead_ppm);
 }
 
+/* Other programs cost something else. */
+static void begin_again(struct kernel *k, uint64_t links)
+{
+	struct session_kernel *row = atomic_load(&k->shared);
+	k->pace.links = links;
+	k->pace.failed = 0;
+	k->pace.plain = (struct pace_times){ 0 };
+	atomic_store(&k->pace.given_up, 0);
+	if (!row)
+		return;
+	row->one_in_least = row->one_in_most = row->given_up = 0;
+	row->overhead_ppm = 0;
+}
+
 void filter_begin(struct kernel *k)
 {
 	const struct session_filter *f = filter();
-	if (!f->active || !session_samples(f) || atomic_load(&k->pace.one_in))
+	uint64_t links = atomic_load(&k->links);
+	if (!f->active || !session_samples(f) || k->pace.links == links)
 		return;
 	lock_take(&agent.times.lock);
+	begin_again(k, links);
 	set_pace(k, f->sample_warps ? f->sample_warps : first_pace(k, f));
 	lock_drop(&agent.times.lock);
 }

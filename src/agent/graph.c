@@ -29,6 +29,7 @@ struct graph_node {
 	struct variant *now, *next; /* in the executable, after the next update; NULL: original */
 	uint64_t launch;            /* word of it; lives while the driver reads it */
 	uint32_t one_in;            /* in that word */
+	uint64_t warps;             /* that it launches */
 };
 
 struct graph_exec {
@@ -374,6 +375,8 @@ static bool set_node(struct graph_node *n)
 			filter_sample(v->kernel, FILTER_OF_GRAPH, &s);
 			n->launch = instrument_launch_word(n->launch, s.one_in, 1, true);
 			n->one_in = s.one_in;
+			n->warps = (uint64_t)p.gridDimX * p.gridDimY * p.gridDimZ *
+				   (((uint64_t)p.blockDimX * p.blockDimY * p.blockDimZ + 31) / 32);
 		}
 		list[given] = &n->launch;
 		p.kernelParams = list;
@@ -447,6 +450,8 @@ static void count(struct graph_exec *e)
 			continue;
 		if (row)
 			__atomic_fetch_add(&row->launches_instrumented, 1, __ATOMIC_RELAXED);
+		if (row && n->now->sampled)
+			__atomic_fetch_add(&row->warps, n->warps, __ATOMIC_RELAXED);
 		devmap_launched(n->now->context, n->now->build->maps);
 	}
 }

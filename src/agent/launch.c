@@ -92,11 +92,10 @@ static CUresult with_block(const struct launch *l, const struct variant *v, uint
 	return r;
 }
 
-static void count_warps(struct session_kernel *row, const CUlaunchConfig *c)
+static uint64_t warps_of(const CUlaunchConfig *c)
 {
-	uint64_t threads = (uint64_t)c->blockDimX * c->blockDimY * c->blockDimZ,
-		 blocks = (uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ;
-	__atomic_fetch_add(&row->warps, blocks * ((threads + 31) / 32), __ATOMIC_RELAXED);
+	uint64_t threads = (uint64_t)c->blockDimX * c->blockDimY * c->blockDimZ;
+	return (uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ * ((threads + 31) / 32);
 }
 
 static CUresult launch_variant(const struct launch *l, struct variant *v)
@@ -119,7 +118,7 @@ static CUresult launch_variant(const struct launch *l, struct variant *v)
 	if (row)
 		__atomic_fetch_add(&row->launches_instrumented, 1, __ATOMIC_RELAXED);
 	if (row && v->sampled)
-		count_warps(row, &l->config);
+		__atomic_fetch_add(&row->warps, warps_of(&l->config), __ATOMIC_RELAXED);
 	devmap_launched(v->context, v->build->maps);
 	return r;
 }

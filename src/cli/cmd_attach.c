@@ -17,6 +17,7 @@
 #include "cli/native.h"
 #include "cli/paths.h"
 #include "cli/probe.h"
+#include "cli/filter.h"
 #include "cli/report.h"
 #include "cli/rules.h"
 #include "cli/watch.h"
@@ -33,6 +34,7 @@ struct opts {
 	struct opt_maybe live;
 	int verbose;
 	struct rules_opts rules;
+	struct filter_opts filter; /* of which part of the warps */
 };
 
 static const struct opt options[] = {
@@ -56,6 +58,7 @@ static const struct opt options[] = {
 		"write the report there, not to standard error" },
 	{ 0, "allow-empty", OPT_FLAG, offsetof(struct opts, allow_empty), NULL,
 		"no failure when no kernel was probed" },
+	SAMPLE_OPTIONS(struct opts, filter),
 	RULES_OPTIONS(struct opts, rules),
 	{ 'v', "verbose", OPT_COUNT, offsetof(struct opts, verbose), NULL,
 		"say more; per-CPU maps show every slot" },
@@ -350,6 +353,27 @@ static int choose_device(struct attached *a, uint32_t device)
 	return 0;
 }
 
+/* All probes of a process run in all warps, or in the same part of them. */
+static int choose_sample(struct attached *a, const struct opts *o)
+{
+	struct session_filter *f = &session_data(a->session)->filter, wanted;
+	int status = filter_samples_live(&o->filter, o->live.given) ? EGPU_FAILED : filter_read(&o->filter, &wanted);
+	if (status)
+		return status;
+	bool same = f->sample_warps == wanted.sample_warps && f->max_overhead_ppm == wanted.max_overhead_ppm &&
+		    (!o->filter.seed || f->sample_seed == wanted.sample_seed);
+	if (!same && others_attached(a))
+		return say_fail("other probes are attached to process %d, in %s: detach them, or give the same --sample-warps, --max-overhead, --seed",
+			(int)a->pid, session_samples(f) ? "a part of the warps" : "all warps");
+	if (same)
+		return 0;
+	f->sample_warps = wanted.sample_warps;
+	f->max_overhead_ppm = wanted.max_overhead_ppm;
+	f->sample_seed = wanted.sample_seed;
+	__atomic_store_n(&f->active, f->active || session_samples(f), __ATOMIC_RELEASE);
+	return 0;
+}
+
 static int read_device(const char *text, uint32_t *device)
 {
 	char *end = NULL;
@@ -588,6 +612,7 @@ static int attach(const struct opts *o, struct probe *p, struct attached *a, dou
 	uint32_t device = 0;
 	int status = read_device(o->device, &device);
 	status = status ? status : choose_device(a, device);
+	status = status ? status : choose_sample(a, o);
 	status = status ? status : add_guards(o, a->session);
 	status = status ? status : probe_open(p, a->session);
 	status = status ? status : probe_load(p);

@@ -169,9 +169,8 @@ static int run(const void *opts, const struct opt_rest *rest)
 			"no command to run: write it after --:\n  egpu %s", cmd_run.synopsis);
 	if (o->live.given && !o->pattern)
 		return say_fail("--live puts guards into the kernels that you name: give -k KERNEL");
-	if (o->live.given && (o->filter.sample_warps || o->filter.max_overhead))
-		return say_fail("--live has its programs interpreted in all warps: --sample-warps and --max-overhead are for programs that are "
-				"compiled into kernels");
+	if (filter_samples_live(&o->filter, o->live.given))
+		return EGPU_FAILED;
 	/* Before the command has run for hours. */
 	if (check_out(o->out) || check_out(o->json))
 		return EGPU_FAILED;

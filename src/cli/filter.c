@@ -92,6 +92,12 @@ int filter_read(const struct filter_opts *o, struct session_filter *out)
 	return 0;
 }
 
+bool filter_samples_live(const struct filter_opts *o, bool live)
+{
+	return live && (o->sample_warps || o->max_overhead) &&
+	       say_fail("--live runs programs in all warps: --sample-warps and --max-overhead are for programs that are compiled into kernels");
+}
+
 void filter_apply(struct session *s, const struct session_filter *f)
 {
 	struct session_filter *to = &session_data(s)->filter;

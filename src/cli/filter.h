@@ -11,6 +11,15 @@ struct filter_opts {
 };
 
 /* Rows of a command's option table. */
+#define SAMPLE_OPTIONS(opts, field)                                                                \
+	{ 0, "max-overhead", OPT_STRING, offsetof(opts, field.max_overhead), "P%",                 \
+		"probe so few warps of a kernel that it slows down by no more" },                  \
+		{ 0, "sample-warps", OPT_STRING, offsetof(opts, field.sample_warps), "N",          \
+			"probe one in N warps; what is added counts N times" },                    \
+	{                                                                                          \
+		0, "seed", OPT_STRING, offsetof(opts, field.seed), "N",                            \
+			"which warps those are: the same for the same number"                      \
+	}
 #define FILTER_OPTIONS(opts, field)                                                                \
 	{ 0, "skip", OPT_STRING, offsetof(opts, field.skip), "N",                                  \
 		"let the first N launches of matching kernels run unprobed" },                     \
@@ -18,12 +27,7 @@ struct filter_opts {
 			"probe N launches, then no more" },                                        \
 		{ 0, "for", OPT_STRING, offsetof(opts, field.duration), "TIME",                    \
 			"probe for so long from the first probed launch on: 10, 500ms, 2m" },      \
-		{ 0, "max-overhead", OPT_STRING, offsetof(opts, field.max_overhead), "P%",         \
-			"probe so few warps of a kernel that it slows down by no more" },          \
-		{ 0, "sample-warps", OPT_STRING, offsetof(opts, field.sample_warps), "N",          \
-			"probe one in N warps; what is added counts N times" },                    \
-		{ 0, "seed", OPT_STRING, offsetof(opts, field.seed), "N",                          \
-			"which warps those are: the same for the same number" },                   \
+		SAMPLE_OPTIONS(opts, field),                                                       \
 		{ 0, "device", OPT_STRING, offsetof(opts, field.device), "N",                      \
 			"probe on this device only" },                                             \
 	{                                                                                          \
@@ -33,6 +37,8 @@ struct filter_opts {
 
 /* 0, or EGPU_FAILED after a message. *out is ready to be copied into a session. */
 int filter_read(const struct filter_opts *o, struct session_filter *out);
+/* Whether such options were given with --live, with a message. */
+bool filter_samples_live(const struct filter_opts *o, bool live);
 /* Before the target starts. */
 void filter_apply(struct session *s, const struct session_filter *f);
 /* One line that says what was chosen; nothing without a filter. */

@@ -105,6 +105,24 @@ static void fixed(uint32_t one_in)
 	ok(a.kernel.one_in == one_in && a.kernel.warps == LAUNCHES * WARPS, "both are reported");
 }
 
+/* Programs of two loaders at one place: one in chosen warps, one in all. */
+static void beside(void)
+{
+	struct run r;
+	run_begin(&r);
+	uint32_t maps[2] = { run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1), run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1) };
+	struct ebpf_fragment some = adding(maps[0], 1, true), all;
+	run_attach(&r, &some, "slow");
+	all = adding(maps[1], 1, false);
+	run_attach(&r, &all, "slow");
+	r.file->filter = (struct session_filter){ .active = 1, .sample_warps = 4, .sample_seed = 9 };
+	is_int(run_role(&r, "loop"), 0, "two programs: results are right");
+	uint64_t sum = run_count(&r, maps[0], 0);
+	ok(near(sum, 4) && sum != LAUNCHES * ALL && !(sum % 128), "one is sampled");
+	is_int(run_count(&r, maps[1], 0), LAUNCHES * ALL, "the other beside it counts all");
+	run_end(&r);
+}
+
 static void limits(void)
 {
 	struct session_filter f = { .max_overhead_ppm = 1000000000, .sample_seed = 1 };
@@ -129,6 +147,7 @@ int main(int argc, char **argv)
 	harness_main(argc, argv, roles);
 	fixed(8);
 	fixed(100);
+	beside();
 	limits();
 	return tap_done();
 }

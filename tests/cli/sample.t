@@ -109,6 +109,23 @@ if (system("cc -O1 -D_GNU_SOURCE -I$source/samples -I$source/include -o $tmp/run
 	ok(keys(%{$all{1}}) == 400 && keys(%{$all{5}}) < 130, 'about one in N');
 }
 
+# A graph that is launched again and again: other warps each time.
+if (-x "$build/tests/programs/graphs") {
+	my $maps = "$source/tests/cli/probes/chosen.bpf.c";
+	my %seen;
+	for my $N (1, 3) {
+		my $status = system("$build/egpu run $on --json=$tmp/json --sample-warps $N $maps -- $build/tests/programs/graphs >$tmp/out 2>$tmp/err");
+		$r = $status ? {} : decode_json(slurp("$tmp/json"));
+		my $sum = 0;
+		$sum += $_ for values %{values_of($r->{maps}{enters})};
+		$seen{$N} = [$sum / 32, scalar(grep { $_ } values %{values_of($r->{maps}{enters})})];
+		ok(!$status && $r->{kernels}[0]{sampling}{warps} == 14 * 32 && $sum % (32 * $N) == 0, "graphs, one in $N: " . $sum / 32 . ' warps of 448');
+	}
+	my $off = $seen{3}[0] - 448;
+	ok($seen{1}[0] == 448 && $off ** 2 < 25 * 448 * 2, 'the sum is near that of all');
+	ok($seen{3}[1] > 14, 'in ' . $seen{3}[1] . ' places of 18: not in the same third each time');
+}
+
 # Without either the programs do not know of it.
 $r = run('', $probe);
 ok(!defined $r->{kernels}[0]{sampling} && !exists $r->{maps}{by_warp}{sampled} && $text !~ /estimate[^d]/, 'nothing is said where nothing is sampled');
