@@ -181,7 +181,7 @@ static void publish(const struct view *v)
 {
 	uint64_t lost = 0, there = 0;
 	for (uint32_t r = 0; r < v->m->replicas; r++)
-		lost += word_at(v, MAP_IMAGE_HEADER + (uint64_t)r * MAP_RING_LINE + 8);
+		lost += word_at(v, MAP_IMAGE_HEADER + (uint64_t)r * MAP_RING_LINE + MAP_RING_LOST);
 	for (uint32_t b = 0; b < v->bins; b++)
 		there += reserved_of(v, b) > v->m->bins[b].taken ? reserved_of(v, b) - v->m->bins[b].taken : 0;
 	map_instance_begin(v->m->instance);
@@ -285,7 +285,8 @@ static void clear_full(const struct view *v)
 		memcpy(&words[r], v->copy + MAP_IMAGE_HEADER + (uint64_t)r * MAP_RING_LINE,
 			sizeof(words[r]));
 		full |= words[r] & MAP_RING_FULL;
-		words[r] &= ~MAP_RING_FULL;
+		if (words[r] & MAP_RING_FULL)
+			words[r] = 0;
 	}
 	const CUDA_MEMCPY2D copy = { .srcMemoryType = CU_MEMORYTYPE_HOST,
 		.srcHost = words,

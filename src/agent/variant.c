@@ -229,6 +229,29 @@ static int fit_threads(struct variant *v, struct diag *d)
 	return 0;
 }
 
+/* So many registers cost a kernel no thread that runs (64 warps). */
+enum { FREE_REGS = 32 };
+
+/* The compiler takes more than it needs where it does not know how large blocks are; a kernel that had no more than FREE_REGS would have fewer
+ * threads for it. Where it can do without, in registers alone, it does. */
+static int spare_registers(struct variant *v, struct diag *d)
+{
+	struct build *liberal = v->build;
+	int local = function_attribute(v->function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, 0);
+	if (v->cap || function_attribute(v->original, CU_FUNC_ATTRIBUTE_NUM_REGS, FREE_REGS + 1) > FREE_REGS ||
+		function_attribute(v->function, CU_FUNC_ATTRIBUTE_NUM_REGS, 0) <= FREE_REGS)
+		return 0;
+	unload(v);
+	int err = settle_symbols(v, FREE_REGS, d);
+	if (!err)
+		err = load_cubin(v, d);
+	if (!err && function_attribute(v->function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, local + 1) <= local)
+		return 0;
+	unload(v);
+	v->build = liberal;
+	return load_cubin(v, d);
+}
+
 static uint64_t seed(void)
 {
 	struct timespec t;
@@ -352,6 +375,8 @@ static int load(struct variant *v, struct diag *d)
 		err = logged(v, "maps", devmap_make(v->context, v->build->maps, d));
 	if (!err)
 		err = logged(v, "machine code", load_cubin(v, d));
+	if (!err)
+		err = spare_registers(v, d);
 	if (!err)
 		err = fit_threads(v, d);
 	if (!err)

@@ -18,6 +18,10 @@
  *	<120 bytes>
  *	body 80
  *	<80 bytes>
+ *	batch 8 1             where there is one: most places, and whether they may go apart
+ *	when space eq 1       field, test and value, a line each
+ *	begin 70
+ *	<70 bytes>            then item and end, in the same way
  *	end
  *
  * It is read inside the target process, from shared memory: no number is used before it was compared with what is left.
@@ -62,6 +66,47 @@ static void put_fields(struct buf *out, const char *word, uint64_t fields)
 			buf_puts(out, ebpf_fields[i].name);
 		}
 	buf_puts(out, "\n");
+}
+
+static const char *const tests[EBPF_TESTS] = { "eq", "ne", "lt", "le", "gt", "ge", "any", "none" };
+
+/* The texts of a batch, in their order. */
+struct part {
+	const char *word;
+	size_t at;
+};
+static const struct part parts[] = {
+	{ "begin", offsetof(struct ebpf_batch, begin) },
+	{ "item", offsetof(struct ebpf_batch, item) },
+	{ "end", offsetof(struct ebpf_batch, end) },
+};
+enum { N_PARTS = sizeof(parts) / sizeof(parts[0]) };
+
+static const char **part_of(struct ebpf_batch *b, const struct part *p)
+{
+	return (const char **)((char *)b + p->at);
+}
+
+static void put_batch(struct buf *out, const struct ebpf_batch *batch)
+{
+	struct ebpf_batch b = *batch;
+	buf_puts(out, "batch ");
+	put_number(out, b.most);
+	buf_puts(out, b.apart ? " 1\n" : " 0\n");
+	for (uint32_t k = 0; k < b.n_when; k++) {
+		buf_puts(out, "when ");
+		buf_puts(out, ebpf_fields[b.when[k].field].name);
+		buf_puts(out, " ");
+		buf_puts(out, tests[b.when[k].test]);
+		buf_puts(out, " ");
+		put_number(out, b.when[k].value);
+		buf_puts(out, "\n");
+	}
+	for (int k = 0; k < N_PARTS; k++) {
+		const char *text = *part_of(&b, &parts[k]);
+		put_line(out, parts[k].word, strlen(text));
+		put_text(out, text);
+	}
 }
 
 void ebpf_fragment_print(const struct ebpf_fragment *f, struct buf *out)
@@ -110,6 +155,8 @@ void ebpf_fragment_print(const struct ebpf_fragment *f, struct buf *out)
 	}
 	put_line(out, "body", strlen(f->body));
 	put_text(out, f->body);
+	if (f->batch)
+		put_batch(out, f->batch);
 	buf_puts(out, "end\n");
 }
 
@@ -447,6 +494,47 @@ static int read_funcs(struct reader *r, struct ebpf_fragment *f)
 	return 0;
 }
 
+enum { MAX_WHEN = 64, MAX_PLACES = 1024 };
+
+static int read_when(struct reader *r, struct ebpf_when *out)
+{
+	const char *word;
+	size_t len;
+	uint64_t value;
+	int field = take_word(r, &word, &len) ? field_by_name(word, len) : -1, test = -1;
+	if (field < 0 || !take(r, " ") || !take_word(r, &word, &len))
+		return bad(r, "no valid condition");
+	for (int k = 0; k < EBPF_TESTS; k++)
+		if (strlen(tests[k]) == len && !memcmp(tests[k], word, len))
+			test = k;
+	if (test < 0 || !take(r, " ") || !take_number(r, UINT32_MAX, &value) || !take(r, "\n"))
+		return bad(r, "no valid condition");
+	*out = (struct ebpf_when){ (enum ebpf_field)field, (enum ebpf_test)test, (uint32_t)value };
+	return 0;
+}
+
+static int read_batch(struct reader *r, struct ebpf_fragment *f)
+{
+	uint64_t most, apart;
+	int err = 0;
+	if (!take(r, "batch "))
+		return 0;
+	struct ebpf_batch *b = arena_alloc(r->arena, sizeof(*b));
+	if (!take_number(r, MAX_PLACES, &most) || !most || !take(r, " ") || !take_number(r, 1, &apart) || !take(r, "\n"))
+		return bad(r, "no valid batch");
+	if (!b)
+		return -ENOMEM;
+	*b = (struct ebpf_batch){ .most = (uint32_t)most, .apart = apart, .when = arena_array(r->arena, MAX_WHEN, sizeof(*b->when)) };
+	if (!b->when)
+		return -ENOMEM;
+	while (!err && take(r, "when "))
+		err = b->n_when < MAX_WHEN ? read_when(r, &b->when[b->n_when++]) : bad(r, "too many conditions");
+	for (int k = 0; k < N_PARTS && !err; k++)
+		err = take(r, parts[k].word) ? read_text(r, part_of(b, &parts[k])) : bad(r, "a batch without its texts");
+	f->batch = b;
+	return err;
+}
+
 int ebpf_fragment_parse(struct arena *arena, const char *text, size_t size,
 	struct ebpf_fragment *out, struct diag *d)
 {
@@ -463,6 +551,8 @@ int ebpf_fragment_parse(struct arena *arena, const char *text, size_t size,
 		err = bad(&r, "no body");
 	if (!err)
 		err = read_text(&r, &f.body);
+	if (!err)
+		err = read_batch(&r, &f);
 	if (!err && (!take(&r, "end\n") || r.at != r.end))
 		err = bad(&r, "text after the body");
 	if (err == -ENOMEM)

@@ -58,6 +58,34 @@ struct ebpf_fragment_func {
 	const char *name, *text;
 };
 
+/* A question about a field that the instrumenter can answer when it knows the field. */
+enum ebpf_test { EBPF_TEST_EQ, EBPF_TEST_NE, EBPF_TEST_LT, EBPF_TEST_LE, EBPF_TEST_GT, EBPF_TEST_GE, EBPF_TEST_ANY, EBPF_TEST_NONE, EBPF_TESTS };
+struct ebpf_when {
+	enum ebpf_field field; /* SITE, BYTES, SPACE or OP */
+	enum ebpf_test test;   /* unsigned; ANY, NONE: whether some bit of both is set */
+	uint32_t value;
+};
+
+/* How the places of a stretch of code that the same lanes go through have their ring records in one reservation: a scope
+ *
+ *	{
+ *	begin
+ *	for each place: { inputs; item }
+ *	end
+ *	one place after the other: inputs; body     where `apart`: taken instead, at times
+ *	$egpu_together:
+ *	}
+ *
+ * in which, outside, .b32 %egpu_items is the number of places, and at each .b32 %egpu_item its own, from 0. Inputs are straight code. All
+ * that the program does is a record at each place where `when` holds, which are the places that may take part, and nothing at others. */
+struct ebpf_batch {
+	uint32_t most; /* places */
+	bool apart;
+	struct ebpf_when *when; /* all of them */
+	uint32_t n_when;
+	const char *begin, *item, *end;
+};
+
 /* How the program uses the values of a map. Words are those of a value, bit (offset / 8) mod 64. */
 struct ebpf_map_use {
 	bool added;	 /* to */
@@ -88,6 +116,7 @@ struct ebpf_fragment {
 	struct ebpf_fragment_func *funcs;
 	uint32_t n_funcs;
 	const char *body;
+	const struct ebpf_batch *batch; /* NULL: there is no such way */
 	const struct ebpf_map_use *use; /* by map id, EBPF_TABLE_MAPS of them; not in the text: NULL when it was read from there */
 };
 

@@ -157,29 +157,37 @@ static void move(
 	}
 }
 
+bool next_stretch(struct variant *v, const struct place *place, const uint32_t *parted, struct stretch_span *out, bool *ok)
+{
+	const struct ptx_func *f = place->func;
+	struct stretch s = { .v = v, .place = place, .parted = parted, .from = out->to };
+
+	while (s.from < f->n_stmts && bounds(&s, s.from))
+		s.from++;
+	if (s.from >= f->n_stmts)
+		return false;
+	for (s.to = s.from + 1; s.to < f->n_stmts && place->cfg.block_of[s.to] == place->cfg.block_of[s.from] && !bounds(&s, s.to);)
+		s.to++;
+	s.loaded = table_new();
+	s.failed = !s.loaded;
+	if (!s.failed)
+		find_behind(&s);
+	table_free(s.loaded);
+	*out = (struct stretch_span){ s.from, s.to, s.behind };
+	*ok = s.failed ? no_memory(v) : true;
+	return *ok;
+}
+
 bool put_behind_loads(struct variant *v, const struct instrument_request *req,
 	const struct place *place, const uint32_t *parted, uint32_t first, uint32_t end)
 {
-	const struct ptx_func *f = place->func;
-	struct stretch s = { .v = v, .place = place, .parted = parted };
+	struct stretch_span span = { 0 };
+	bool ok = true;
 
-	while (s.from < f->n_stmts && !s.failed) {
-		if (bounds(&s, s.from)) {
-			s.from++;
-			continue;
-		}
-		for (s.to = s.from + 1; s.to < f->n_stmts &&
-					place->cfg.block_of[s.to] == place->cfg.block_of[s.from] &&
-					!bounds(&s, s.to);)
-			s.to++;
-		s.loaded = table_new();
-		s.failed = !s.loaded;
-		if (!s.failed)
-			find_behind(&s);
-		if (!s.failed && s.behind > s.from)
+	while (next_stretch(v, place, parted, &span, &ok)) {
+		struct stretch s = { .v = v, .place = place, .from = span.from, .to = span.to, .behind = span.behind };
+		if (s.behind > s.from)
 			move(&s, req, first, end);
-		table_free(s.loaded);
-		s.from = s.to;
 	}
-	return s.failed ? no_memory(v) : true;
+	return ok;
 }

@@ -205,14 +205,16 @@ static uint32_t reg_bits(const struct ptx_operand *op)
 }
 
 /* 32-bit registers hold offsets into shared, local or constant windows; their sums wrap. */
-static void emit_reg_address(struct buf *b, const struct ptx_operand *op)
+static void emit_reg_address(const struct inputs *in, struct buf *b, const struct ptx_operand *op)
 {
+	const char *name = in->address_reg ? in->address_reg : op->name;
+
 	if (reg_bits(op) != 32) {
-		buf_printf(b, "\tmov.b64 %%egpu_address, %s;\n", op->name);
+		buf_printf(b, "\tmov.b64 %%egpu_address, %s;\n", name);
 		add_offset(b, op->value);
 		return;
 	}
-	buf_printf(b, "\tadd.u32 %%egpu_xt1, %s, %d;\n", op->name, (int32_t)(uint64_t)op->value);
+	buf_printf(b, "\tadd.u32 %%egpu_xt1, %s, %d;\n", name, (int32_t)(uint64_t)op->value);
 	buf_puts(b, "\tcvt.u64.u32 %egpu_address, %egpu_xt1;\n");
 }
 
@@ -225,7 +227,7 @@ static void emit_address_of(
 	} else if (!op->name) {
 		buf_printf(b, "\tmov.b64 %%egpu_address, %lld;\n", (long long)op->value);
 	} else if (op->base_is_reg) {
-		emit_reg_address(b, op);
+		emit_reg_address(in, b, op);
 	} else {
 		buf_printf(b, "\tmov.u64 %%egpu_address, %s;\n", op->name);
 		add_offset(b, op->value);
@@ -495,6 +497,28 @@ static void emit_access(const struct inputs *in, struct buf *b)
 		emit_bulk_coverage(in, b);
 	else
 		emit_coverage(in, b);
+}
+
+bool known_field(const struct variant *v, uint32_t site, uint32_t id, enum ebpf_field field, uint32_t *value)
+{
+	const struct ptx_access *a = &v->spots[site].access;
+
+	switch (field) {
+	case EBPF_FIELD_SITE:
+		*value = id;
+		return true;
+	case EBPF_FIELD_BYTES:
+		*value = a->bytes;
+		return a->size < 0;
+	case EBPF_FIELD_SPACE:
+		*value = a->space == PTX_SPACE_GENERIC ? 0 : spaces[a->space];
+		return a->space != PTX_SPACE_GENERIC;
+	case EBPF_FIELD_OP:
+		*value = ops[a->op];
+		return true;
+	default:
+		return false;
+	}
 }
 
 bool inputs_keep(const struct inputs *in)

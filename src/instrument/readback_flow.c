@@ -148,14 +148,14 @@ struct region {
 	struct table *bases;      /* &reg -> number of its first cell + 1 */
 	uint32_t n_cells;
 	uint32_t *state;      /* per cell */
-	struct table *labels; /* name -> uint32_t[n_cells] */
+	struct table *labels; /* &statement -> uint32_t[n_cells] */
 	struct table *args;   /* &var of .param space -> class + 1 */
 	uint32_t *mask_block; /* per cell: block in which activemask wrote it, 0 never */
 	uint32_t block;
 	uint32_t local; /* join of what was stored in local memory */
 	bool live, changed;
 	struct summary sum;
-	uint32_t line;
+	uint32_t line, at; /* the statement */
 };
 
 bool readback_fail(struct readback *r, uint32_t line, const char *what, const char *name)
@@ -503,24 +503,42 @@ static bool visit_call(struct region *g, const struct ptx_insn *insn)
 
 /* -- control -- */
 
-static bool has_label(const struct region *g, const char *name)
+/* The label that a branch means: the nearest scope around it that has one of the name. NULL: none in the region. */
+static const struct ptx_stmt *label_of(const struct region *g, const char *name)
 {
-	for (uint32_t i = g->from; i <= g->to; i++) {
-		if (g->f->stmts[i].kind == PTX_STMT_LABEL && !strcmp(g->f->stmts[i].name, name))
-			return true;
+	const struct ptx_stmt *stmts = g->f->stmts;
+	uint32_t open = g->at;
+
+	for (bool out = true; out;) {
+		uint32_t end = g->to;
+		out = false;
+		while (open > g->from && !out) {
+			open--;
+			if (stmts[open].kind == PTX_STMT_CLOSE)
+				open = stmts[open].match;
+			else
+				out = stmts[open].kind == PTX_STMT_OPEN;
+		}
+		end = out ? stmts[open].match : end;
+		for (uint32_t i = out ? open + 1 : g->from; i <= end; i++) {
+			if (stmts[i].kind == PTX_STMT_LABEL && !strcmp(stmts[i].name, name))
+				return &stmts[i];
+			if (stmts[i].kind == PTX_STMT_OPEN)
+				i = stmts[i].match;
+		}
 	}
-	return false;
+	return NULL;
 }
 
-static bool join_label(struct region *g, const char *name)
+static bool join_label(struct region *g, const struct ptx_stmt *label)
 {
-	uint32_t *at = table_gets(g->labels, name);
+	uint32_t *at = table_get(g->labels, &label, sizeof(label));
 
 	if (!at) {
 		if (((uint64_t)table_count(g->labels) + 1) * (g->n_cells + 1) > MAX_CELLS)
 			return fail(g, "too many labels", NULL);
 		at = arena_array(g->r->arena, g->n_cells + 1, sizeof(*at));
-		if (!at || table_puts(g->labels, name, at))
+		if (!at || table_put(g->labels, &label, sizeof(label), at))
 			return readback_no_memory(g->r);
 		g->changed = true;
 	}
@@ -535,9 +553,11 @@ static bool visit_branch(struct region *g, const struct ptx_insn *insn)
 {
 	const struct ptx_operand *to = &insn->operands[0];
 
-	if (insn->n_operands != 1 || to->kind != PTX_OPERAND_SYMBOL || !has_label(g, to->name))
+	const struct ptx_stmt *label = insn->n_operands == 1 && to->kind == PTX_OPERAND_SYMBOL ? label_of(g, to->name) : NULL;
+
+	if (!label)
 		return fail(g, "a spliced branch out of its scope:", insn->opcode);
-	if (!join_label(g, to->name))
+	if (!join_label(g, label))
 		return false;
 	g->live = insn->pred;
 	g->block++;
@@ -546,11 +566,11 @@ static bool visit_branch(struct region *g, const struct ptx_insn *insn)
 
 static bool visit_label(struct region *g, const struct ptx_stmt *s)
 {
-	uint32_t *at = table_gets(g->labels, s->name);
+	uint32_t *at;
 
-	if (g->live && !join_label(g, s->name))
+	if (g->live && !join_label(g, s))
 		return false;
-	at = table_gets(g->labels, s->name);
+	at = table_get(g->labels, &s, sizeof(s));
 	if (at)
 		memcpy(g->state, at, g->n_cells * sizeof(*at));
 	g->live = at;
@@ -688,6 +708,7 @@ static bool is_space_of_ours(const struct region *g, const struct ptx_var *var)
 static bool visit_stmt(struct region *g, const struct ptx_stmt *s)
 {
 	g->line = s->line;
+	g->at = (uint32_t)(s - g->f->stmts);
 	switch (s->kind) {
 	case PTX_STMT_INSN:
 		return g->live ? visit_insn(g, s->insn) : true;

@@ -41,10 +41,18 @@ static bool fits_opcode(const struct splicer *s, const struct ebpf_fragment *f, 
 	       opcode_matches(f, spot->place->func->stmts[spot->stmt].insn->opcode);
 }
 
+/* A batch has its record. */
+static bool in_batch(const struct splicer *s, const struct ebpf_fragment *f, uint32_t site)
+{
+	const struct spot *spot = &s->v->spots[site];
+
+	return spot->batched && s->req && s->req->fragments[spot->batch_fragment] == f;
+}
+
 /* A called function does not see the kernel's parameters. */
 static bool runs_at(const struct splicer *s, const struct ebpf_fragment *f, uint32_t site)
 {
-	return fits_point(f, s->v->sites[site].point) && fits_opcode(s, f, site) && !(is_guard(f) && s->v->sites[site].unguarded) &&
+	return !in_batch(s, f, site) && fits_point(f, s->v->sites[site].point) && fits_opcode(s, f, site) && !(is_guard(f) && s->v->sites[site].unguarded) &&
 	       (s->v->spots[site].place->is_kernel || !f->n_params);
 }
 
@@ -286,10 +294,12 @@ static bool splice_site(struct splicer *s, uint32_t site)
 	struct merged m = merge(s, site);
 	uint64_t launch = UINT64_C(1) << EBPF_FIELD_LAUNCH;
 
-	if (!m.n && v->sites[site].unguarded)
+	if (!m.n && v->sites[site].unguarded && !v->spots[site].batched)
 		v->sites[site].skipped = v->sites[site].unguarded;
-	if (!m.n || v->sites[site].skipped)
+	if (!m.n || v->sites[site].skipped) {
+		s->out->n_probed += v->spots[site].batched;
 		return true;
+	}
 	char *text = site_text(s, site, &m);
 	if (!text)
 		return no_memory(v);
@@ -478,8 +488,11 @@ static bool keep_sums(struct splicer *s, const struct place *place, uint32_t fro
 
 	if (!at || !held)
 		return no_memory(v);
-	if (!products_find(v, place, &p) || !put_behind_loads(v, s->req, place, p.parted, from, to))
+	if (!products_find(v, place, &p) || !put_behind_loads(v, s->req, place, p.parted, from, to) ||
+		!form_batches(v, s->req, place, p.parted, from, to))
 		return false;
+	if (p.any)
+		batches_probed(v, place, &p);
 	for (uint32_t i = from; i < to && p.any; i++) {
 		if (v->sites[i].skipped || !merge(s, i).n)
 			continue;
@@ -495,7 +508,7 @@ static bool keep_sums(struct splicer *s, const struct place *place, uint32_t fro
 		v->spots[i].held = &held[i - from];
 		s->out->last_bit_may_differ |= held[i - from].some_missing;
 	}
-	return true;
+	return !p.any || batches_held(v, place, &p, &s->out->last_bit_may_differ);
 }
 
 /* The sites of one function end where the next one's begin. */
@@ -585,5 +598,5 @@ bool splice(struct variant *v, const struct instrument_request *req, struct inst
 		if (!keep_sums(&s, v->spots[from].place, from, to))
 			return false;
 	}
-	return splice_sites(&s) && add_launch_param(&s);
+	return splice_batches(v, req, out, &s.launch_in_calls) && splice_sites(&s) && add_launch_param(&s);
 }

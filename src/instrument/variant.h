@@ -13,6 +13,8 @@
  * cost.c     what programs may cost
  * float.c    products that a probe would part from their sum
  * sink.c     where it would not, and what holds a sum before a probe
+ * behind.c   counting probes behind loads
+ * batch.c    ring records of several sites in one reservation
  * lines.c    the original's lines in the variant
  * running.c  what --live asks of a kernel
  * loops.c    which loop heads get a guard
@@ -88,6 +90,8 @@ struct spot {
 	uint32_t before;
 	bool sampled;		 /* some program here runs in chosen warps; */
 	uint32_t probe;		 /* then: the statement before which programs go */
+	bool batched; /* a batch (batch.c) does what this program of the request does here */
+	uint32_t batch_fragment;
 };
 
 struct target {
@@ -123,6 +127,7 @@ struct variant {
 	struct spot *spots; /* parallel to sites */
 	uint32_t n_sites;
 	size_t sites_cap, spots_cap;
+	struct batch *batches, *last_batch; /* in the order of the text, for each program */
 
 	struct ptx_edits edits;
 	struct printed *printed; /* of the text that was printed last */
@@ -183,6 +188,7 @@ struct inputs {
 	uint32_t site, kernel_id;
 	const struct spot *spot;
 	uint32_t ordinal; /* for label names */
+	const char *address_reg; /* that holds what the address's own will; NULL: its own */
 };
 /* Declarations and computations, for lanes that pass the site; leaves %egpu_xe true in the lanes
  * that are not elected when warp. */
@@ -193,6 +199,8 @@ void emit_everywhere(const struct inputs *in, struct buf *b);
 /* What a load_done site keeps from before its load. */
 void emit_kept(const struct inputs *in, struct buf *b);
 bool inputs_keep(const struct inputs *in);
+/* What a field will be at a site, if that is known: SITE, BYTES, SPACE and OP of accesses. */
+bool known_field(const struct variant *v, uint32_t site, uint32_t id, enum ebpf_field field, uint32_t *value);
 /* One operand of at most 64 bits into %egpu_xu0, as it lies in memory as `type`. */
 void emit_element(
 	const struct inputs *in, struct buf *b, const struct ptx_operand *op, const struct ptx_type *type);
@@ -211,6 +219,13 @@ bool is_guard(const struct ebpf_fragment *f);
 bool choose_guards(struct variant *v, const struct instrument_request *req);
 
 /* behind.c */
+/* A part of a basic block without calls, barriers and the like: statements [from, to); probes that may run anywhere in it go before
+ * `behind`; equal to from: it has no loads to go behind. */
+struct stretch_span {
+	uint32_t from, to, behind;
+};
+/* The stretch behind s->to. False: there is none, or *ok is. */
+bool next_stretch(struct variant *v, const struct place *place, const uint32_t *parted, struct stretch_span *s, bool *ok);
 /* Sites [first, end) are those of the place. */
 bool put_behind_loads(struct variant *v, const struct instrument_request *req, const struct place *place, const uint32_t *parted,
 	uint32_t first, uint32_t end);
@@ -218,6 +233,13 @@ bool put_behind_loads(struct variant *v, const struct instrument_request *req, c
 /* sample.c */
 /* Before sites are spliced. */
 bool set_samples(struct variant *v);
+
+/* batch.c */
+/* Sites [first, end) are those of the place; to be called for all places before anything is spliced. */
+bool form_batches(struct variant *v, const struct instrument_request *req, const struct place *place, const uint32_t *parted,
+	uint32_t first, uint32_t end);
+/* Sets *launch_in_calls where one in a called function reads the launch id. */
+bool splice_batches(struct variant *v, const struct instrument_request *req, struct instrument_result *out, bool *launch_in_calls);
 
 /* splice.c */
 /* Sets parts_product of the sites; nothing may be spliced afterwards. */
@@ -251,5 +273,8 @@ struct held {
 bool products_held(struct variant *v, const struct place *place, const struct products *p, uint32_t before,
 	struct held *out);
 void emit_held(const struct held *held, uint32_t site, struct buf *b);
+/* batch.c: the same for the place's batches. */
+void batches_probed(const struct variant *v, const struct place *place, struct products *p);
+bool batches_held(struct variant *v, const struct place *place, const struct products *p, bool *some_missing);
 
 #endif

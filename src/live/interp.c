@@ -27,7 +27,7 @@ enum { FETCH = 1, XCHG = 0xe1, CMPXCHG = 0xf1 };
 enum { TYPE_HASH = 1 };
 enum { E_NOENT = -2, E_2BIG = -7, E_AGAIN = -11, E_BUSY = -16, E_EXIST = -17, E_INVAL = -22, E_OPNOTSUPP = -95 };
 enum { HASH_SPINS = 1 << 18, HASH_LOOKS = 16 };
-enum { RING_TRIES = 8, RING_LOOK_EVERY = 16, RING_MAX_FLAG = 3 }; /* of translate/ring.c */
+enum { RING_TRIES = 16, RING_LOOK_TRIES = 2, RING_LOOK_EVERY = 16, RING_MAX_FLAG = 3 }; /* of translate/ring.c */
 enum { PRINT_HEADER = 32, PRINT_ARGS = 3, MAX_STRING = 512 };
 
 #define SPECIAL(name, reg)                                                                         \
@@ -415,22 +415,29 @@ INLINE s64 map_update(u64 map, u64 key, u64 value, u64 flags)
 
 /* -- ring buffers --------------------------------------------------------------- */
 
+/* Any bin. */
+INLINE u32 ring_any(u32 bins, u32 tries)
+{
+	return (u32)((u64)((u32)clock64() + tries * 0x9e3779b9u) * 0x85ebca6bu % bins);
+}
+
 /* Each lane by itself, with a group of its own for each record; 0: dropped, and counted. */
 INLINE u64 ring_reserve(u64 map, u64 bytes)
 {
 	const struct map_image *m = image(map);
 	u32 sms = m->n_replicas, size = map_ring_bin_bytes(m->max_entries), bins = sms * MAP_RING_BINS, sm = replica(sms), fits;
 	u64 line = map + MAP_IMAGE_HEADER + (u64)sm * MAP_RING_LINE, need = map_ring_group_bytes(bytes, 1);
-	u32 word = *(volatile u32 *)line, next = (word & ~MAP_RING_FULL) % bins, tries = RING_TRIES;
-	if (word & MAP_RING_FULL)
-		tries = (u32)clock64() % RING_LOOK_EVERY == 0;
+	u32 home = sm * MAP_RING_BINS, word = *(volatile u32 *)line, bin = home ^ word, tries = RING_TRIES;
+	if (bin >= bins) {
+		tries = (u32)clock64() % RING_LOOK_EVERY ? 0 : RING_LOOK_TRIES;
+		bin = ring_any(bins, tries);
+	}
 	fits = bytes <= size && need <= size; /* what fits no bin must not close them all */
 	for (; fits && tries; tries--) {
-		u32 bin = (sm * MAP_RING_BINS + next) % bins;
 		u64 data = map + map_ring_data_at(sms) + (u64)bin * size, old = add64(map + map_ring_head_at(sms) + (u64)bin * MAP_RING_COUNT_LINE, need);
 		if (old + need <= size) {
-			if (next != word)
-				*(volatile u32 *)line = next;
+			if ((bin ^ home) != word)
+				*(volatile u32 *)line = bin ^ home;
 			*(volatile u32 *)(data + old) = (u32)bytes;
 			*(volatile u32 *)(data + old + 4) = 1;
 			store64(data + old + 8, global_timer());
@@ -440,11 +447,11 @@ INLINE u64 ring_reserve(u64 map, u64 bytes)
 			*(volatile u32 *)(data + old) = MAP_RING_FILL | (u32)(size - old);
 			add64(map + map_ring_committed_at(sms) + (u64)bin * MAP_RING_COUNT_LINE, size - old);
 		}
-		next = (next + 1) % bins;
+		bin = RING_TRIES - tries < MAP_RING_BINS ? home + RING_TRIES - tries : ring_any(bins, tries);
 		if (tries == 1)
-			*(volatile u32 *)line = next | MAP_RING_FULL;
+			*(volatile u32 *)line = MAP_RING_FULL;
 	}
-	add64(line + 8, 1);
+	add64(line + MAP_RING_LOST, 1);
 	return 0;
 }
 
@@ -473,8 +480,8 @@ INLINE u64 ring_query(u64 map, u64 what)
 {
 	const struct map_image *m = image(map);
 	u32 sms = m->n_replicas, size = map_ring_bin_bytes(m->max_entries), bins = sms * MAP_RING_BINS, sm = replica(sms);
-	u32 next = *(volatile u32 *)(map + MAP_IMAGE_HEADER + (u64)sm * MAP_RING_LINE) & ~MAP_RING_FULL;
-	u64 made = load64(map + map_ring_head_at(sms) + (u64)((sm * MAP_RING_BINS + next) % bins) * MAP_RING_COUNT_LINE);
+	u32 home = sm * MAP_RING_BINS, bin = home ^ *(volatile u32 *)(map + MAP_IMAGE_HEADER + (u64)sm * MAP_RING_LINE);
+	u64 made = load64(map + map_ring_head_at(sms) + (u64)(bin < bins ? bin : home) * MAP_RING_COUNT_LINE);
 	if (what == 1)
 		return m->max_entries;
 	return what != 0 && what != 3 ? 0 : made < size ? made : size;

@@ -32,7 +32,7 @@
  *	                    map_extra says. What is in any image is in the map.
  *	RINGBUF             a control part, in device memory and sessions, and behind it bins with records, in device memory alone. For R replicas
  *	                    (one per multiprocessor) there are B = 2 * R bins of map_ring_bin_bytes():
- *	                      R lines of 128: u32 next bin (see below) | MAP_RING_FULL, u32 0, u64 records dropped here
+ *	                      R times 256: u32 hint (see below), at 128 u64 records dropped here: an atomic would take the hint out of the L1 cache
  *	                      B lines of 64: u64 committed bytes of the bin
  *	                      B lines of 64: u64 head: bytes reserved in the bin
  *	                      bin b's data at map_ring_data_at(R) + b * map_ring_bin_bytes()
@@ -41,8 +41,10 @@
  *	                    reserves nothing, so that the agent may empty it by storing 0 in committed, then in head, while the device goes on.
  *	                    Bytes are added to `committed` once they are written for good: a bin whose committed (read first) equals its
  *	                    head (read second), or its size when closed, holds nothing half-written.
- *	                    Multiprocessor m tries bin (2 * m + next) mod B and goes on to the next when that is closed. Where it found none
- *	                    it sets MAP_RING_FULL and then mostly drops without a look; the agent clears that when there is room.
+ *	                    Multiprocessor m tries bin (2 * m) xor hint; where that is closed its own two, 2 * m and 2 * m + 1, then others
+ *	                    at random, and keeps what it found as its hint. (In turn, multiprocessors that meet would stay together for good,
+ *	                    at one head for all.) Where it found none it sets MAP_RING_FULL and then mostly drops without a look; the agent
+ *	                    sets such a hint to 0 when there is room.
  *	                    A bin holds groups, each a multiple of 16 bytes: struct map_ring_group, then the records of a warp's lanes, each
  *	                    padded to 8. Groups of one bin are in the order of reservation.
  */
@@ -62,7 +64,8 @@ enum { MAP_IMAGE_HEADER = 128, MAP_RING_HEADER = 8 };
 enum { MAP_REPLICAS_BYTES = 16 << 20 };
 
 enum {
-	MAP_RING_LINE = 128,	    /* of a multiprocessor */
+	MAP_RING_LINE = 256,	    /* of a multiprocessor */
+	MAP_RING_LOST = 128,	    /* in it */
 	MAP_RING_COUNT_LINE = 64,   /* of a bin's committed bytes, and of its head */
 	MAP_RING_BINS = 2,	    /* a multiprocessor */
 	MAP_RING_MIN_BIN = 32 << 10, /* where the ring is that large */

@@ -177,18 +177,10 @@ static void find_room(struct tr *t, const struct access *x, struct target *w)
 
 enum { RECORD = MAP_IMAGE_HEADER + MAP_RING_GROUP };
 
-/* The group's head and the record's first 16 bytes, which `who` writes. shape, size: .b32 or numbers. */
-static void write_head(struct tr *t, const struct access *x, struct tr_name at, const char *who,
-	const char *shape, const char *size)
+/* The record's word of the lowest lane's address, shape, size and operation. shape: .b32 or a number. */
+static void record_word(struct tr *t, const struct access *x, const char *shape, struct tr_name lo, struct tr_name hi)
 {
-	struct tr_name head = tr_t64(t), time = tr_t64(t), ids = tr_t64(t), word = tr_t64(t),
-		       info = tr_t32(t), lo = tr_t32(t), hi = tr_t32(t), k = tr_t32(t);
-	tr_emit(t, "mov.b32 %s, %s;", k.s, size);
-	tr_emit(t, "mov.b64 %s, {%s, 1};", head.s, k.s);
-	tr_emit(t, "mov.u64 %s, %%globaltimer;", time.s);
-	tr_emit(t, "%sst.global.v2.u64 [%s+%d], {%s, %s};", who, at.s, MAP_IMAGE_HEADER, head.s,
-		time.s);
-	tr_emit(t, "mov.b64 %s, {%s, %s};", ids.s, x->site.s, x->members.s);
+	struct tr_name info = tr_t32(t), k = tr_t32(t);
 	tr_emit(t, "mad.lo.u32 %s, %s, 8, %s;", info.s, x->log.s, shape);
 	tr_emit(t, "shl.b32 %s, %s, 6;", k.s, x->op.s);
 	tr_emit(t, "or.b32 %s, %s, %s;", info.s, info.s, k.s);
@@ -196,6 +188,20 @@ static void write_head(struct tr *t, const struct access *x, struct tr_name at, 
 	tr_emit(t, "mov.b64 {%s, %s}, %s;", lo.s, hi.s, x->base.s);
 	tr_emit(t, "and.b32 %s, %s, 0x00ffffff;", hi.s, hi.s);
 	tr_emit(t, "or.b32 %s, %s, %s;", hi.s, hi.s, info.s);
+}
+
+/* The group's head and the record's first 16 bytes, which `who` writes. shape, size: .b32 or numbers. */
+static void write_head(struct tr *t, const struct access *x, struct tr_name at, const char *who,
+	const char *shape, const char *size)
+{
+	struct tr_name head = tr_t64(t), time = tr_t64(t), ids = tr_t64(t), word = tr_t64(t), lo = tr_t32(t), hi = tr_t32(t), k = tr_t32(t);
+	tr_emit(t, "mov.b32 %s, %s;", k.s, size);
+	tr_emit(t, "mov.b64 %s, {%s, 1};", head.s, k.s);
+	tr_emit(t, "mov.u64 %s, %%globaltimer;", time.s);
+	tr_emit(t, "%sst.global.v2.u64 [%s+%d], {%s, %s};", who, at.s, MAP_IMAGE_HEADER, head.s,
+		time.s);
+	tr_emit(t, "mov.b64 %s, {%s, %s};", ids.s, x->site.s, x->members.s);
+	record_word(t, x, shape, lo, hi);
 	tr_emit(t, "mov.b64 %s, {%s, %s};", word.s, lo.s, hi.s);
 	tr_emit(t, "%sst.global.v2.u64 [%s+%d], {%s, %s};", who, at.s, RECORD, ids.s, word.s);
 }
@@ -358,6 +364,25 @@ static struct access begin_access(struct tr *t, struct tr_inst *inst, uint32_t i
 	return x;
 }
 
+/* -- several accesses in one reservation (batch.c) -- */
+
+void tr_access_piece(struct tr *t, struct tr_inst *inst, uint32_t i, const struct tr_group *l, const struct tr_name *piece, struct tr_name dense)
+{
+	struct access x = begin_access(t, inst, i);
+	struct tr_name n = tr_t32(t), lo = tr_t32(t), hi = tr_t32(t), want = tr_t64(t), ours = tr_pred(t);
+	x.base = of_lane(t, l, x.address, l->first);
+	tr_emit(t, "sub.u32 %s, %s, %s;", n.s, x.lane.s, l->first.s);
+	tr_emit(t, "mad.wide.u32 %s, %s, %s, %s;", want.s, n.s, x.bytes.s, x.base.s);
+	tr_emit(t, "setp.eq.and.s64 %s, %s, %s, %s;", dense.s, want.s, x.address.s, dense.s);
+	tr_emit(t, "setp.ne.and.u32 %s, %s, %d, %s;", dense.s, x.log.s, LOG_OTHER, dense.s);
+	tr_emit(t, "add.u32 %s, %%egpu_item, 1;", n.s);
+	tr_emit(t, "setp.eq.u32 %s, %s, %s;", ours.s, l->rank.s, n.s);
+	record_word(t, &x, "0", lo, hi);
+	tr_emit(t, "@%s mov.b32 %s, %s;", ours.s, piece[0].s, x.site.s);
+	tr_emit(t, "@%s mov.b32 %s, %s;", ours.s, piece[2].s, lo.s);
+	tr_emit(t, "@%s mov.b32 %s, %s;", ours.s, piece[3].s, hi.s);
+}
+
 int tr_access_lower(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	const struct ebpf_map *m = tr_ring_arg(t, inst, i);
@@ -379,7 +404,7 @@ int tr_access_lower(struct tr *t, struct tr_inst *inst, uint32_t i)
 	tr_emit(t, "@%s bra %s;", o.got.s, ways.done.s);
 	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
 	struct tr_place none = { .old = o.old };
-	tr_ring_next(t, &w.g, &w.h, &none, &o.leads, &ways, true);
+	tr_ring_next(t, &w.g, &w.h, &none, &o.leads, &ways, true, NULL);
 	buf_printf(&t->body, "%s:\n", any.s);
 	struct access y = x;
 	record_any(t, &y, &w, &o);

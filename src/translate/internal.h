@@ -210,6 +210,7 @@ struct tr {
 	bool frames_in_memory; /* some stack access has no known frame */
 
 	struct buf body;
+	bool batched; /* the text is a batch's (batch.c) */
 	struct tr_lanes lanes;
 	struct tr_found found;
 	struct tr_joined joined;
@@ -326,6 +327,13 @@ struct tr_name tr_low32(struct tr *t, struct tr_name reg);
 
 /* -- lower.c: requires all of the above; leaves the body -- */
 int tr_lower(struct tr *t);
+/* What main finds in its registers. */
+void tr_lower_main(struct tr *t);
+/* One instruction, without its label. */
+int tr_lower_insn(struct tr *t, struct tr_inst *inst, uint32_t i);
+
+/* -- batch.c: requires all of the above; leaves the fragment's batch, or NULL -- */
+int tr_batch(struct tr *t, struct ebpf_fragment *out);
 
 /* Writes a value over the atoms of a slot access. */
 void tr_store_slots(

@@ -729,7 +729,7 @@ static int lower_call(struct tr *t, struct tr_inst *inst, uint32_t i)
 	return tr_helper_lower(t, inst, i);
 }
 
-static int lower_insn(struct tr *t, struct tr_inst *inst, uint32_t i)
+int tr_lower_insn(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
 	switch (BPF_CLASS(in->code)) {
@@ -777,7 +777,7 @@ static int lower_at(struct tr *t, struct tr_inst *inst, uint32_t i)
 	case TR_RMW_STORE:
 		return lower_rmw_store(t, inst, i);
 	default:
-		return lower_insn(t, inst, i);
+		return tr_lower_insn(t, inst, i);
 	}
 }
 
@@ -822,6 +822,12 @@ static void lower_entry(struct tr *t)
 			tr_emit(t, "mov.u64 %s, %u;", tr_reg(inst, r).s,
 				t->test && r == 2 ? t->p->memory_bytes : 0);
 	}
+}
+
+void tr_lower_main(struct tr *t)
+{
+	lower_entry(t);
+	lower_prologue(t, t->insts[0]);
 }
 
 int tr_lower(struct tr *t)

@@ -3,13 +3,13 @@
  * Lanes that come here together and reserve records of the same size do so with one atomic of the
  * lowest of them, which adds to the head of a bin of this multiprocessor; the others get their
  * place, which says the bin too, by a shuffle in the same basic block as the activemask. Where the
- * bin is closed they try the next, a few times, and then count what they drop. Nobody waits.
+ * bin is closed they try others, a few times, and then count what they drop. Nobody waits.
  *
  * Nor does anybody wait for what was stored: a fence at each record costs more than the rest. Bytes
  * are counted as committed right behind their stores, and the agent leaves them alone until no
  * store can be on its way any more (map/layout.h).
  *
- * The next bin to try is a hint in a line that only this multiprocessor writes: it may come from
+ * The bin to try is a hint in a line that only this multiprocessor writes: it may come from
  * the L1 cache, and a wrong one costs one atomic. Where all that were tried were closed it says so,
  * and of what comes then most is dropped without a look at a bin.
  */
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES = 8, LOOK_EVERY = 16, EINVAL_ = -22, EAGAIN_ = -11, WAKEUP_FLAGS = 3 };
+enum { TRIES = 16, LOOK_TRIES = 2, LOOK_EVERY = 16, EINVAL_ = -22, EAGAIN_ = -11, WAKEUP_FLAGS = 3 };
 
 const char *tr_func_add(struct tr *t, const char *name, const struct buf *text)
 {
@@ -71,37 +71,29 @@ struct tr_name tr_ring_data(struct tr *t, const struct tr_ring *g)
 
 struct tr_hint tr_ring_hint(struct tr *t, const struct tr_ring *g)
 {
-	struct tr_hint h = { .word = tr_t32(t),
-		.next = tr_t32(t),
-		.bins = tr_t32(t),
-		.bin = tr_t32(t),
-		.full = tr_pred(t) };
-	struct tr_name last = tr_t32(t), sm = tr_t32(t), around = tr_t32(t);
+	struct tr_hint h = { .word = tr_t32(t), .home = tr_t32(t), .bins = tr_t32(t), .bin = tr_t32(t), .full = tr_pred(t) };
+	struct tr_name last = tr_t32(t), sm = tr_t32(t);
 	tr_emit(t, "sub.u32 %s, %s, 1;", last.s, g->sms.s);
 	tr_emit(t, "mov.u32 %s, %%smid;", sm.s);
 	tr_emit(t, "min.u32 %s, %s, %s;", sm.s, sm.s, last.s);
 	h.line = tr_wide(t, sm, MAP_RING_LINE, g->base);
 	tr_emit(t, "ld.global.u32 %s, [%s+%d];", h.word.s, h.line.s, MAP_IMAGE_HEADER);
-	tr_emit(t, "setp.ge.u32 %s, %s, 0x%x;", h.full.s, h.word.s, MAP_RING_FULL);
-	tr_emit(t, "and.b32 %s, %s, 0x%x;", h.next.s, h.word.s, MAP_RING_FULL - 1);
-	tr_emit(t, "shl.b32 %s, %s, 1;", h.bins.s, g->sms.s);
-	tr_emit(t, "mad.lo.u32 %s, %s, %d, %s;", h.bin.s, sm.s, MAP_RING_BINS, h.next.s);
-	/* Below bins the difference is larger than either; the last line is for a damaged word. */
-	tr_emit(t, "sub.u32 %s, %s, %s;", around.s, h.bin.s, h.bins.s);
-	tr_emit(t, "min.u32 %s, %s, %s;", h.bin.s, h.bin.s, around.s);
-	tr_emit(t, "sub.u32 %s, %s, 1;", last.s, h.bins.s);
-	tr_emit(t, "min.u32 %s, %s, %s;", h.bin.s, h.bin.s, last.s);
+	tr_emit(t, "mul.lo.u32 %s, %s, %d;", h.home.s, sm.s, MAP_RING_BINS);
+	tr_emit(t, "mul.lo.u32 %s, %s, %d;", h.bins.s, g->sms.s, MAP_RING_BINS);
+	tr_emit(t, "xor.b32 %s, %s, %s;", h.bin.s, h.home.s, h.word.s);
+	/* MAP_RING_FULL, or a damaged word: no such bin. */
+	tr_emit(t, "setp.ge.u32 %s, %s, %s;", h.full.s, h.bin.s, h.bins.s);
 	return h;
 }
 
 void tr_ring_keep_hint(
 	struct tr *t, const struct tr_hint *h, const struct tr_name *leads, bool full)
 {
-	struct tr_name p = tr_pred(t), word = h->next;
-	if (full) {
-		word = tr_t32(t);
-		tr_emit(t, "or.b32 %s, %s, 0x%x;", word.s, h->next.s, MAP_RING_FULL);
-	}
+	struct tr_name p = tr_pred(t), word = tr_t32(t);
+	if (full)
+		tr_emit(t, "mov.u32 %s, 0x%x;", word.s, MAP_RING_FULL);
+	else
+		tr_emit(t, "xor.b32 %s, %s, %s;", word.s, h->bin.s, h->home.s);
 	if (leads)
 		tr_emit(t, "setp.ne.and.u32 %s, %s, %s, %s;", p.s, word.s, h->word.s, leads->s);
 	else
@@ -109,13 +101,25 @@ void tr_ring_keep_hint(
 	tr_emit(t, "@%s st.global.u32 [%s+%d], %s;", p.s, h->line.s, MAP_IMAGE_HEADER, word.s);
 }
 
-/* x = x + 1, or 0 at the end. */
-static void step(struct tr *t, struct tr_name x, struct tr_name end)
+/* Any bin. */
+static void choose_any(struct tr *t, const struct tr_hint *h, struct tr_name tries, struct tr_name to)
 {
-	struct tr_name p = tr_pred(t);
-	tr_emit(t, "add.u32 %s, %s, 1;", x.s, x.s);
-	tr_emit(t, "setp.eq.u32 %s, %s, %s;", p.s, x.s, end.s);
-	tr_emit(t, "@%s mov.u32 %s, 0;", p.s, x.s);
+	struct tr_name n = tr_t32(t);
+	tr_emit(t, "mov.u32 %s, %%clock;", n.s);
+	tr_emit(t, "mad.lo.u32 %s, %s, 0x9e3779b9, %s;", n.s, tries.s, n.s);
+	tr_emit(t, "mul.lo.u32 %s, %s, 0x85ebca6b;", n.s, n.s);
+	tr_emit(t, "mul.hi.u32 %s, %s, %s;", to.s, n.s, h->bins.s);
+}
+
+/* The multiprocessor's own bins one after the other, then any. tries: that are left. */
+static void choose_next(struct tr *t, const struct tr_hint *h, struct tr_name tries)
+{
+	struct tr_name k = tr_t32(t), own = tr_t32(t), p = tr_pred(t);
+	choose_any(t, h, tries, h->bin);
+	tr_emit(t, "sub.u32 %s, %d, %s;", k.s, TRIES - 1, tries.s);
+	tr_emit(t, "add.u32 %s, %s, %s;", own.s, h->home.s, k.s);
+	tr_emit(t, "setp.lt.u32 %s, %s, %d;", p.s, k.s, MAP_RING_BINS);
+	tr_emit(t, "selp.b32 %s, %s, %s, %s;", h->bin.s, own.s, h->bin.s, p.s);
 }
 
 /* Lanes of the group wait for each other: what each has stored comes before what its leader does
@@ -178,6 +182,11 @@ static enum shape shape_of(const struct ebpf_map *m, bool constant, uint64_t byt
 	if (!constant || 32 * own_bytes(bytes) > map_ring_bin_bytes(m->max_entries) / 4)
 		return SHAPE_ALONE;
 	return own ? SHAPE_OWN : SHAPE_SHARED;
+}
+
+bool tr_ring_shares(const struct ebpf_map *m, uint64_t bytes)
+{
+	return shape_of(m, true, bytes, false) == SHAPE_SHARED;
 }
 
 /* A reservation under way. */
@@ -275,18 +284,31 @@ static void ask(struct tr *t, struct reserve *v)
 		v->shape == SHAPE_ALONE ? NULL : &v->l, guard(v, pred));
 }
 
+struct tr_group_head tr_ring_group_head(struct tr *t, struct tr_name n, uint64_t bytes)
+{
+	struct tr_group_head h = { tr_t64(t), tr_t64(t) };
+	struct tr_name head = tr_t32(t), present = tr_t32(t);
+	tr_emit(t, "mad.lo.u32 %s, %s, 0x%x, 0x%x;", head.s, n.s, 1u << MAP_RING_LANES_SHIFT,
+		(uint32_t)bytes - (1u << MAP_RING_LANES_SHIFT));
+	tr_emit(t, "shl.b32 %s, 1, %s;", present.s, n.s); /* 32 gives 0 */
+	tr_emit(t, "sub.u32 %s, %s, 1;", present.s, present.s);
+	tr_emit(t, "mov.b64 %s, {%s, %s};", h.word.s, head.s, present.s);
+	tr_emit(t, "mov.u64 %s, %%globaltimer;", h.time.s);
+	return h;
+}
+
+void tr_ring_put_head(
+	struct tr *t, const struct tr_group_head *h, const char *pred, struct tr_name at)
+{
+	tr_emit(t, "%sst.global.v2.u64 [%s+%d], {%s, %s};", pred, at.s, MAP_IMAGE_HEADER, h->word.s,
+		h->time.s);
+}
+
 /* What a group of records of all lanes begins with; `who` writes it. */
 static void shared_head(struct tr *t, const struct reserve *v, struct tr_name at, const char *who)
 {
-	struct tr_name head = tr_t32(t), present = tr_t32(t), both = tr_t64(t), time = tr_t64(t);
-	tr_emit(t, "mad.lo.u32 %s, %s, 0x%x, 0x%x;", head.s, v->l.n.s, 1u << MAP_RING_LANES_SHIFT,
-		(uint32_t)v->bytes - (1u << MAP_RING_LANES_SHIFT));
-	tr_emit(t, "shl.b32 %s, 1, %s;", present.s, v->l.n.s); /* 32 gives 0 */
-	tr_emit(t, "sub.u32 %s, %s, 1;", present.s, present.s);
-	tr_emit(t, "mov.b64 %s, {%s, %s};", both.s, head.s, present.s);
-	tr_emit(t, "mov.u64 %s, %%globaltimer;", time.s);
-	tr_emit(t, "%sst.global.v2.u64 [%s+%d], {%s, %s};", who, at.s, MAP_IMAGE_HEADER, both.s,
-		time.s);
+	struct tr_group_head h = tr_ring_group_head(t, v->l.n, v->bytes);
+	tr_ring_put_head(t, &h, who, at);
 }
 
 /* What a group of one record begins with. */
@@ -327,53 +349,72 @@ static void open_group(struct tr *t, const struct reserve *v, struct tr_name cou
 	tr_emit(t, "add.s64 %s, %s, %d;", record.s, at.s, MAP_IMAGE_HEADER + MAP_RING_GROUP);
 }
 
-void tr_ring_drop(struct tr *t, const struct tr_hint *h, bool one)
+void tr_ring_drop(
+	struct tr *t, const struct tr_hint *h, bool one, const struct tr_name *times)
 {
 	struct tr_group l = tr_lanes_here(t);
-	struct tr_name n = tr_imm(1);
-	if (!one) {
+	struct tr_name n = tr_imm(1), product = tr_t32(t);
+	if (!one && times) {
+		tr_emit(t, "mul.lo.u32 %s, %s, %s;", product.s, l.n.s, times->s);
+		times = &product;
+	} else if (!one) {
+		times = &l.n;
+	}
+	if (times) {
 		n = tr_t64(t);
-		tr_emit(t, "cvt.u64.u32 %s, %s;", n.s, l.n.s);
+		tr_emit(t, "cvt.u64.u32 %s, %s;", n.s, times->s);
 	}
 	tr_emit(t, "@%s red.global.add.u64 [%s+%d], %s;", l.leads.s, h->line.s,
-		MAP_IMAGE_HEADER + 8, n.s);
+		MAP_IMAGE_HEADER + MAP_RING_LOST, n.s);
 }
 
 struct tr_ways tr_ring_begin(struct tr *t, const struct tr_hint *h)
 {
-	struct tr_ways w = { tr_label(t), tr_label(t), tr_label(t), tr_label(t), tr_t32(t) };
+	struct tr_ways w = { .again = tr_label(t), .dropped = tr_label(t), .done = tr_label(t), .look = tr_label(t), .tries = tr_t32(t) };
 	tr_emit(t, "mov.u32 %s, %d;", w.tries.s, TRIES);
 	tr_emit(t, "@%s bra %s;", h->full.s, w.look.s);
 	buf_printf(&t->body, "%s:\n", w.again.s);
 	return w;
 }
 
-void tr_ring_next(struct tr *t, const struct tr_ring *g, const struct tr_hint *h,
-	const struct tr_place *at, const struct tr_name *leads, const struct tr_ways *w, bool one)
+struct tr_name tr_ring_as_hinted(struct tr *t, const struct tr_ways *w)
 {
 	struct tr_name p = tr_pred(t);
+	tr_emit(t, "setp.eq.u32 %s, %s, %d;", p.s, w->tries.s, TRIES);
+	return p;
+}
+
+void tr_ring_next(struct tr *t, const struct tr_ring *g, const struct tr_hint *h,
+	const struct tr_place *at, const struct tr_name *leads, const struct tr_ways *w, bool one,
+	const struct tr_name *times)
+{
+	struct tr_name p = tr_pred(t), clock = tr_t32(t);
 	tr_ring_close(t, g, h->bin, at, leads ? leads->s : NULL);
-	step(t, h->next, h->bins);
-	step(t, h->bin, h->bins);
 	tr_emit(t, "sub.u32 %s, %s, 1;", w->tries.s, w->tries.s);
+	choose_next(t, h, w->tries);
 	tr_emit(t, "setp.ne.u32 %s, %s, 0;", p.s, w->tries.s);
 	tr_emit(t, "@%s bra %s;", p.s, w->again.s);
 	tr_ring_keep_hint(t, h, leads, true);
 	if (one && leads) { /* who asked for it, whoever is here now */
-		tr_emit(t, "@%s red.global.add.u64 [%s+%d], 1;", leads->s, h->line.s,
-			MAP_IMAGE_HEADER + 8);
+		struct tr_name n = tr_imm(1);
+		if (times) {
+			n = tr_t64(t);
+			tr_emit(t, "cvt.u64.u32 %s, %s;", n.s, times->s);
+		}
+		tr_emit(t, "@%s red.global.add.u64 [%s+%d], %s;", leads->s, h->line.s,
+			MAP_IMAGE_HEADER + MAP_RING_LOST, n.s);
 		tr_emit(t, "bra %s;", w->done.s);
 	}
 	buf_printf(&t->body, "%s:\n", w->dropped.s);
-	tr_ring_drop(t, h, one);
+	tr_ring_drop(t, h, one, times);
 	tr_emit(t, "bra %s;", w->done.s);
 	buf_printf(&t->body, "%s:\n", w->look.s);
-	struct tr_name clock = tr_t32(t);
 	tr_emit(t, "mov.u32 %s, %%clock;", clock.s);
 	tr_emit(t, "and.b32 %s, %s, %d;", clock.s, clock.s, LOOK_EVERY - 1);
 	tr_emit(t, "setp.ne.u32 %s, %s, 0;", p.s, clock.s);
 	tr_emit(t, "@%s bra %s;", p.s, w->dropped.s);
-	tr_emit(t, "mov.u32 %s, 1;", w->tries.s);
+	tr_emit(t, "mov.u32 %s, %d;", w->tries.s, LOOK_TRIES);
+	choose_any(t, h, w->tries, h->bin);
 	tr_emit(t, "bra %s;", w->again.s);
 }
 
@@ -383,7 +424,8 @@ static void reserve_loop(struct tr *t, struct reserve *v, struct tr_ring_record 
 	struct tr_ways w = tr_ring_begin(t, &v->h);
 	ask(t, v);
 	tr_emit(t, "@%s bra %s;", v->at.got.s, got.s);
-	tr_ring_next(t, &v->g, &v->h, &v->at, v->shape == SHAPE_ALONE ? NULL : &v->l.leads, &w, false);
+	tr_ring_next(t, &v->g, &v->h, &v->at, v->shape == SHAPE_ALONE ? NULL : &v->l.leads,
+		&w, false, NULL);
 	buf_printf(&t->body, "%s:\n", got.s);
 	tr_ring_keep_hint(t, &v->h, v->shape == SHAPE_ALONE ? NULL : &v->l.leads, false);
 	r->count = tr_ring_count(t, &v->g, &v->at);
@@ -418,7 +460,7 @@ struct tr_ring_record tr_ring_reserve(
 	struct tr_name fits = tr_label(t), done = tr_label(t), p = tr_pred(t);
 	if (constant && own_bytes(bytes) > v.g.bin_bytes) {
 		no_record(t, v.g.base, r.at);
-		tr_ring_drop(t, &v.h, false);
+		tr_ring_drop(t, &v.h, false, NULL);
 		r.count = v.g.counts;
 		return r;
 	}
@@ -428,7 +470,7 @@ struct tr_ring_record tr_ring_reserve(
 		tr_emit(t, "and.b64 %s, %s, 0xfffffffffffffff0;", r.bytes.s, r.bytes.s);
 		tr_emit(t, "setp.le.u64 %s, %s, %u;", p.s, r.bytes.s, v.g.bin_bytes);
 		tr_emit(t, "@%s bra %s;", p.s, fits.s);
-		tr_ring_drop(t, &v.h, false);
+		tr_ring_drop(t, &v.h, false, NULL);
 		tr_emit(t, "bra %s;", done.s);
 		buf_printf(&t->body, "%s:\n", fits.s);
 		tr_emit(t, "cvt.u32.u64 %s, %s;", v.total.s, r.bytes.s);
@@ -586,6 +628,12 @@ static void copy_pieces(struct tr *t, const struct tr_mem *m, const char *pred, 
 	}
 }
 
+void tr_ring_put(struct tr *t, const struct tr_mem *from, const char *pred, struct tr_name to,
+	int32_t displacement, uint32_t bytes)
+{
+	(bytes & 15 ? copy_pieces : copy_wide)(t, from, pred, to, displacement, bytes);
+}
+
 int tr_ring_fill(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, struct tr_name record,
 	int32_t at)
 {
@@ -630,8 +678,7 @@ static int output_together(struct tr *t, struct tr_inst *inst, uint32_t i, const
 	snprintf(first, sizeof(first), "@%s ", lead.s);
 	shared_head(t, &v, at, first);
 	mine = tr_wide(t, v.l.rank, (uint32_t)v.each, at);
-	(bytes & 15 ? copy_pieces : copy_wide)(
-		t, &from, got, mine, MAP_IMAGE_HEADER + MAP_RING_GROUP, bytes);
+	tr_ring_put(t, &from, got, mine, MAP_IMAGE_HEADER + MAP_RING_GROUP, bytes);
 	tr_ring_together(t, &v.l);
 	tr_emit(t, "cvt.u64.u32 %s, %s;", all.s, v.total.s);
 	tr_ring_add(t, first, count, all);
@@ -639,7 +686,7 @@ static int output_together(struct tr *t, struct tr_inst *inst, uint32_t i, const
 	tr_emit(t, "mov.u64 %s, 0;", rc.s);
 	tr_emit(t, "@%s bra %s;", v.at.got.s, w.done.s);
 	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
-	tr_ring_next(t, &v.g, &v.h, &v.at, &v.l.leads, &w, false);
+	tr_ring_next(t, &v.g, &v.h, &v.at, &v.l.leads, &w, false, NULL);
 	buf_printf(&t->body, "%s:\n", w.done.s);
 	return 0;
 }
@@ -680,8 +727,7 @@ static int lower_output(struct tr *t, struct tr_inst *inst, uint32_t i)
 	}
 	uint32_t bytes;
 	bool together = tr_helper_arg_bytes(t, inst, i, 1, &bytes) && bytes &&
-			bytes <= TR_BY_STORE &&
-			shape_of(m, true, bytes, false) == SHAPE_SHARED;
+			bytes <= TR_BY_STORE && tr_ring_shares(m, bytes);
 	int err = together ? output_together(t, inst, i, m, bytes, rc)
 			   : output_apart(t, inst, i, m, rc);
 	if (!f->args[3].constant)
@@ -699,6 +745,7 @@ static int lower_query(struct tr *t, struct tr_inst *inst, uint32_t i)
 		return tr_no_ring(t, inst, i);
 	struct tr_ring g = tr_ring_of(t, m);
 	struct tr_hint h = tr_ring_hint(t, &g);
+	tr_emit(t, "selp.b32 %s, %s, %s, %s;", h.bin.s, h.home.s, h.bin.s, h.full.s);
 	struct tr_name word = tr_wide(t, h.bin, MAP_RING_COUNT_LINE, tr_ring_heads(t, &g)),
 		       what = tr_t64(t), made = tr_t64(t), r0 = tr_t64(t);
 	char size[24];

@@ -11,10 +11,10 @@ struct tr_ring {
 	struct tr_name counts;    /* committed bytes of bin 0 */
 };
 
-/* This multiprocessor's line, the word in it (next bin | MAP_RING_FULL: all that were tried were closed), and the bin that it names. */
+/* This multiprocessor's line, the word in it (map/layout.h), the bin that it names and the first of its own. */
 struct tr_hint {
-	struct tr_name line, word, next, bins, bin;
-	struct tr_name full; /* predicate */
+	struct tr_name line, word, home, bins, bin;
+	struct tr_name full; /* predicate: it names none */
 };
 
 enum { TR_NO_SLOT = 0xffffffffu };
@@ -35,8 +35,8 @@ struct tr_group {
 
 /* Stores the hint where it is not what it was. leads: who may, NULL: everyone. full: nothing was found. */
 void tr_ring_keep_hint(struct tr *t, const struct tr_hint *h, const struct tr_name *leads, bool full);
-/* Counts a record for each lane that is here, or one for all of them. */
-void tr_ring_drop(struct tr *t, const struct tr_hint *h, bool one);
+/* Counts records for each lane that is here, or for all of them: `times` (.b32), or 1 where it is NULL. */
+void tr_ring_drop(struct tr *t, const struct tr_hint *h, bool one, const struct tr_name *times);
 struct tr_ring tr_ring_of(struct tr *t, const struct ebpf_map *m);
 /* Heads and data of bin 0. */
 struct tr_name tr_ring_heads(struct tr *t, const struct tr_ring *g);
@@ -58,6 +58,20 @@ void tr_ring_close(struct tr *t, const struct tr_ring *g, struct tr_name bin, co
 /* What the group's lanes stored before comes before what its leader does next. In the basic block of tr_lanes_here. */
 void tr_ring_together(struct tr *t, const struct tr_group *l);
 
+/* What a group begins with. */
+struct tr_group_head {
+	struct tr_name word, time; /* .b64 */
+};
+
+/* Of n (.b32) records, all submitted. */
+struct tr_group_head tr_ring_group_head(struct tr *t, struct tr_name n, uint64_t bytes);
+/* pred: "" or "@predicate ". */
+void tr_ring_put_head(struct tr *t, const struct tr_group_head *head, const char *pred, struct tr_name at);
+/* Stores what a helper is given, of that many bytes, where a record is. */
+void tr_ring_put(struct tr *t, const struct tr_mem *from, const char *pred, struct tr_name to, int32_t displacement, uint32_t bytes);
+/* Whether records of so many bytes share a group. */
+bool tr_ring_shares(const struct ebpf_map *m, uint64_t bytes);
+
 /* The ways through a reservation; rc of a drop is the caller's to set before `dropped`. */
 struct tr_ways {
 	struct tr_name again; /* lanes meet and ask */
@@ -67,11 +81,13 @@ struct tr_ways {
 
 /* Leaves `again` as the place where the code is. */
 struct tr_ways tr_ring_begin(struct tr *t, const struct tr_hint *h);
-/* Behind an attempt that found no room: closes the bin where that is ours to do, and goes to `again` with the next one, or counts what is
+/* Predicate: the bin that was asked first was the hint's, which needs no keeping then. */
+struct tr_name tr_ring_as_hinted(struct tr *t, const struct tr_ways *w);
+/* Behind an attempt that found no room: closes the bin where that is ours to do, and goes to `again` with another one, or counts what is
  * dropped (a record of each lane here, or one of all) and goes to `done`. Where the ring was full the last time, one in some looks again.
  * leads: who asked, NULL: each lane. */
 void tr_ring_next(struct tr *t, const struct tr_ring *g, const struct tr_hint *h, const struct tr_place *at, const struct tr_name *leads,
-	const struct tr_ways *w, bool one);
+	const struct tr_ways *w, bool one, const struct tr_name *times);
 
 struct tr_group tr_lanes_here(struct tr *t);
 /* lane = the number of the lowest in mask, 32 for none. */
@@ -82,5 +98,11 @@ void tr_from_lane(struct tr *t, const struct tr_group *l, struct tr_name to, str
 /* The map argument of a ring helper; NULL: none, and tr_no_ring says why. */
 const struct ebpf_map *tr_ring_arg(const struct tr *t, const struct tr_inst *inst, uint32_t i);
 int tr_no_ring(struct tr *t, const struct tr_inst *inst, uint32_t i);
+
+/* access.c: for a helper in a batch, whose access is of all lanes of the group: into `piece` of the lane that has the item's place (its rank
+ * is the item's number and 1) what the record is. Clears `dense` where this lane does not lie side by side with the lowest. In the basic block
+ * of tr_lanes_here. */
+void tr_access_piece(
+	struct tr *t, struct tr_inst *inst, uint32_t i, const struct tr_group *l, const struct tr_name *piece, struct tr_name dense);
 
 #endif

@@ -127,6 +127,8 @@ int translate_program(struct arena *arena, const struct ebpf_program *p,
 	int err = run_passes(&t);
 	if (!err)
 		err = fill(&t, point, warp, out);
+	if (!err)
+		err = tr_batch(&t, out);
 	buf_free(&t.body);
 	return err;
 }

@@ -11,9 +11,9 @@ static const char ring_body[] =
 	"\tld.const.b64 %egpu_r0, [__egpu_table];\n"
 	"\tld.const.b64 %egpu_r1, [__egpu_table+512];\n"
 	"\tcvt.u32.u64 %egpu_w0, %egpu_r1;\n"
-	"\tmad.wide.u32 %egpu_r2, %egpu_w0, 128, %egpu_r0;\n"  /* committed */
-	"\tmad.wide.u32 %egpu_r3, %egpu_w0, 256, %egpu_r0;\n"  /* heads */
-	"\tmad.wide.u32 %egpu_r4, %egpu_w0, 384, %egpu_r0;\n"  /* data */
+	"\tmad.wide.u32 %egpu_r2, %egpu_w0, 256, %egpu_r0;\n"  /* committed */
+	"\tmad.wide.u32 %egpu_r3, %egpu_w0, 384, %egpu_r0;\n"  /* heads */
+	"\tmad.wide.u32 %egpu_r4, %egpu_w0, 512, %egpu_r0;\n"  /* data */
 	"\tatom.global.add.u64 %egpu_r5, [%egpu_r3+128], 32;\n"
 	"\tsetp.ge.u64 %egpu_p0, %egpu_r5, 4096;\n"
 	"\t@%egpu_p0 bra $egpu_full;\n"
@@ -27,7 +27,7 @@ static const char ring_body[] =
 	"\tred.global.add.u64 [%egpu_r2+128], 32;\n"
 	"\tbra $egpu_end;\n"
 	"$egpu_full:\n"
-	"\tred.global.add.u64 [%egpu_r0+136], 1;\n"
+	"\tred.global.add.u64 [%egpu_r0+256], 1;\n"
 	"$egpu_end:\n}\n";
 
 /* One value a multiprocessor. */

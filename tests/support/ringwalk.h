@@ -19,7 +19,7 @@ static inline struct ringwalk ring_walk(const void *memory, void (*fn)(void *arg
 	struct ringwalk w = { 0 };
 	for (uint32_t r = 0; r < image->n_replicas; r++) {
 		uint64_t lost;
-		memcpy(&lost, base + MAP_IMAGE_HEADER + r * MAP_RING_LINE + 8, 8);
+		memcpy(&lost, base + MAP_IMAGE_HEADER + r * MAP_RING_LINE + MAP_RING_LOST, 8);
 		w.lost += lost;
 	}
 	for (uint32_t b = 0; b < bins; b++) {

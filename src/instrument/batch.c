@@ -1,0 +1,465 @@
+/* batch.c - requires sites; ring records of the sites of a stretch of code in one reservation (struct ebpf_batch).
+ *
+ * The records of all are written at one place, behind the loads (behind.c): the reservation's way to the second-level cache and back is
+ * then beside that of the loads. What a record is made of is known there already: an address whose registers have not changed since, or
+ * one that comes later of arithmetic that is repeated in front of the record. Other sites have their own reservation, and what one program
+ * sends stays in the order of the text.
+ */
+#include <string.h>
+
+#include "instrument/variant.h"
+
+/* Instructions that an address is computed with; more are not repeated. */
+enum { MAX_SLICE = 8 };
+
+struct batch_item {
+	uint32_t site;
+	uint32_t slice[MAX_SLICE], n_slice; /* statements, in order */
+};
+
+struct batch {
+	struct batch *next;
+	const struct place *place;
+	uint32_t fragment, before; /* index in the request; the statement before which it goes */
+	struct batch_item *items;
+	uint32_t n;
+	struct held held;
+};
+
+/* A stretch and a program. */
+struct gather {
+	struct variant *v;
+	const struct instrument_request *req;
+	const struct place *place;
+	uint32_t from, to;
+	uint32_t before; /* the statement before which records are written */
+	uint32_t fragment;
+	struct batch_item *items;
+	uint32_t n;
+};
+
+/* -- what the instrumenter knows of a site -- */
+
+static bool holds(const struct ebpf_when *w, uint32_t value)
+{
+	switch (w->test) {
+	case EBPF_TEST_EQ:
+		return value == w->value;
+	case EBPF_TEST_NE:
+		return value != w->value;
+	case EBPF_TEST_LT:
+		return value < w->value;
+	case EBPF_TEST_LE:
+		return value <= w->value;
+	case EBPF_TEST_GT:
+		return value > w->value;
+	case EBPF_TEST_GE:
+		return value >= w->value;
+	case EBPF_TEST_ANY:
+		return value & w->value;
+	case EBPF_TEST_NONE:
+		return !(value & w->value);
+	default:
+		return false;
+	}
+}
+
+enum part { PART_NONE, PART_ALONE, PART_BATCH };
+
+/* NONE: the program sends nothing here. BATCH: all lanes that come by make the access, and it sends a record of each. */
+static enum part takes_part(const struct gather *g, uint32_t site)
+{
+	const struct spot *spot = &g->v->spots[site];
+	const struct instrument_site *s = &g->v->sites[site];
+	const struct ebpf_batch *b = g->req->fragments[g->fragment]->batch;
+	const struct ptx_insn *insn = spot->stmt == NO_STMT ? NULL : g->place->func->stmts[spot->stmt].insn;
+	bool access = s->point == EBPF_POINT_LOAD || s->point == EBPF_POINT_STORE || s->point == EBPF_POINT_ATOMIC;
+	enum part part = PART_BATCH;
+
+	for (uint32_t k = 0; k < b->n_when; k++) {
+		uint32_t value;
+		if (!known_field(g->v, site, g->req->first_site + site, b->when[k].field, &value))
+			part = PART_ALONE;
+		else if (!holds(&b->when[k], value))
+			return PART_NONE;
+	}
+	if (!insn || !access || spot->batched || insn->pred || spot->access.lanes || spot->access.size >= 0 || spot->access.address < 0 ||
+		!strcmp(insn->base, "cp"))
+		return PART_ALONE;
+	return part;
+}
+
+/* -- where its address comes from -- */
+
+static bool names(const struct ptx_operand *op, const char *name)
+{
+	for (uint32_t i = 0; i < op->n_sub; i++) {
+		if (names(&op->sub[i], name))
+			return true;
+	}
+	return op->name && !strcmp(op->name, name);
+}
+
+static bool writes(const struct ptx_insn *insn, const char *name)
+{
+	return insn && insn->n_operands && insn->operands[0].kind != PTX_OPERAND_ADDRESS && names(&insn->operands[0], name);
+}
+
+/* The statement in [from, to) that writes the register; `to`: there is none; UINT32_MAX: several do, or one that cannot be repeated. */
+static uint32_t writer_of(const struct gather *g, const char *name, uint32_t from, uint32_t to)
+{
+	static const char *const bases[] = { "mov", "add", "sub", "mul", "mad", "shl", "shr", "and", "or", "xor", "cvt", "cvta", "min", "max" };
+	uint32_t found = to;
+
+	for (uint32_t i = from; i < to; i++) {
+		const struct ptx_insn *insn = g->place->func->stmts[i].insn;
+		bool plain = false;
+		if (!writes(insn, name))
+			continue;
+		for (size_t k = 0; k < sizeof(bases) / sizeof(bases[0]); k++)
+			plain |= !strcmp(insn->base, bases[k]);
+		plain &= !insn->pred && insn->operands[0].kind == PTX_OPERAND_REG && insn->operands[0].component < 0 &&
+			 insn->operands[0].reg;
+		for (uint32_t k = 1; plain && k < insn->n_operands; k++)
+			plain = insn->operands[k].kind == PTX_OPERAND_INT ||
+				(insn->operands[k].kind == PTX_OPERAND_REG && insn->operands[k].component < 0 && !insn->operands[k].negated);
+		if (found != to || !plain)
+			return UINT32_MAX;
+		found = i;
+	}
+	return found;
+}
+
+static bool add_slice(struct batch_item *item, uint32_t stmt)
+{
+	uint32_t at = item->n_slice;
+
+	for (uint32_t i = 0; i < item->n_slice; i++) {
+		if (item->slice[i] == stmt)
+			return true;
+	}
+	if (item->n_slice == MAX_SLICE)
+		return false;
+	for (; at && item->slice[at - 1] > stmt; at--)
+		item->slice[at] = item->slice[at - 1];
+	item->slice[at] = stmt;
+	item->n_slice++;
+	return true;
+}
+
+/* What must be repeated for the register's value before statement `to`, going forward from where records are written. */
+static bool repeat(const struct gather *g, struct batch_item *item, const char *name, uint32_t to)
+{
+	uint32_t at = writer_of(g, name, g->before, to);
+
+	if (at == to)
+		return true;
+	if (at == UINT32_MAX || !add_slice(item, at))
+		return false;
+	const struct ptx_insn *insn = g->place->func->stmts[at].insn;
+	for (uint32_t k = 1; k < insn->n_operands; k++) {
+		/* One register is written once in all of this, or writer_of says so for the later use. */
+		if (insn->operands[k].kind == PTX_OPERAND_REG && (!strcmp(insn->operands[k].name, insn->operands[0].name) ||
+								 !repeat(g, item, insn->operands[k].name, at)))
+			return false;
+	}
+	return true;
+}
+
+/* Scopes of the text between two statements could give a name another meaning. */
+static bool same_scope(const struct ptx_func *f, uint32_t a, uint32_t b)
+{
+	for (uint32_t i = a < b ? a : b; i < (a < b ? b : a); i++) {
+		if (f->stmts[i].kind == PTX_STMT_OPEN || f->stmts[i].kind == PTX_STMT_CLOSE)
+			return false;
+	}
+	return true;
+}
+
+static bool has_address(const struct gather *g, struct batch_item *item)
+{
+	const struct spot *spot = &g->v->spots[item->site];
+	const struct ptx_func *f = g->place->func;
+	const struct ptx_operand *op = &f->stmts[spot->stmt].insn->operands[spot->access.address];
+
+	if (bound_reg(g->v, op) >= 0 || !same_scope(f, spot->stmt, g->before))
+		return false;
+	if (!op->name || !op->base_is_reg)
+		return true;
+	if (spot->stmt >= g->before)
+		return repeat(g, item, op->name, spot->stmt);
+	for (uint32_t i = spot->stmt; i < g->before; i++) {
+		if (writes(f->stmts[i].insn, op->name))
+			return false;
+	}
+	return true;
+}
+
+/* -- forming them -- */
+
+/* The sites of a stretch that one program runs at and may send from, in the order of the text. */
+struct gather_list {
+	uint32_t *sites;
+	bool *part; /* it takes part */
+	uint32_t n;
+};
+
+static bool add_batch(struct gather *g)
+{
+	struct variant *v = g->v;
+	struct batch *b = arena_alloc(v->arena, sizeof(*b));
+
+	if (!b)
+		return no_memory(v);
+	*b = (struct batch){ .place = g->place, .fragment = g->fragment, .before = g->before, .items = g->items, .n = g->n };
+	*(v->last_batch ? &v->last_batch->next : &v->batches) = b;
+	v->last_batch = b;
+	for (uint32_t i = 0; i < g->n; i++) {
+		v->spots[g->items[i].site].batched = true;
+		v->spots[g->items[i].site].batch_fragment = g->fragment;
+	}
+	return true;
+}
+
+static bool list_sites(struct gather *g, struct gather_list *l, uint32_t first, uint32_t end)
+{
+	const struct ebpf_fragment *f = g->req->fragments[g->fragment];
+
+	for (uint32_t i = first; i < end; i++) {
+		const struct spot *spot = &g->v->spots[i];
+		if (spot->stmt < g->from || spot->stmt >= g->to || g->v->sites[i].skipped || !fragment_runs_at(g->v, f, i))
+			continue;
+		enum part part = takes_part(g, i);
+		if (part == PART_NONE)
+			continue;
+		l->sites[l->n] = i;
+		l->part[l->n++] = part == PART_BATCH;
+	}
+	return true;
+}
+
+/* As many of the sites from *at on as there can be together, with nothing of the program's between them. What was sent before is sent before
+ * statement `least`. Leaves *at behind them, or behind one that goes alone. */
+static bool take_some(struct gather *g, const struct gather_list *l, const uint32_t *parted, uint32_t behind, uint32_t least, uint32_t *at)
+{
+	uint32_t limit = g->req->fragments[g->fragment]->batch->most, end = *at;
+
+	while (end < l->n && l->part[end] && end - *at < limit)
+		end++;
+	for (g->n = 0; end > *at && !g->n;) {
+		uint32_t most = end < l->n ? g->v->spots[l->sites[end]].stmt : g->to, k = *at;
+		g->before = behind > g->from ? behind : g->v->spots[l->sites[*at]].stmt;
+		g->before = g->before < least ? least : g->before;
+		g->before = g->before > most ? most : g->before;
+		g->items = arena_array(g->v->arena, end - *at, sizeof(*g->items));
+		if (!g->items)
+			return no_memory(g->v);
+		for (; k < end; k++) {
+			g->items[k - *at].site = l->sites[k];
+			if (g->before >= g->place->func->n_stmts || parted[g->before] || !has_address(g, &g->items[k - *at]))
+				break;
+		}
+		if (k == end)
+			g->n = end - *at;
+		end = k;
+	}
+	*at += g->n ? g->n : 1;
+	return !g->n || add_batch(g);
+}
+
+static bool gather(struct gather *g, const uint32_t *parted, uint32_t behind, uint32_t first, uint32_t end)
+{
+	uint32_t room = end - first + 1, least = g->from;
+	struct gather_list l = { arena_array(g->v->arena, room, sizeof(*l.sites)), arena_array(g->v->arena, room, sizeof(*l.part)), 0 };
+
+	if (!l.sites || !l.part)
+		return no_memory(g->v);
+	if (!list_sites(g, &l, first, end))
+		return false;
+	for (uint32_t at = 0; at < l.n;) {
+		if (!take_some(g, &l, parted, behind, least, &at))
+			return false;
+		if (!g->n)
+			least = g->v->spots[l.sites[at - 1]].stmt + 1;
+	}
+	return true;
+}
+
+/* What runs in chosen warps goes its own way. */
+static bool has_batch(const struct ebpf_fragment *f)
+{
+	return f->batch && !f->sampled;
+}
+
+bool form_batches(struct variant *v, const struct instrument_request *req, const struct place *place, const uint32_t *parted,
+	uint32_t first, uint32_t end)
+{
+	struct stretch_span s = { 0 };
+	bool any = false, ok = true;
+
+	for (uint32_t i = 0; i < req->n_fragments; i++)
+		any |= has_batch(req->fragments[i]);
+	while (any && ok && next_stretch(v, place, parted, &s, &ok)) {
+		for (uint32_t i = 0; ok && i < req->n_fragments; i++) {
+			struct gather g = { .v = v, .req = req, .place = place, .from = s.from, .to = s.to, .before = s.behind, .fragment = i };
+			if (has_batch(req->fragments[i]))
+				ok = gather(&g, parted, s.behind, first, end);
+		}
+	}
+	return ok;
+}
+
+void batches_probed(const struct variant *v, const struct place *place, struct products *p)
+{
+	for (const struct batch *b = v->batches; b; b = b->next) {
+		if (b->place == place)
+			p->probed[b->before] = true;
+	}
+}
+
+bool batches_held(struct variant *v, const struct place *place, const struct products *p, bool *some_missing)
+{
+	for (struct batch *b = v->batches; b; b = b->next) {
+		if (b->place != place)
+			continue;
+		if (!products_held(v, place, p, b->before, &b->held))
+			return false;
+		*some_missing |= b->held.some_missing;
+	}
+	return true;
+}
+
+/* -- their text -- */
+
+/* The register that stands for one that the slice writes. */
+static void put_reg(const struct batch *b, const struct batch_item *item, const char *name, struct buf *out)
+{
+	for (uint32_t i = 0; i < item->n_slice; i++) {
+		if (writes(b->place->func->stmts[item->slice[i]].insn, name)) {
+			buf_printf(out, "%%egpu_a%u", i);
+			return;
+		}
+	}
+	buf_puts(out, name);
+}
+
+static void put_slice(const struct batch *b, const struct variant *v, const struct batch_item *item, struct buf *out)
+{
+	for (uint32_t i = 0; i < item->n_slice; i++) {
+		const struct ptx_insn *insn = b->place->func->stmts[item->slice[i]].insn;
+		buf_printf(out, "\t.reg .b%u %%egpu_a%u;\n", insn->operands[0].reg->type.bits, i);
+	}
+	for (uint32_t i = 0; i < item->n_slice; i++) {
+		const struct ptx_insn *insn = b->place->func->stmts[item->slice[i]].insn;
+		buf_printf(out, "\t%s ", insn->opcode);
+		for (uint32_t k = 0; k < insn->n_operands; k++) {
+			const struct ptx_operand *op = &insn->operands[k];
+			buf_puts(out, k ? ", " : "");
+			if (op->kind == PTX_OPERAND_REG)
+				put_reg(b, item, op->name, out);
+			else
+				buf_add(out, v->m->text + op->span.begin, op->span.end - op->span.begin);
+		}
+		buf_puts(out, ";\n");
+	}
+}
+
+static struct inputs inputs_of(const struct variant *v, const struct instrument_request *req, const struct batch *b, uint32_t k)
+{
+	return (struct inputs){ .v = v,
+		.fields = req->fragments[b->fragment]->fields,
+		.site = req->first_site + b->items[k].site,
+		.kernel_id = req->kernel_id,
+		.spot = &v->spots[b->items[k].site],
+		.ordinal = b->items[k].site };
+}
+
+/* One site's inputs. */
+static void put_inputs(const struct variant *v, const struct batch *b, uint32_t k, struct inputs in, struct buf *out)
+{
+	const struct batch_item *item = &b->items[k];
+	const struct ptx_operand *op = &b->place->func->stmts[in.spot->stmt].insn->operands[in.spot->access.address];
+	struct buf reg = { 0 };
+
+	put_slice(b, v, item, out);
+	if (op->name && op->base_is_reg && item->n_slice) {
+		put_reg(b, item, op->name, &reg);
+		in.address_reg = reg.data;
+	}
+	emit_inputs(&in, out);
+	out->failed |= reg.failed;
+	buf_free(&reg);
+}
+
+static void put_items(const struct variant *v, const struct instrument_request *req, const struct batch *b, const char *text, struct buf *out)
+{
+	for (uint32_t k = 0; *text && k < b->n; k++) {
+		struct inputs in = inputs_of(v, req, b, k);
+		buf_printf(out, "{\n\t.reg .b32 %%egpu_item;\n\tmov.b32 %%egpu_item, %u;\n", k);
+		emit_declarations(&in, out);
+		put_inputs(v, b, k, in, out);
+		ebpf_fragment_text(text, v->target.version, v->target.sm, out);
+		buf_puts(out, "}\n");
+	}
+}
+
+/* The program's own text for one site after the other; a loop, so that it is there once. */
+static void put_apart(const struct variant *v, const struct instrument_request *req, const struct batch *b, struct buf *out)
+{
+	struct inputs in = inputs_of(v, req, b, 0);
+
+	buf_puts(out, "{\n\t.reg .b32 %egpu_turn;\n\t.reg .pred %egpu_other;\n\tmov.b32 %egpu_turn, 0;\n");
+	emit_declarations(&in, out);
+	buf_puts(out, "$egpu_again:\n");
+	for (uint32_t k = 0; k < b->n; k++) {
+		buf_printf(out, "{\n\tsetp.ne.u32 %%egpu_other, %%egpu_turn, %u;\n\t@%%egpu_other bra $egpu_next%u;\n", k, k);
+		put_inputs(v, b, k, inputs_of(v, req, b, k), out);
+		buf_printf(out, "$egpu_next%u:\n}\n", k);
+	}
+	ebpf_fragment_text(req->fragments[b->fragment]->body, v->target.version, v->target.sm, out);
+	buf_printf(out, "\tadd.u32 %%egpu_turn, %%egpu_turn, 1;\n\tsetp.ne.u32 %%egpu_other, %%egpu_turn, %u;\n"
+			"\t@%%egpu_other bra $egpu_again;\n}\n$egpu_together:\n", b->n);
+}
+
+static char *batch_text(const struct variant *v, const struct instrument_request *req, const struct batch *b)
+{
+	const struct ebpf_fragment *f = req->fragments[b->fragment];
+	uint32_t first = b->items[0].site;
+	struct buf out = { 0 };
+	char *text = NULL;
+
+	buf_printf(&out, "{ // egpu site %u\n", req->first_site + first);
+	buf_puts(&out, "\t.reg .pred %egpu_xp1;\n\t.reg .b32 %egpu_items, %egpu_xt1;\n");
+	buf_printf(&out, "\tmov.b32 %%egpu_items, %u;\n", b->n);
+	emit_held(&b->held, first, &out);
+	buf_puts(&out, "{\n");
+	ebpf_fragment_text(f->batch->begin, v->target.version, v->target.sm, &out);
+	put_items(v, req, b, f->batch->item, &out);
+	ebpf_fragment_text(f->batch->end, v->target.version, v->target.sm, &out);
+	if (f->batch->apart)
+		put_apart(v, req, b, &out);
+	buf_puts(&out, "}\n");
+	if (b->held.n)
+		buf_printf(&out, "$egpu_end%u:\n", first);
+	buf_puts(&out, "}\n\t");
+	if (!out.failed)
+		text = arena_strdup(v->arena, out.data);
+	buf_free(&out);
+	return text;
+}
+
+bool splice_batches(struct variant *v, const struct instrument_request *req, struct instrument_result *out, bool *launch_in_calls)
+{
+	for (const struct batch *b = v->batches; b; b = b->next) {
+		uint64_t fields = req->fragments[b->fragment]->fields;
+		char *text = batch_text(v, req, b);
+		if (!text)
+			return no_memory(v);
+		ptx_edit_insert(&v->edits, insert_point(v, b->place->func, b->before), text);
+		if (fields >> EBPF_FIELD_LAUNCH & 1) {
+			out->launch_param = true;
+			*launch_in_calls |= !b->place->is_kernel;
+		}
+	}
+	return true;
+}
