@@ -240,7 +240,7 @@ struct context {
 	int ring_ms;   /* until the next look */
 	uint64_t copy_took_ns;
 	struct devmap maps[EBPF_MAX_MAPS];
-	struct live *live; /* NULL: no kernel of it was built with guards; under copying */
+	struct live *_Atomic live; /* NULL: no kernel of it was built with guards; set once, what it leads to is under copying */
 	_Atomic uint64_t map_mask, host_mask; /* those that are made; those with `host`. Set last */
 	_Atomic uint64_t dirty;       /* maps that a variant may have changed since their last copy */
 	_Atomic uint64_t launches; /* instrumented, ever */

@@ -5,7 +5,7 @@
  */
 #include "live.h"
 
-enum { PROGRAMS = 5, BY_ORDER = 4 /* those that run in every pass */ };
+enum { CONTEXTS = 2, PROGRAMS = 5, BY_ORDER = 4 /* those that run in every pass */ };
 
 static const char *build;
 static const char *const names[PROGRAMS] = { "alpha_a", "alpha_b", "beta", "all", "left" };
@@ -194,10 +194,11 @@ static void room(struct target *t, struct session *s)
 		for (int k = 0; k < 20000 && l && !l->armed && !l->why; k++)
 			sleep_ms(1);
 	}
-	ok(n > 2 && l && l->why && !l->armed && strstr(session_text(s, l->why), "room"), "the room is used up after a few programs: %s",
+	/* In one of the two contexts, which did not see changes that came together apart, there may be more. */
+	ok(n > 2 && l && l->why && l->armed < CONTEXTS && strstr(session_text(s, l->why), "room"), "the room is used up after a few programs: %s",
 		l ? session_text(s, l->why) : "");
 	sleep_ms(100);
-	ok(l && !l->armed, "while the kernels run it stays so");
+	ok(l && l->armed < CONTEXTS, "while the kernels run it stays so");
 	ok(end_kernels(t) && begin_kernels(t), "they end, and run again");
 	ok(wait_settled(s) && !wrong(&p), "then it is armed, and runs");
 	ok(l && !l->why, "and no reason is left");
