@@ -33,6 +33,10 @@
 #include <linux/types.h>
 #endif
 
+/* In map_flags of arrays and hash maps: the map lies in host memory, and the host sees what kernels write without a copy. Each access crosses
+ * the bus: for what is written rarely (docs/maps.md). */
+#define EGPU_F_HOST 0x40000000
+
 struct egpu_dim3 {
 	__u32 x, y, z;
 };

@@ -199,6 +199,7 @@ struct devmap {
 	uint64_t replica_bytes; /* between the replicas of an array; 0: it has one */
 	bool is_ring;
 	bool instance_pinned;
+	bool mapped;	 /* MAP_FLAG_HOST: address is that of image, and nothing is copied */
 	bool pooled;     /* its memory belongs to live.c's pool */
 	uint32_t serial; /* of the session's row */
 	/* Rings: what drain.c knows, none of it from the session. */

@@ -107,6 +107,32 @@ bool devmap_pin(void *at, size_t bytes, unsigned int flags)
 	return ok(REAL(cuMemHostRegister_v2)(at, (bytes + page - 1) / page * page, flags));
 }
 
+/* The image in the session becomes the device's own. */
+static int map_image(struct devmap *m, uint32_t id, struct diag *d)
+{
+	CUdeviceptr at;
+	size_t before = (size_t)((char *)m->image - (char *)m->instance);
+	if (map_instance_reserve(agent.session, m->instance))
+		return diag_set(d, ENOSPC, "there is no room in %s for map %u", session_path(agent.session), id);
+	if (!REAL(cuMemHostGetDevicePointer_v2) ||
+		!devmap_pin(m->instance, before + m->bytes, CU_MEMHOSTREGISTER_DEVICEMAP))
+		return diag_set(d, ENOTSUP,
+			"map %u is to be in host memory, which the driver does not map for the device (the session has to be on a tmpfs)", id);
+	m->instance_pinned = true;
+	if (!ok(REAL(cuMemHostGetDevicePointer_v2)(&at, m->instance, 0)))
+		return diag_set(d, ENOTSUP, "map %u is to be in host memory, which this device does not reach", id);
+	m->address = at + before;
+	return 0;
+}
+
+static void free_image(struct devmap *m)
+{
+	if (REAL(cuMemHostUnregister) && m->instance_pinned)
+		REAL(cuMemHostUnregister)(m->instance);
+	if (!m->pooled && !m->mapped)
+		REAL(cuMemFree_v2)(m->address);
+}
+
 static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 {
 	struct devmap *m = &c->maps[id];
@@ -121,6 +147,7 @@ static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 	m->serial = agent.shared->maps[id].serial;
 	m->replica_bytes = replica_bytes(&agent.shared->maps[id], m->bytes, c->sms);
 	m->is_ring = m->image->type == BPF_MAP_TYPE_RINGBUF;
+	m->mapped = !pooled && !m->is_ring && (agent.shared->maps[id].flags & MAP_FLAG_HOST);
 	m->device_bytes = m->bytes;
 	err = m->is_ring ? drain_make(c, id, !pooled, d) : 0;
 	if (err) {
@@ -129,24 +156,27 @@ static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 	}
 	if (pooled)
 		err = live_pool_take(c, id, m->device_bytes, &m->address, d);
+	else if (m->mapped)
+		err = map_image(m, id, d);
 	else if (!ok(REAL(cuMemAlloc_v2)(&m->address, m->device_bytes)))
 		err = diag_set(d, ENOMEM, "no device memory for map %u", id);
 	if (err) {
+		if (REAL(cuMemHostUnregister) && m->instance_pinned)
+			REAL(cuMemHostUnregister)(m->instance);
 		forget(m);
 		return err;
 	}
 	/* Pinning 34 MB took 12 to 28 ms on an H200, ten copies' worth: it is for what is copied in the program's own thread. */
-	if (!pooled && m->bytes >= PIN_BYTES && m->bytes <= AFTER_SYNC_BYTES)
+	if (!pooled && !m->mapped && m->bytes >= PIN_BYTES && m->bytes <= AFTER_SYNC_BYTES)
 		m->instance_pinned = devmap_pin(
 			m->instance, (size_t)((char *)m->image - (char *)m->instance) + m->bytes, 0);
-	if (!image_to_device(c, m) || !finish(c)) {
-		if (!pooled)
-			REAL(cuMemFree_v2)(m->address);
+	if (!m->mapped && (!image_to_device(c, m) || !finish(c))) {
+		free_image(m);
 		forget(m);
 		return diag_set(d, EIO, "map %u cannot be copied to the device", id);
 	}
-	agent_log("map %u: %zu bytes on the device, %spinned here", id, m->device_bytes,
-		m->instance_pinned ? "" : "not ");
+	agent_log("map %u: %zu bytes on the device, %spinned here%s", id, m->device_bytes,
+		m->instance_pinned ? "" : "not ", m->mapped ? ", in host memory" : "");
 	request_watch(c, id);
 	c->map_mask |= (uint64_t)1 << id;
 	if (!is_live(id))
@@ -229,10 +259,7 @@ void devmap_drop(struct context *c, uint64_t mask)
 			session_forget_ring(agent.session, i);
 		}
 		__atomic_store_n(&m->instance->ended, 1, __ATOMIC_RELEASE);
-		if (REAL(cuMemHostUnregister) && m->instance_pinned)
-			REAL(cuMemHostUnregister)(m->instance);
-		if (!m->pooled)
-			REAL(cuMemFree_v2)(m->address);
+		free_image(m);
 		c->map_mask &= ~((uint64_t)1 << i);
 		c->host_mask &= ~((uint64_t)1 << i);
 		forget(m);
@@ -252,6 +279,8 @@ static void no_room(const struct devmap *m)
 
 static void copy_image(struct context *c, struct devmap *m)
 {
+	if (m->mapped)
+		return;
 	if (map_instance_reserve(agent.session, m->instance)) {
 		no_room(m);
 		return;

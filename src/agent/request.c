@@ -122,7 +122,8 @@ static size_t value_bytes(const struct map_image *im)
 /* The same bytes in the session's copy, so that a reader sees them before the next copy. */
 static void patch(struct devmap *m, size_t at, const void *from, size_t n)
 {
-	memcpy((char *)m->image + at, from, n);
+	if (!m->mapped) /* there it is that already, and the device may be at it */
+		memcpy((char *)m->image + at, from, n);
 	if (m->instance->base_offset && at < MAP_IMAGE_HEADER + value_bytes(m->image))
 		memcpy((char *)m->instance + m->instance->base_offset + at - MAP_IMAGE_HEADER, from,
 			n);
@@ -163,7 +164,7 @@ static int write_array(struct context *c, struct devmap *m, const struct request
 
 static bool copy_down(struct context *c, struct devmap *m)
 {
-	return ok(REAL(cuMemcpyDtoHAsync_v2)(m->image, m->address, m->bytes, c->stream)) && finish(c);
+	return m->mapped || (ok(REAL(cuMemcpyDtoHAsync_v2)(m->image, m->address, m->bytes, c->stream)) && finish(c));
 }
 
 static uint8_t *slot_of(const struct map_image *im, uint64_t at)
@@ -216,7 +217,7 @@ static bool find_state(const struct map_image *im, const uint8_t *key, uint32_t 
 
 static bool part_to_device(struct context *c, struct devmap *m, const void *part, size_t bytes)
 {
-	return to_device(c, m->address + (uint64_t)((const char *)part - (const char *)m->image), part, bytes);
+	return m->mapped || to_device(c, m->address + (uint64_t)((const char *)part - (const char *)m->image), part, bytes);
 }
 
 /* The value of a slot, in the copy and on the device; per-CPU: nothing, the host's image has it. */

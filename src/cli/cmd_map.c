@@ -16,6 +16,7 @@ enum { MAX_SESSIONS = 256 };
 struct opts {
 	const char *session; /* pid of the loader, or the directory */
 	const char *device;
+	const char *order;
 	bool json, per_cpu, zeros, bars;
 };
 
@@ -24,6 +25,8 @@ static const struct opt options[] = {
 		"loader whose session is meant (default: the newest)" },
 	{ 0, "device", OPT_STRING, offsetof(struct opts, device), "N",
 		"dump, get: what this device has added, without the others" },
+	{ 0, "order", OPT_STRING, offsetof(struct opts, order), "HOW",
+		"dump: records of a ring by their `time`, or by `arrival` (the default)" },
 	{ 0, "json", OPT_FLAG, offsetof(struct opts, json), NULL, "print JSON" },
 	{ 'v', NULL, OPT_FLAG, offsetof(struct opts, per_cpu), NULL,
 		"per-CPU maps: every slot, not only the sum" },
@@ -107,7 +110,8 @@ static int find_map(struct dump *d, const char *want)
 
 static int dump_map(struct dump *d, uint32_t id, const struct opts *o)
 {
-	struct dump_options how = { o->per_cpu, o->zeros, o->bars };
+	struct dump_options how = { .per_cpu = o->per_cpu, .zeros = o->zeros, .bars = o->bars, .records = true,
+		.by_time = o->order && !strcmp(o->order, "time") };
 	struct buf out = { 0 };
 	struct diag diag = { 0 };
 	struct json j;
@@ -371,6 +375,8 @@ static int run(const void *opts, const struct opt_rest *rest)
 	if (o->device && (!*o->device || strspn(o->device, "0123456789") != strlen(o->device) ||
 				 strlen(o->device) > 4))
 		return say_fail("--device: '%s' is no device number", o->device);
+	if (o->order && strcmp(o->order, "time") && strcmp(o->order, "arrival"))
+		return say_fail("--order: '%s' is no order: time or arrival", o->order);
 	if (o->device && changes(rest->args[0]))
 		return say_fail("map %s is not for one device: leave --device out", rest->args[0]);
 	struct session *s = check_words(rest) ? NULL : open_session(o->session);
@@ -397,6 +403,7 @@ const struct command cmd_map = {
 		"  egpu map set .data threshold 100 a global variable\n"
 		"  egpu map push work 17            a queue, stack or Bloom filter; pop work; peek work\n"
 		"  egpu map peek seen 17            whether the Bloom filter `seen` may have it\n"
+		"  egpu map dump --order=time events   records that nobody has read yet, which stay\n"
 		"Ring buffers have no keys; the run that owns them consumes their records.\n",
 	.opts = options,
 	.opts_bytes = sizeof(struct opts),

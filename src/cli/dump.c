@@ -415,6 +415,64 @@ static const char *sampled_text(const struct session_map *r)
 	return "part of it is of chosen warps alone, part is scaled: programs use it in both ways";
 }
 
+/* -- records that wait in a ring ------------------------------------------------------ */
+
+struct waiting {
+	uint64_t records, bytes;
+	bool all;
+	struct buf *out;
+	struct json *j;
+};
+
+static void add_hex(struct buf *out, const uint8_t *data, uint32_t bytes, const char *between)
+{
+	for (uint32_t k = 0; k < bytes; k++)
+		buf_printf(out, "%s%02x", k % 8 || !k ? "" : between, data[k]);
+}
+
+static int one_waiting(void *arg, const void *data, uint32_t bytes, int64_t ns)
+{
+	struct waiting *w = arg;
+	struct buf hex = { 0 };
+	w->records++;
+	w->bytes += bytes;
+	add_hex(&hex, data, w->j || w->all || bytes < RECORD_BYTES_KEPT ? bytes : RECORD_BYTES_KEPT, w->j ? "" : " ");
+	if (w->j) {
+		json_object(w->j);
+		json_key(w->j, "ns");
+		json_i64(w->j, ns);
+		json_put_string(w->j, "data", hex.data ? hex.data : "");
+		json_object_end(w->j);
+	} else {
+		buf_printf(w->out, "  %+.3f us  %s\n", (double)ns / 1000, hex.data ? hex.data : "");
+	}
+	buf_free(&hex);
+	return 0;
+}
+
+static int text_waiting(struct dump *d, uint32_t id, const struct dump_options *o, struct buf *out)
+{
+	struct buf lines = { 0 };
+	struct waiting w = { .all = o->per_cpu, .out = &lines };
+	int n = map_ring_look(d->maps[id].map, o->by_time, one_waiting, &w);
+	buf_printf(out, "  %lu record%s wait%s to be read, %lu bytes%s\n", (unsigned long)w.records, w.records == 1 ? "" : "s",
+		w.records == 1 ? "s" : "", (unsigned long)w.bytes, o->by_time ? ", by time" : "");
+	buf_puts(out, lines.data ? lines.data : "");
+	buf_free(&lines);
+	return n < 0 ? n : 0;
+}
+
+static int json_waiting(struct dump *d, uint32_t id, const struct dump_options *o, struct json *j)
+{
+	struct waiting w = { .j = j };
+	json_put_string(j, "order", o->by_time ? "time" : "arrival");
+	json_key(j, "waiting");
+	json_array(j);
+	int n = map_ring_look(d->maps[id].map, o->by_time, one_waiting, &w);
+	json_array_end(j);
+	return n < 0 ? n : 0;
+}
+
 int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, struct buf *out,
 	struct diag *diag)
 {
@@ -436,9 +494,11 @@ int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, str
 	if (r->sampled)
 		buf_printf(out, "  (%s)\n", sampled_text(r));
 	int64_t left_out = 0;
-	struct dump_options all = { o->per_cpu, o->zeros || typed_section_name(btf, value_type), o->bars };
+	struct dump_options all = { .per_cpu = o->per_cpu, .zeros = o->zeros || typed_section_name(btf, value_type), .bars = o->bars };
 	bool histogram = is_histogram(r, btf, value_type);
-	if (r->type == BPF_MAP_TYPE_RINGBUF)
+	if (r->type == BPF_MAP_TYPE_RINGBUF && o->records)
+		left_out = text_waiting(d, id, o, out);
+	else if (r->type == BPF_MAP_TYPE_RINGBUF)
 		text_ring(d, id, o->per_cpu, out);
 	else if (map_is_queue(r->type))
 		left_out = all_values(d, id, out, NULL, diag);
@@ -598,7 +658,9 @@ int dump_one_json(struct dump *d, uint32_t id, const struct dump_options *o, str
 	json_put_u64(j, "lost", map_lost(map));
 	if (r->sampled)
 		json_put_string(j, "sampled", r->sampled == SESSION_WEIGHED ? "scaled" : r->sampled == SESSION_UNWEIGHED ? "not scaled" : "in part");
-	if (r->type == BPF_MAP_TYPE_RINGBUF) {
+	if (r->type == BPF_MAP_TYPE_RINGBUF && o->records) {
+		left_out = json_waiting(d, id, o, j);
+	} else if (r->type == BPF_MAP_TYPE_RINGBUF) {
 		json_ring(d, id, j);
 	} else if (map_is_queue(r->type)) {
 		json_key(j, "values");

@@ -25,6 +25,8 @@ const struct btf *dump_btf(struct dump *d, uint32_t id, uint32_t *key_type, uint
 struct dump_options {
 	bool per_cpu; /* every CPU slot of per-CPU maps, instead of the sum */
 	bool zeros;   /* also elements of arrays that are all zero */
+	bool records; /* ring buffers: the records that wait there, instead of what this process has taken */
+	bool by_time; /* these in the order of time, instead of that of arrival */
 	bool bars;    /* text: numbers with a bar each, as histograms always have */
 };
 

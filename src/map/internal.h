@@ -76,6 +76,8 @@ int map_ring_consume_ring(const struct ring_mapping *r,
 	int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg);
 int map_ring_consume_sorted(const struct ring_mapping *r,
 	int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg);
+int map_ring_look_at(const struct ring_mapping *r, bool by_time,
+	int (*fn)(void *arg, const void *data, uint32_t bytes, int64_t ns), void *arg);
 void map_ring_refill(const struct ring_mapping *r);
 int map_ring_peek_raw(const struct ring_mapping *r, const void **groups, uint64_t *bytes);
 void map_ring_advance_raw(const struct ring_mapping *r, uint64_t bytes);

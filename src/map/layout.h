@@ -60,6 +60,9 @@
 
 enum { MAP_IMAGE_HEADER = 128, MAP_RING_HEADER = 8 };
 
+/* A flag of arrays and hashes beside the kernel's own, EGPU_F_HOST in egpu/probe.bpf.h: the instance's image in the session is itself the device's. */
+#define MAP_FLAG_HOST 0x40000000u
+
 /* Arrays whose replicas would take more have one. */
 enum { MAP_REPLICAS_BYTES = 16 << 20 };
 

@@ -116,7 +116,8 @@ static int source_fill(struct map *m, struct source *src, uint64_t offset, uint6
  * filled in vain. */
 static bool source_wants_window(const struct map *m, const struct source *src)
 {
-	return (src->instance || src->stable) && src->reads >= READS_BEFORE_WINDOW &&
+	/* Where a device writes the file itself no generation tells that a window is old. */
+	return (src->stable || (src->instance && !(m->row.flags & MAP_FLAG_HOST))) && src->reads >= READS_BEFORE_WINDOW &&
 	       (src->data_bytes <= WHOLE_BYTES || !map_is_per_cpu(m->row.type));
 }
 
@@ -783,6 +784,17 @@ int map_ring_consume_by_time(
 		return err;
 	map_ring_refill(r);
 	return map_ring_consume_sorted(r, fn, arg);
+}
+
+int map_ring_look(struct map *m, bool by_time,
+	int (*fn)(void *arg, const void *data, uint32_t bytes, int64_t ns), void *arg)
+{
+	int err;
+	const struct ring_mapping *r = map_ring(m, &err);
+	if (!r)
+		return err;
+	map_ring_refill(r);
+	return map_ring_look_at(r, by_time, fn, arg);
 }
 
 int map_ring_peek(struct map *m, const void **groups, uint64_t *bytes)

@@ -52,6 +52,10 @@ int map_ring_consume(struct map *m, int (*fn)(void *arg, const void *data, uint3
 /* The same in the order of time of reservation (of what is there now, resolution 32 ns; records that lie within a minute of each
  * other). fn's stop does not keep the rest. */
 int map_ring_consume_by_time(struct map *m, int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg);
+/* What waits there now, without taking it: fn is given each record and its time in ns after the first that is shown (resolution 32 ns), by
+ * time or as they arrived; stops when it returns nonzero. Records that somebody takes meanwhile are left out. The number shown, or
+ * -errno. */
+int map_ring_look(struct map *m, bool by_time, int (*fn)(void *arg, const void *data, uint32_t bytes, int64_t ns), void *arg);
 /* Bulk reading: what devices wrote, as groups (map/layout.h), in one piece of *bytes bytes that stays until map_ring_advance gives
  * room back. From the first call on and as long as this process lives, records go to nobody else. 0, -EBUSY when another process
  * reads so. map_ring_group_read takes a group apart. */
@@ -60,6 +64,9 @@ void map_ring_advance(struct map *m, uint64_t bytes);
 /* Reads the group's head: n records of `bytes` bytes, each padded to 8, from at + MAP_RING_GROUP on, those submitted in out->present;
  * n is 0 where a part is skipped. The bytes to the next group; 0: damaged. */
 uint64_t map_ring_group_read(const void *at, uint64_t left, struct map_ring_group *out, uint32_t *bytes, uint32_t *n);
+/* The groups with records in a piece, in the order of their times: *sorted points to *n of them, and is the caller's to free. A later piece may
+ * hold older ones: as far back as a bin takes to be filled. 0, -EBADMSG: damaged, and those before the damage; -ENOMEM. */
+int map_ring_by_time(const void *groups, uint64_t bytes, const void ***sorted, size_t *n);
 /* Submitted records in a piece. */
 uint64_t map_ring_count(const void *groups, uint64_t bytes, bool *damaged);
 

@@ -432,40 +432,132 @@ static int by_time(const void *a, const void *b)
 	return x->pos < y->pos ? -1 : x->pos > y->pos;
 }
 
-int map_ring_consume_sorted(const struct ring_mapping *r,
-	int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg)
+/* The records from *pos on, `left` bytes, as they arrived; NULL: no memory. */
+static struct stamped *list_records(const struct ring_mapping *r, uint64_t pos, uint64_t left, size_t *n)
 {
-	uint64_t pos, left = ring_used(r->ring, r->max_entries, &pos, 8), end = pos + left;
 	struct stamped *all = malloc((size_t)(left / 16 + 1) * sizeof(*all));
-	size_t n = 0, k;
 	uint32_t head[2], first = 0;
-	int stop = 0;
-	if (!all)
-		return -ENOMEM;
-	while (left) {
+	*n = 0;
+	while (all && left) {
 		memcpy(head, ring_data(r->ring, pos, r->max_entries), sizeof(head));
 		uint64_t record = MAP_RING_HEADER +
 				  map_round_up(head[0] & ~(MAP_RING_BUSY | MAP_RING_DISCARD), 8);
 		if (record > left || record < 16)
 			break;
-		first = n ? first : head[1];
+		first = *n ? first : head[1];
 		if (!(head[0] & MAP_RING_DISCARD))
-			all[n++] = (struct stamped){ pos, (int32_t)(head[1] - first) };
+			all[(*n)++] = (struct stamped){ pos, (int32_t)(head[1] - first) };
 		pos += record;
 		left -= record;
 	}
+	return all;
+}
+
+/* A record's bytes, no more than lie before `end`: somebody may have written since. */
+static const uint8_t *record_at(
+	const struct ring_mapping *r, uint64_t pos, uint64_t end, uint32_t *bytes)
+{
+	const uint8_t *at = ring_data(r->ring, pos, r->max_entries);
+	memcpy(bytes, at, sizeof(*bytes));
+	*bytes &= ~(MAP_RING_BUSY | MAP_RING_DISCARD);
+	return *bytes <= end - pos - MAP_RING_HEADER ? at + MAP_RING_HEADER : NULL;
+}
+
+int map_ring_consume_sorted(const struct ring_mapping *r,
+	int (*fn)(void *arg, const void *data, uint32_t bytes), void *arg)
+{
+	uint64_t pos, left = ring_used(r->ring, r->max_entries, &pos, 8), end = pos + left;
+	size_t n, k;
+	int stop = 0;
+	struct stamped *all = list_records(r, pos, left, &n);
+	if (!all)
+		return -ENOMEM;
 	qsort(all, n, sizeof(*all), by_time);
 	for (k = 0; k < n && !stop; k++) {
-		const uint8_t *at = ring_data(r->ring, all[k].pos, r->max_entries);
-		memcpy(head, at, sizeof(head));
-		uint64_t bytes = head[0] & ~(MAP_RING_BUSY | MAP_RING_DISCARD);
-		if (bytes <=
-			end - all[k].pos - MAP_RING_HEADER) /* somebody may have written since */
-			stop = fn(arg, at + MAP_RING_HEADER, (uint32_t)bytes);
+		uint32_t bytes;
+		const uint8_t *data = record_at(r, all[k].pos, end, &bytes);
+		if (data)
+			stop = fn(arg, data, bytes);
 	}
 	free(all);
 	__atomic_store_n(&r->ring->consumer, end, __ATOMIC_RELEASE);
 	return (int)k;
+}
+
+/* The record as it was while nobody had taken it: false when somebody has. */
+static bool copy_record(const struct ring_mapping *r, uint64_t pos, uint64_t end, uint8_t **to, size_t *cap,
+	uint32_t *bytes)
+{
+	const uint8_t *data = record_at(r, pos, end, bytes);
+	if (!data)
+		return false;
+	if (*cap < *bytes) {
+		free(*to);
+		*to = malloc(*bytes);
+		*cap = *to ? *bytes : 0;
+	}
+	if (!*to)
+		return false;
+	memcpy(*to, data, *bytes);
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return (int64_t)(__atomic_load_n(&r->ring->consumer, __ATOMIC_ACQUIRE) - pos) <= 0;
+}
+
+int map_ring_look_at(const struct ring_mapping *r, bool sorted,
+	int (*fn)(void *arg, const void *data, uint32_t bytes, int64_t ns), void *arg)
+{
+	uint64_t pos, left = ring_used(r->ring, r->max_entries, &pos, 8), end = pos + left;
+	size_t n, cap = 0;
+	int stop = 0, shown = 0;
+	uint8_t *copy = NULL;
+	int64_t first = 0;
+	struct stamped *all = list_records(r, pos, left, &n);
+	if (!all)
+		return -ENOMEM;
+	if (sorted)
+		qsort(all, n, sizeof(*all), by_time);
+	for (size_t k = 0; k < n && !stop; k++) {
+		uint32_t bytes;
+		if (!copy_record(r, all[k].pos, end, &copy, &cap, &bytes))
+			continue;
+		first = shown++ ? first : all[k].time;
+		stop = fn(arg, copy, bytes, (all[k].time - first) * (1 << MAP_RING_TIME_SHIFT));
+	}
+	free(copy);
+	free(all);
+	return shown;
+}
+
+static int by_group_time(const void *a, const void *b)
+{
+	const struct map_ring_group *x = *(const struct map_ring_group *const *)a,
+				    *y = *(const struct map_ring_group *const *)b;
+	if (x->time != y->time)
+		return x->time < y->time ? -1 : 1;
+	return x < y ? -1 : x > y;
+}
+
+int map_ring_by_time(const void *groups, uint64_t bytes, const void ***sorted, size_t *n)
+{
+	const uint8_t *at = groups;
+	int err = 0;
+	/* None is shorter than its head and a padded record. */
+	const void **all = malloc((size_t)(bytes / (2 * MAP_RING_GROUP) + 1) * sizeof(*all));
+	*sorted = all;
+	*n = 0;
+	while (all && bytes && !err) {
+		struct map_ring_group g;
+		uint32_t size, records;
+		uint64_t total = map_ring_group_read(at, bytes, &g, &size, &records);
+		err = total ? 0 : -EBADMSG;
+		if (total && records)
+			all[(*n)++] = at;
+		at += total;
+		bytes -= total;
+	}
+	if (all)
+		qsort(all, *n, sizeof(*all), by_group_time);
+	return all ? err : -ENOMEM;
 }
 
 /* After the last agent has gone, its remainder is moved by who reads. */

@@ -43,7 +43,7 @@ int session_map_use(
 uint32_t session_map_replicas(struct session *s, uint32_t map, uint32_t sms)
 {
 	struct session_map *m = &s->file->maps[map];
-	if (m->type != BPF_MAP_TYPE_ARRAY || sms < 2 || !m->max_entries || !m->value_size ||
+	if (m->type != BPF_MAP_TYPE_ARRAY || (m->flags & MAP_FLAG_HOST) || sms < 2 || !m->max_entries || !m->value_size ||
 		__atomic_load_n(&m->sums, __ATOMIC_RELAXED) != SESSION_SUMS_YES)
 		return 1;
 	uint64_t one = map_replica_bytes(m->max_entries, m->value_size);

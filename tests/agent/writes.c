@@ -663,9 +663,80 @@ static void bloom(void)
 	run_end(&r);
 }
 
+/* -- maps in host memory -- */
+
+static uint32_t host_map(struct run *r, uint32_t type, uint32_t entries)
+{
+	struct ebpf_map def = { .name = "here", .type = type, .key_size = 4, .value_size = 8, .max_entries = entries, .flags = MAP_FLAG_HOST };
+	struct diag d = { 0 };
+	uint32_t id = 0;
+	if (session_add_map(r->session, &def, &id, &d))
+		printf("# %s\n", d.text);
+	return id;
+}
+
+/* Copies of the map that its first instance says there were; -1: it has none. */
+static int64_t copies(struct run *r, uint32_t map, pid_t pid)
+{
+	struct map_instance head;
+	char path[512];
+	snprintf(path, sizeof(path), "%s/map-%u.%d.0", session_path(r->session), map, (int)pid);
+	int fd = open(path, O_RDONLY);
+	int64_t n = fd >= 0 && read(fd, &head, sizeof(head)) == sizeof(head) ? (int64_t)head.generation / 2 : -1;
+	close(fd);
+	return n;
+}
+
+static void host_memory(void)
+{
+	struct run r;
+	run_begin(&r);
+	uint32_t sum = host_map(&r, BPF_MAP_TYPE_ARRAY, 3), step = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	put(&r, step, 0, 1, BPF_ANY);
+	put(&r, sum, 2, 9, BPF_ANY);
+	struct ebpf_fragment f = adder(sum, step);
+	run_attach(&r, &f, "fill");
+	pid_t pid = run_start(&r, "paused");
+	await(session_path(r.session), "ready");
+	is_int(run_count(&r, sum, 0), 3 * ALL, "in host memory: what launches counted is there when they have ended");
+	is_int(copies(&r, sum, pid), 0, "without a copy");
+	is_int(put(&r, sum, 0, 1000, BPF_ANY), 0, "it is written");
+	is_int(run_count(&r, sum, 0), 1000, "and read");
+	go(&r);
+	is_int(run_wait(&r, pid, 60), 0, "the target's results are right");
+	is_int(run_count(&r, sum, 0), 1000 + 2 * ALL, "it counts on from there");
+	is_int(run_count(&r, sum, 2), 9, "the other element kept its value");
+	run_end(&r);
+}
+
+/* The kernel goes on while the host reads what it has counted. */
+static void host_memory_while_running(void)
+{
+	struct run r;
+	run_begin(&r);
+	uint32_t seen = host_map(&r, BPF_MAP_TYPE_ARRAY, 1), keys = host_map(&r, BPF_MAP_TYPE_HASH, 8);
+	put(&r, keys, 7, 70, BPF_ANY);
+	struct ebpf_fragment f = counter(seen, EBPF_POINT_ENTRY), g = live_count(seen, keys);
+	run_attach(&r, &f, "spin");
+	run_attach(&r, &g, "fill");
+	pid_t pid = run_start(&r, "running");
+	await(session_path(r.session), "ready");
+	ok(shows(&r, seen, 0, 2), "in host memory: a kernel that runs is counted, over what the one before it has stored");
+	is_int(put(&r, keys, 7, 71, BPF_ANY), 0, "the value of a key is written beside it");
+	is_int(run_count(&r, keys, 7), 71, "and read");
+	is_int(put(&r, keys, 8, 80, BPF_ANY), -ETIMEDOUT, "a new key waits for its end");
+	go(&r);
+	is_int(run_wait(&r, pid, 60), 0, "the target ended well");
+	is_int(put(&r, keys, 8, 81, BPF_ANY), 0, "after its end the key is written");
+	is_int(run_count(&r, keys, 8), 81, "and is there");
+	run_end(&r);
+}
+
 int main(int argc, char **argv)
 {
 	harness_main(argc, argv, roles);
+	host_memory();
+	host_memory_while_running();
 	queues(false);
 	queues(true);
 	queue_while_running();

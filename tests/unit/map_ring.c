@@ -147,6 +147,42 @@ static int on_time(void *arg, const void *data, uint32_t bytes)
 	return 0;
 }
 
+static int64_t shown_ns[8];
+
+static int on_look(void *arg, const void *data, uint32_t bytes, int64_t ns)
+{
+	if (n_times < 8)
+		shown_ns[n_times] = ns;
+	return on_time(arg, data, bytes);
+}
+
+/* Groups as a bulk reader has them. */
+static void test_groups_by_time(const struct groups *g)
+{
+	const void **sorted;
+	size_t n;
+	uint8_t copy[1024];
+	bool good = true;
+	is_int(map_ring_by_time(g->data, g->bytes, &sorted, &n), 0, "groups are put in order");
+	is_int(n, 8, "all of them");
+	for (size_t k = 0; k < n; k++) {
+		struct map_ring_group head;
+		uint32_t bytes, records;
+		good &= map_ring_group_read(sorted[k], 32, &head, &bytes, &records) == 32 && bytes == 16 && records == 1 &&
+			head.time == (0xfffffffcull + k) << MAP_RING_TIME_SHIFT;
+	}
+	ok(good, "each by its own 64 bits of time");
+	free((void *)sorted);
+	memcpy(copy, g->data, g->bytes);
+	memset(copy + 3 * 32, 0, 4);
+	is_int(map_ring_by_time(copy, g->bytes, &sorted, &n), -EBADMSG, "a damaged one is told");
+	is_int(n, 3, "with those before it");
+	free((void *)sorted);
+	is_int(map_ring_by_time(g->data, 0, &sorted, &n), 0, "nothing is in order");
+	is_int(n, 0, "and nothing");
+	free((void *)sorted);
+}
+
 static void test_time(struct session *s, uint32_t id)
 {
 	static const uint8_t order[] = { 7, 2, 5, 0, 6, 3, 1, 4 };
@@ -159,6 +195,17 @@ static void test_time(struct session *s, uint32_t id)
 		put_group(
 			&g, 16, 1, 1, order[k], (0xfffffffcull + order[k]) << MAP_RING_TIME_SHIFT);
 	give(s, id, &g);
+	test_groups_by_time(&g);
+	is_int(map_ring_look(m, false, on_look, NULL), 8, "a look shows eight records");
+	for (uint32_t k = 0; k < 8; k++)
+		sorted &= times[k] == order[k] && shown_ns[k] == ((int64_t)order[k] - order[0]) * 32;
+	ok(sorted && n_times == 8, "as they arrived, with their times");
+	n_times = 0;
+	is_int(map_ring_look(m, true, on_look, NULL), 8, "and again");
+	for (uint32_t k = 0; k < 8; k++)
+		sorted &= times[k] == k && shown_ns[k] == 32 * k;
+	ok(sorted && n_times == 8, "by time");
+	n_times = 0;
 	is_int(map_ring_consume_by_time(m, on_time, NULL), 8, "eight records by time");
 	for (uint32_t k = 0; k < 8; k++)
 		sorted &= times[k] == k;
