@@ -10,18 +10,25 @@ static const struct ebpf_fragment sample = { .name = "count", .point = EBPF_POIN
 	.maps = 1ull << 63 | 5, .max_insns = 1234, .local_bytes = 16, .params = params, .n_params = 2, .funcs = funcs, .n_funcs = 2,
 	.body = "{\n\tret;\n}\n" };
 
-static void test_round_trip(void)
+static struct ebpf_when whens[] = { { EBPF_FIELD_SPACE, EBPF_TEST_EQ, 1 }, { EBPF_FIELD_BYTES, EBPF_TEST_NONE, UINT32_MAX } };
+static const struct ebpf_batch batch = { .most = 7, .apart = true, .when = whens, .n_when = 2, .begin = "begin\n", .item = "", .end = "#if sm 70\nend\n#endif\n" };
+
+static void test_round_trip(const struct ebpf_batch *with)
 {
 	struct buf a = { 0 }, b = { 0 };
 	struct diag d = { 0 };
 	struct arena *arena = arena_new();
-	struct ebpf_fragment f;
-	ebpf_fragment_print(&sample, &a);
+	struct ebpf_fragment f, sent = sample;
+	sent.batch = with;
+	ebpf_fragment_print(&sent, &a);
 	is_int(ebpf_fragment_parse(arena, a.data, a.len, &f, &d), 0, "the text is read back");
 	ok(f.point == EBPF_POINT_ENTRY && f.fields == sample.fields && f.maps == sample.maps && f.n_params == 2 &&
 		f.params[1].index == 5 && f.params[1].bytes == 2 && f.n_funcs == 2 && f.max_insns == 1234 &&
 		f.local_bytes == 16 && !strcmp(f.body, sample.body) && !strcmp(f.funcs[0].text, funcs[0].text),
 		"with every part");
+	ok(!f.batch == !with && (!with || (f.batch->most == with->most && f.batch->apart == with->apart && f.batch->n_when == with->n_when &&
+		!memcmp(f.batch->when, with->when, with->n_when * sizeof(*with->when)) && !strcmp(f.batch->begin, with->begin) &&
+		!strcmp(f.batch->item, with->item) && !strcmp(f.batch->end, with->end))), "and its batch");
 	ebpf_fragment_print(&f, &b);
 	ok(a.len == b.len && !memcmp(a.data, b.data, a.len), "and printed the same");
 	int cut = 0;
@@ -106,7 +113,8 @@ static void test_targets(void)
 int main(void)
 {
 	test_targets();
-	test_round_trip();
+	test_round_trip(NULL);
+	test_round_trip(&batch);
 	test_bad("fragment 2\n", "version 1");
 	test_bad("fragment 1\nname a\npoint lod\n", "unknown point");
 	test_bad("fragment 1\nname a\npoint load\nwarp 2\n", "'warp'");
