@@ -13,8 +13,7 @@
 
 void cupti_open(void);
 void cupti_start(void);
-void cupti_round(void);
-void cupti_stop(void);
+void cupti_stop(const char *kernel, uint64_t counts[2]);
 
 static const char *const wanted[] = { "smsp__sass_inst_executed_op_global_ld", "smsp__sass_inst_executed_op_global_st" };
 enum { N_WANTED = 2 };
@@ -22,7 +21,6 @@ enum { N_WANTED = 2 };
 static void *lib;
 static CUcontext context;
 static uint64_t ids[N_WANTED], totals[N_WANTED];
-static size_t most_records, most_instances;
 
 __attribute__((noreturn)) static void give_up(const char *what, int error)
 {
@@ -92,15 +90,13 @@ void cupti_start(void)
 	CALL(cuptiSassMetricsEnable, CUpti_SassMetricsEnable_Params, on, .ctx = context, .enableLazyPatching = 1);
 }
 
-/* After each launch, as a tool does that keeps nothing on the device. */
-void cupti_round(void)
+/* Executed loads and stores, a warp each, of the kernel since the start. The data are asked for once: after they were, CUPTI counts no more. */
+static void collect(const char *kernel)
 {
 	CALL(cuptiSassMetricsGetDataProperties, CUpti_SassMetricsGetDataProperties_Params, p, .ctx = context);
 	size_t n = p.numOfPatchedInstructionRecords, each = p.numOfInstances;
-	most_records = n > most_records ? n : most_records;
-	most_instances = each > most_instances ? each : most_instances;
 	if (!n || !each)
-		return;
+		give_up("no instruction was patched", 0);
 	CUpti_SassMetrics_Data *data = calloc(n, sizeof(*data));
 	CUpti_SassMetrics_InstanceValue *values = calloc(n * each, sizeof(*values));
 	if (!data || !values)
@@ -111,22 +107,21 @@ void cupti_round(void)
 	}
 	CALL(cuptiSassMetricsFlushData, CUpti_SassMetricsFlushData_Params, flush, .ctx = context, .numOfPatchedInstructionRecords = n,
 		.numOfInstances = each, .pMetricsData = data);
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
+		if (!data[i].functionName || strcmp(data[i].functionName, kernel))
+			continue;
 		for (size_t k = 0; k < each; k++)
 			for (int m = 0; m < N_WANTED; m++)
 				totals[m] += data[i].pInstanceValues[k].metricId == ids[m] ? data[i].pInstanceValues[k].value : 0;
+	}
 	free(values);
 	free(data);
 }
 
-void cupti_stop(void)
+void cupti_stop(const char *kernel, uint64_t counts[2])
 {
+	collect(kernel);
 	CALL(cuptiSassMetricsDisable, CUpti_SassMetricsDisable_Params, off, .ctx = context);
 	CALL(cuptiSassMetricsUnsetConfig, CUpti_SassMetricsUnsetConfig_Params, unset, .deviceIndex = 0);
-	for (int m = 0; m < N_WANTED; m++)
-		fprintf(stderr, "# %s: %llu\n", wanted[m], (unsigned long long)totals[m]);
-	if (!totals[0]) {
-		fprintf(stderr, "# %zu instructions were patched, %zu values each\n", most_records, most_instances);
-		give_up("nothing was counted", 0);
-	}
+	memcpy(counts, totals, sizeof(totals));
 }

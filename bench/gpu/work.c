@@ -1,6 +1,6 @@
 /* work.c - launches one of the measured kernels again and again and prints how long each launch took, as a line of JSON.
  *
- *   bench_gpu_work KERNEL [--size N] [--rounds N] [--warm N] [--arms plain,counts,...] [--image FILE] [--pause MS] [--cupti]
+ *   bench_gpu_work KERNEL [--size N] [--rounds N] [--warm N] [--arms plain,counts,...] [--image FILE] [--pause MS] [--small] [--cupti]
  *
  * Times are those of events around the launch, in steady state: a read of 256 MiB goes before each, which empties the second-level cache and
  * keeps the device busy while the launch is enqueued. The arms of a round follow each other. Output is checked once all rounds are
@@ -461,7 +461,7 @@ static char *read_image(const char *path)
 	return data;
 }
 
-static void report(const struct work *w, const struct arm *arms, int n_arms, int rounds, bool good)
+static void report(const struct work *w, const struct arm *arms, int n_arms, int rounds, bool good, const uint64_t *counted)
 {
 	char device[128];
 	CHECK(DeviceGetName(device, sizeof(device), 0));
@@ -482,14 +482,16 @@ static void report(const struct work *w, const struct arm *arms, int n_arms, int
 			printf("%s%.6f", i ? ", " : "", (double)arms[a].ms[i]);
 		printf("]}");
 	}
-	printf("}}\n");
+	printf("}");
+	if (counted)
+		printf(", \"cupti\": [%" PRIu64 ", %" PRIu64 "]", counted[0], counted[1]);
+	printf("}\n");
 }
 
 #ifdef HAVE_CUPTI
 void cupti_open(void);
 void cupti_start(void); /* cupti.c: ends the program with a sentence when it cannot */
-void cupti_round(void);
-void cupti_stop(void);
+void cupti_stop(const char *kernel, uint64_t counts[2]); /* executed loads and stores of global memory, by warps */
 #else
 static void cupti_open(void)
 {
@@ -498,10 +500,7 @@ static void cupti_open(void)
 static void cupti_start(void)
 {
 }
-static void cupti_round(void)
-{
-}
-static void cupti_stop(void)
+static void cupti_stop(const char *kernel, uint64_t counts[2])
 {
 }
 #endif
@@ -512,10 +511,10 @@ int main(int argc, char **argv)
 	char plain[] = "plain", *list = plain;
 	const char *image = NULL;
 	uint64_t rounds = 10, warm = 3, size = 0, pause_ms = 0;
-	bool cupti = false;
+	bool cupti = false, small = false;
 	struct work w = { 0 };
 	const struct kind *kind = NULL;
-	usage(argc, argv, 1, 99, "KERNEL [--size N] [--rounds N] [--warm N] [--arms A,B] [--image FILE] [--pause MS] [--cupti]");
+	usage(argc, argv, 1, 99, "KERNEL [--size N] [--rounds N] [--warm N] [--arms A,B] [--image FILE] [--pause MS] [--small] [--cupti]");
 	for (int i = 0; i < N_KINDS; i++)
 		if (!strcmp(argv[1], kinds[i].name))
 			kind = &kinds[i];
@@ -523,8 +522,8 @@ int main(int argc, char **argv)
 		die("no kernel '%s'", argv[1]);
 	for (int i = 2; i < argc; i++) {
 		const char *value = i + 1 < argc ? argv[i + 1] : "";
-		if (!strcmp(argv[i], "--cupti")) {
-			cupti = true;
+		if (!strcmp(argv[i], "--cupti") || !strcmp(argv[i], "--small")) {
+			*(argv[i][2] == 'c' ? &cupti : &small) = true;
 			continue;
 		}
 		if (!strcmp(argv[i], "--size"))
@@ -548,7 +547,7 @@ int main(int argc, char **argv)
 	w.kernel = kind->kernel;
 	w.size = (size ? size : kind->size) / kind->multiple * kind->multiple;
 	w.size32 = (uint32_t)w.size;
-	if (size && size < kind->size) /* a small run, as on softgpu */
+	if (small) /* as on softgpu, which has no cache to empty */
 		flush_bytes = 1 << 20, ring_bytes = 64 << 20;
 
 	if (cupti)
@@ -572,17 +571,16 @@ int main(int argc, char **argv)
 	for (uint64_t r = 0; r < warm + rounds; r++)
 		for (int a = 0; a < n_arms; a++) {
 			float ms = timed(&w, &arms[a], from, to, times);
-			if (cupti)
-				cupti_round();
 			if (r >= warm)
 				arms[a].ms[r - warm] = ms;
 			if (pause_ms)
 				nanosleep(&(struct timespec){ (time_t)(pause_ms / 1000), (long)(pause_ms % 1000) * 1000000 }, NULL);
 		}
+	uint64_t counted[2] = { 0 };
 	if (cupti)
-		cupti_stop();
+		cupti_stop(kind->kernel, counted);
 	bool good = kind->check(&w);
-	report(&w, arms, n_arms, (int)rounds, good);
+	report(&w, arms, n_arms, (int)rounds, good, cupti ? counted : NULL);
 	if (!good)
 		fprintf(stderr, "%s: %s: the output is wrong\n", sample_name, w.name);
 	close_device(module, dev);
