@@ -18,6 +18,8 @@
  *	<120 bytes>
  *	body 80
  *	<80 bytes>
+ *	repeat 90             where there is one
+ *	<90 bytes>
  *	batch 8 1             where there is one: most places, and whether they may go apart
  *	when space eq 1       field, test and value, a line each
  *	begin 70
@@ -155,6 +157,10 @@ void ebpf_fragment_print(const struct ebpf_fragment *f, struct buf *out)
 	}
 	put_line(out, "body", strlen(f->body));
 	put_text(out, f->body);
+	if (f->repeat) {
+		put_line(out, "repeat", strlen(f->repeat));
+		put_text(out, f->repeat);
+	}
 	if (f->batch)
 		put_batch(out, f->batch);
 	buf_puts(out, "end\n");
@@ -551,6 +557,8 @@ int ebpf_fragment_parse(struct arena *arena, const char *text, size_t size,
 		err = bad(&r, "no body");
 	if (!err)
 		err = read_text(&r, &f.body);
+	if (!err && take(&r, "repeat"))
+		err = !f.anywhere || f.warp || f.sampled ? bad(&r, "a program that may not be repeated") : read_text(&r, &f.repeat);
 	if (!err)
 		err = read_batch(&r, &f);
 	if (!err && (!take(&r, "end\n") || r.at != r.end))

@@ -9,6 +9,7 @@
  *   - for each parameter read: .b64 %egpu_param<i>, zero-extended;
  *   - .b32 %egpu_weight where `sampled` says so: how many warps this one stands for. The fragment runs in chosen warps only, and
  *     multiplies what it adds to maps that it only adds to;
+ *   - .b64 %egpu_passes, in `repeat` alone: as how many runs it counts;
  *   - .b32 %egpu_slot where `slot` says so: which replica is this multiprocessor's, min(%smid, entry SMS - 1);
  *   - the module-scope table `.const .align 8 .u64 __egpu_table[]`: entry m is the device address of map m's
  *     image (map/layout.h); entries EBPF_TABLE_* hold what follows below; the symbols of the kernel come after. Entry n is named
@@ -107,7 +108,7 @@ struct ebpf_fragment {
 	uint64_t gathered;    /* the same, of all lanes */
 	bool slot;	      /* %egpu_slot is read */
 	bool sampled;	      /* it runs in chosen warps only; %egpu_weight may be read */
-	bool anywhere;	      /* it only adds to maps, and reads nothing that changes within a basic block: it may run anywhere in one */
+	bool anywhere;	      /* it only adds to arrays, and reads nothing that changes within a basic block: it may run anywhere in one */
 	uint64_t maps;	      /* bit per map id */
 	uint32_t max_insns;   /* worst-case eBPF instructions a run */
 	uint32_t local_bytes; /* stack in local memory, 0 when all slots became registers; and what lanes hand over */
@@ -116,6 +117,8 @@ struct ebpf_fragment {
 	struct ebpf_fragment_func *funcs;
 	uint32_t n_funcs;
 	const char *body;
+	const char *repeat; /* adds what %egpu_passes runs of the body add, by each lane that runs it, whatever others do; NULL: there is none.
+			       What it reads is the same in all runs of a thread at one site; of a site itself, numbers that the text knows. */
 	const struct ebpf_batch *batch; /* NULL: there is no such way */
 	const struct ebpf_map_use *use; /* by map id, EBPF_TABLE_MAPS of them; not in the text: NULL when it was read from there */
 };

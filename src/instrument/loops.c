@@ -21,16 +21,13 @@ struct loops {
 
 /* -- bodies ---------------------------------------------------------------------- */
 
-/* Marks the loop of a head. False: it has another entry. */
-static bool mark_body(struct loops *l, uint32_t head)
+bool loop_body(const struct ptx_cfg *g, uint32_t head, bool *in, uint32_t *queue)
 {
-	const struct ptx_cfg *g = l->g;
 	uint32_t n = 0;
 
-	memset(l->in, 0, g->n_blocks * sizeof(*l->in));
-	l->head = head;
-	l->in[head] = true;
-	for (uint32_t at = 0, b = head; ; b = l->queue[at++]) {
+	memset(in, 0, g->n_blocks * sizeof(*in));
+	in[head] = true;
+	for (uint32_t at = 0, b = head; ; b = queue[at++]) {
 		for (uint32_t k = 0; k < g->blocks[b].n_pred; k++) {
 			uint32_t p = g->blocks[b].pred[k];
 			bool back = ptx_cfg_dominates(g, head, p);
@@ -38,14 +35,20 @@ static bool mark_body(struct loops *l, uint32_t head)
 				continue;
 			if (!back && g->blocks[p].reachable)
 				return false;
-			if (!l->in[p] && g->blocks[p].reachable) {
-				l->in[p] = true;
-				l->queue[n++] = p;
+			if (!in[p] && g->blocks[p].reachable) {
+				in[p] = true;
+				queue[n++] = p;
 			}
 		}
 		if (at == n)
 			return true;
 	}
+}
+
+static bool mark_body(struct loops *l, uint32_t head)
+{
+	l->head = head;
+	return loop_body(l->g, head, l->in, l->queue);
 }
 
 /* Whether a block is passed in every round. */

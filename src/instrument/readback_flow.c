@@ -728,7 +728,7 @@ static bool visit_stmt(struct region *g, const struct ptx_stmt *s)
 
 static bool is_kept(const char *name)
 {
-	static const char *const names[] = { "%egpu_k", "%egpu_slot", "%egpu_weight", "%egpu_chosen", "%egpu_word" };
+	static const char *const names[] = { "%egpu_k", "%egpu_n", "%egpu_slot", "%egpu_weight", "%egpu_chosen", "%egpu_word" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (!strcmp(name, names[i]))

@@ -8,6 +8,7 @@
 #include "instrument/readback_flow.h"
 
 static const char marker[] = "{ // egpu site ";
+enum { MAX_COUNTERS = 4 }; /* registers of tally.c */
 
 /* -- deletion -- */
 
@@ -141,6 +142,18 @@ bool readback_is_lanes(const struct readback *r, const struct ptx_stmt *s)
 	return false;
 }
 
+static bool is_counters(const struct deletion *x, const struct ptx_stmt *s)
+{
+	char text[48];
+
+	for (int n = 1; n <= MAX_COUNTERS; n++) {
+		snprintf(text, sizeof(text), ".reg .b64 %%egpu_n<%d>;", n);
+		if (span_is(x->r, s->span, text))
+			return true;
+	}
+	return false;
+}
+
 /* Registers that carry inputs over an instruction, what lanes hand over, and the one that is set where a function begins. */
 static bool is_kept(const struct deletion *x, const struct ptx_stmt *s)
 {
@@ -148,7 +161,7 @@ static bool is_kept(const struct deletion *x, const struct ptx_stmt *s)
 		   (span_is(x->r, s->span, ".reg .b64 %egpu_k<2>;") || span_is(x->r, s->span, ".reg .b32 %egpu_slot;") ||
 			   span_is(x->r, s->span, ".reg .b32 %egpu_weight;") ||
 			   span_is(x->r, s->span, ".reg .pred %egpu_chosen;") ||
-			   span_is(x->r, s->span, ".reg .b64 %egpu_word;"));
+			   span_is(x->r, s->span, ".reg .b64 %egpu_word;") || is_counters(x, s));
 
 	return (reg || readback_is_lanes(x->r, s)) &&
 	       text_at(x->r, s->span.begin - 2, "\n\t") && text_at(x->r, s->span.end, "\n");

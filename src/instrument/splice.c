@@ -145,7 +145,7 @@ static void emit_params(const struct splicer *s, uint32_t site, struct buf *b)
 }
 
 /* Where all that runs here is sampled, the others do not even come here. */
-static void emit_fragments(const struct splicer *s, uint32_t site, const struct merged *m, struct buf *b)
+static void emit_fragments(const struct splicer *s, uint32_t site, const struct merged *m, bool repeat, struct buf *b)
 {
 	for (uint32_t i = 0; i < s->req->n_fragments; i++) {
 		const struct ebpf_fragment *f = s->req->fragments[i];
@@ -156,7 +156,7 @@ static void emit_fragments(const struct splicer *s, uint32_t site, const struct 
 			buf_printf(b, "\t@%%egpu_xe bra $egpu_w%u_%u;\n", site, i);
 		if (skips)
 			buf_printf(b, "\t@!%" CHOSEN_REG " bra.uni $egpu_w%u_%u;\n", site, i);
-		ebpf_fragment_text(f->body, s->v->target.version, s->v->target.sm, b);
+		ebpf_fragment_text(repeat ? f->repeat : f->body, s->v->target.version, s->v->target.sm, b);
 		buf_puts(b, "\n");
 		if (f->warp || skips)
 			buf_printf(b, "$egpu_w%u_%u:\n", site, i);
@@ -254,10 +254,10 @@ static bool keep_before(struct splicer *s, uint32_t site, const struct merged *m
 	return true;
 }
 
-static char *site_text(const struct splicer *s, uint32_t site, const struct merged *m)
+/* For the lanes that the guard lets through. */
+static char *site_text(const struct splicer *s, uint32_t site, const struct merged *m, const struct ptx_insn *guard)
 {
 	const struct spot *spot = &s->v->spots[site];
-	const struct ptx_insn *guard = guarded(s, site);
 	bool copies = copied(spot) && spot->access.op != PTX_ACCESS_NONE;
 	bool sampled = m->n_sampled == m->n;
 	struct inputs in = site_inputs(s, site, m);
@@ -278,7 +278,7 @@ static char *site_text(const struct splicer *s, uint32_t site, const struct merg
 	emit_lane_guard(spot, site, &b);
 	emit_inputs(&in, &b);
 	emit_params(s, site, &b);
-	emit_fragments(s, site, m, &b);
+	emit_fragments(s, site, m, false, &b);
 	if (sampled || guard || copies || spot->access.lanes || (spot->held && spot->held->n))
 		buf_printf(&b, "$egpu_end%u:\n", site);
 	buf_puts(&b, "}\n\t");
@@ -288,22 +288,221 @@ static char *site_text(const struct splicer *s, uint32_t site, const struct merg
 	return text;
 }
 
+static bool insert_text(struct variant *v, uint32_t at, const char *text)
+{
+	if (!text)
+		return no_memory(v);
+	ptx_edit_insert(&v->edits, at, text);
+	return true;
+}
+
+/* At one offset: what ends before what begins, a block before its instructions. */
+static uint32_t turn(enum ebpf_point point)
+{
+	return point == EBPF_POINT_LOAD_DONE ? 0
+	       : point == EBPF_POINT_BLOCK   ? 1
+	       : point <= EBPF_POINT_MEM     ? 2
+					     : 3;
+}
+
+/* -- several sites -- */
+
+/* Sites with the same programs, which go to the same places. */
+struct group {
+	uint32_t sites[MAX_FAN], counter[MAX_FAN], n;
+	const char *inputs[MAX_FAN];
+	uint32_t counters; /* a bit each */
+};
+
+static bool same_programs(const struct splicer *s, uint32_t a, uint32_t b)
+{
+	for (uint32_t i = 0; i < s->req->n_fragments; i++)
+		if (runs_at(s, s->req->fragments[i], a) != runs_at(s, s->req->fragments[i], b))
+			return false;
+	return turn(s->v->sites[a].point) == turn(s->v->sites[b].point);
+}
+
+static bool all_repeat(const struct splicer *s, uint32_t site)
+{
+	for (uint32_t i = 0; i < s->req->n_fragments; i++)
+		if (runs_at(s, s->req->fragments[i], site) && !s->req->fragments[i]->repeat)
+			return false;
+	return true;
+}
+
+static bool same_leaves(const struct place *p, uint32_t a, uint32_t b)
+{
+	for (uint32_t i = 0; i < p->n_leaves; i++)
+		if ((p->leaves[i].counters >> a ^ p->leaves[i].counters >> b) & 1)
+			return false;
+	return true;
+}
+
+/* Whether the programs of site b can stand with those of a. */
+static bool stand_together(const struct splicer *s, uint32_t a, uint32_t b)
+{
+	const struct spot *x = &s->v->spots[a], *y = &s->v->spots[b];
+
+	if (x->place != y->place || y->spliced || s->v->sites[b].skipped || !x->counter != !y->counter || !same_programs(s, a, b))
+		return false;
+	if (x->counter)
+		return same_leaves(x->place, x->counter - 1, y->counter - 1);
+	return y->moved && x->at == y->at && !(y->held && y->held->n);
+}
+
+static bool add_to(const struct splicer *s, struct group *g, uint32_t site, const struct merged *m)
+{
+	struct inputs in = site_inputs(s, site, m);
+	struct buf b = { 0 }, all = { 0 };
+	uint32_t k = g->n, counter = s->v->spots[site].counter;
+	bool good;
+
+	emit_inputs(&in, &b);
+	const char *text = b.failed ? NULL : arena_strdup(s->v->arena, b.data ? b.data : "");
+	buf_free(&b);
+	if (!text)
+		return no_memory(s->v);
+	/* Counters in rising order. */
+	for (; counter && k && g->counter[k - 1] > counter - 1; k--) {
+		g->sites[k] = g->sites[k - 1];
+		g->counter[k] = g->counter[k - 1];
+		g->inputs[k] = g->inputs[k - 1];
+	}
+	g->sites[k] = site;
+	g->counter[k] = counter ? counter - 1 : 0;
+	g->inputs[k] = text;
+	good = fan_inputs(g->inputs, g->n + 1, &all);
+	buf_free(&all);
+	if (!good) {
+		for (; k < g->n; k++) {
+			g->sites[k] = g->sites[k + 1];
+			g->counter[k] = g->counter[k + 1];
+			g->inputs[k] = g->inputs[k + 1];
+		}
+		return true;
+	}
+	g->n++;
+	g->counters |= counter ? 1u << (counter - 1) : 0;
+	return true;
+}
+
+static bool find_group(const struct splicer *s, uint32_t site, const struct merged *m, struct group *g)
+{
+	const struct variant *v = s->v;
+
+	*g = (struct group){ 0 };
+	if (!add_to(s, g, site, m))
+		return false;
+	for (uint32_t i = site + 1; i < v->n_sites && v->spots[i].place == v->spots[site].place && g->n < MAX_FAN; i++)
+		if (stand_together(s, site, i) && !add_to(s, g, i, m))
+			return false;
+	return true;
+}
+
+static char *group_text(const struct splicer *s, const struct group *g, const struct merged *m, const struct ptx_insn *guard)
+{
+	uint32_t site = g->sites[0];
+	struct inputs in = site_inputs(s, site, m);
+	struct buf b = { 0 };
+	char *text = NULL;
+
+	buf_printf(&b, "{ // egpu site %u\n", in.site);
+	emit_declarations(&in, &b);
+	fan_declare(&b);
+	if (guard)
+		buf_printf(&b, "\t@%s%s bra $egpu_end%u;\n", guard->pred_negated ? "" : "!", guard->pred, site);
+	if (g->counters)
+		fan_counters(s->v, fan_sums(s->v, m->fields), g->counters, &b);
+	else
+		fan_lanes(s->v, &b);
+	buf_printf(&b, "$egpu_loop%u:\n\tsetp.ge.u32 %%egpu_xp1, %%egpu_index, %u;\n\t@%%egpu_xp1 bra $egpu_end%u;\n", site, g->n, site);
+	if (!fan_inputs(g->inputs, g->n, &b))
+		b.failed = true;
+	if (g->counters)
+		fan_passes(g->counter, g->n, &b);
+	else
+		buf_puts(&b, "\tcvt.u64.u32 %egpu_passes, %egpu_step;\n");
+	emit_fragments(s, site, m, true, &b);
+	buf_printf(&b, "\tadd.u32 %%egpu_index, %%egpu_index, %%egpu_step;\n\tbra $egpu_loop%u;\n$egpu_end%u:\n}\n\t", site, site);
+	if (!b.failed)
+		text = arena_strdup(s->v->arena, b.data);
+	buf_free(&b);
+	return text;
+}
+
+/* Passes by each block are counted, and the probes stand where the thread leaves. */
+static bool splice_counted(struct splicer *s, const struct group *g, const struct merged *m)
+{
+	struct variant *v = s->v;
+	struct place *place = &v->places[v->spots[g->sites[0]].place - v->places];
+
+	for (uint32_t c = 0; c < place->n_counters; c++)
+		if (g->counters >> c & ~place->counted >> c & 1)
+			ptx_edit_insert(&v->edits, place->count_at[c],
+				arena_printf(v->arena, "{ // egpu site %u\n\tadd.s64 %" COUNT_REG "%u, %" COUNT_REG "%u, 1;\n}\n\t",
+					s->req->first_site + g->sites[0], c, c));
+	place->counted |= g->counters;
+	for (uint32_t i = 0; i < place->n_leaves; i++) {
+		const struct leave *leave = &place->leaves[i];
+		const struct ptx_insn *guard = leave->stmt == NO_STMT ? NULL : place->func->stmts[leave->stmt].insn;
+		if (leave->counters & g->counters && !insert_text(v, leave->at, group_text(s, g, m, guard)))
+			return false;
+	}
+	return true;
+}
+
+/* False: nothing was done; *failed: memory is out. */
+static bool splice_group(struct splicer *s, uint32_t site, const struct merged *m, bool *failed)
+{
+	struct variant *v = s->v;
+	struct spot *spot = &v->spots[site];
+	struct group g;
+
+	*failed = false;
+	if (!spot->counter && (!spot->moved || v->sites[site].point == EBPF_POINT_ENTRY || (spot->held && spot->held->n) ||
+				      !all_repeat(s, site) || !fan_fits(v, m->fields)))
+		return false;
+	*failed = !find_group(s, site, m, &g);
+	if (*failed || (!spot->counter && g.n < 2))
+		return false;
+	*failed = !(spot->counter ? splice_counted(s, &g, m) : insert_text(v, spot->at, group_text(s, &g, m, NULL)));
+	for (uint32_t k = 1; k < g.n; k++)
+		s->out->n_probed++;
+	for (uint32_t k = 0; k < g.n; k++)
+		v->spots[g.sites[k]].spliced = true;
+	return !*failed;
+}
+
+/* -- */
+
+static bool splice_here(struct splicer *s, uint32_t site, const struct merged *m)
+{
+	struct variant *v = s->v;
+	const struct spot *spot = &v->spots[site];
+
+	for (uint32_t i = 0; i < spot->n_off; i++) {
+		const struct ptx_func *f = spot->place->func;
+		if (!insert_text(v, insert_point(v, f, spot->off[i]), site_text(s, site, m, f->stmts[spot->off[i]].insn)))
+			return false;
+	}
+	return insert_text(v, spot->at, site_text(s, site, m, guarded(s, site)));
+}
+
 static bool splice_site(struct splicer *s, uint32_t site)
 {
 	struct variant *v = s->v;
 	struct merged m = merge(s, site);
 	uint64_t launch = UINT64_C(1) << EBPF_FIELD_LAUNCH;
+	bool failed;
 
 	if (!m.n && v->sites[site].unguarded && !v->spots[site].batched)
 		v->sites[site].skipped = v->sites[site].unguarded;
-	if (!m.n || v->sites[site].skipped) {
-		s->out->n_probed += v->spots[site].batched;
+	if (!m.n || v->sites[site].skipped || v->spots[site].spliced) {
+		s->out->n_probed += v->spots[site].batched && !v->spots[site].spliced;
 		return true;
 	}
-	char *text = site_text(s, site, &m);
-	if (!text)
-		return no_memory(v);
-	ptx_edit_insert(&v->edits, v->spots[site].at, text);
+	if (!splice_group(s, site, &m, &failed) && (failed || !splice_here(s, site, &m)))
+		return false;
 	v->places[v->spots[site].place - v->places].gathered |= m.gathered;
 	if (m.n_sampled) {
 		s->out->launch_param = s->out->sampled = true;
@@ -316,6 +515,38 @@ static bool splice_site(struct splicer *s, uint32_t site)
 		s->launch_in_calls |= !v->spots[site].place->is_kernel;
 	}
 	return true;
+}
+
+/* Counters begin at 0, and again where the thread may come back. */
+static void set_counters(struct variant *v)
+{
+	for (uint32_t i = 0; i < v->n_places; i++) {
+		struct place *p = &v->places[i];
+		if (!p->n_counters)
+			continue;
+		struct buf b = { 0 };
+		buf_printf(&b, "\n\t.reg .b64 %" COUNT_REG "<%u>;\n{ // egpu site counters\n", p->n_counters);
+		for (uint32_t k = 0; k < p->n_counters; k++)
+			buf_printf(&b, "\tmov.u64 %" COUNT_REG "%u, 0;\n", k);
+		buf_puts(&b, "}\n\t");
+		ptx_edit_insert(&v->edits, p->func->body.begin + 1, arena_strdup(v->arena, b.data ? b.data : ""));
+		v->edits.failed |= b.failed;
+		for (uint32_t n = 0; n < p->n_leaves; n++) {
+			const struct leave *leave = &p->leaves[n];
+			const struct ptx_insn *guard = leave->stmt == NO_STMT ? NULL : p->func->stmts[leave->stmt].insn;
+			b.len = 0;
+			buf_puts(&b, "{ // egpu site counters\n");
+			for (uint32_t k = 0; k < p->n_counters; k++)
+				if (leave->counters >> k & 1)
+					buf_printf(&b, "\t%s%s%s%smov.u64 %" COUNT_REG "%u, 0;\n", guard ? "@" : "",
+						guard && guard->pred_negated ? "!" : "", guard ? guard->pred : "", guard ? " " : "", k);
+			buf_puts(&b, "}\n\t");
+			if (leave->again)
+				ptx_edit_insert(&v->edits, leave->at, arena_strdup(v->arena, b.data ? b.data : ""));
+			v->edits.failed |= b.failed;
+		}
+		buf_free(&b);
+	}
 }
 
 /* The replica of this multiprocessor, once for all sites of a function: it stays the same, and where it did not, sums would still be
@@ -488,8 +719,9 @@ static bool keep_sums(struct splicer *s, const struct place *place, uint32_t fro
 
 	if (!at || !held)
 		return no_memory(v);
-	if (!products_find(v, place, &p) || !put_behind_loads(v, s->req, place, p.parted, from, to) ||
-		!form_batches(v, s->req, place, p.parted, from, to))
+	if (!products_find(v, place, &p) || (!p.any && (!tally(v, s->req, place, from, to) || !put_entry_behind_loads(v, s->req, place, from, to))))
+		return false;
+	if (!put_behind_loads(v, s->req, place, p.parted, from, to) || !form_batches(v, s->req, place, p.parted, from, to))
 		return false;
 	if (p.any)
 		batches_probed(v, place, &p);
@@ -536,15 +768,6 @@ bool mark_parting(struct variant *v)
 	return true;
 }
 
-/* At one offset: what ends before what begins, a block before its instructions. */
-static uint32_t turn(enum ebpf_point point)
-{
-	return point == EBPF_POINT_LOAD_DONE ? 0
-	       : point == EBPF_POINT_BLOCK   ? 1
-	       : point <= EBPF_POINT_MEM     ? 2
-					     : 3;
-}
-
 /* What functions begin with, before the sites that use it. */
 static bool prepare_places(struct splicer *s)
 {
@@ -573,6 +796,7 @@ static bool splice_sites(struct splicer *s)
 				return false;
 		}
 	}
+	set_counters(v);
 	declare_lanes(s);
 	/* The clock is read last before a load. */
 	for (uint32_t i = 0; i < v->n_sites; i++) {

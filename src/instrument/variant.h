@@ -19,6 +19,9 @@
  * running.c  what --live asks of a kernel
  * loops.c    which loop heads get a guard
  * native.c   programs as a function, for guards of --live
+ * behind.c   counting probes behind the loads of their code
+ * fan.c      several sites' programs by a lane each
+ * tally.c    counting probes in loops: passes in a register, probes where the thread leaves
  * target.c   what .version and .target allow
  * instrument.c  the passes in order, and the variant's text
  *
@@ -41,6 +44,7 @@
 #define WEIGHT_REG "%egpu_weight"
 #define CHOSEN_REG "%egpu_chosen"
 #define WORD_REG "%egpu_word"
+#define COUNT_REG "%egpu_n" /* and the counter's number */
 #define LANES_NAME "$egpu_lanes_"
 #define KEEP_REGS "%egpu_k<2>"
 #define KEEP_ADDRESS "%egpu_k0"
@@ -63,6 +67,17 @@ struct symbol {
 	uint32_t entry; /* BIND: index among the bound */
 };
 
+/* A place where probes run for the passes that registers have counted (tally.c). */
+struct leave {
+	uint32_t at;	   /* offset */
+	uint32_t stmt;	   /* whose guard says which lanes leave; NO_STMT: all do */
+	uint32_t counters; /* those that are added up here, a bit each */
+	bool again;	   /* the thread may come back: they begin at 0 again */
+};
+
+/* Two registers each. Eight took the attention kernel of bench/gpu from 168 registers to 244. */
+enum { MAX_COUNTERS = 4 };
+
 /* A function with a body that the variant contains. */
 struct place {
 	const struct ptx_item *item;
@@ -75,9 +90,14 @@ struct place {
 	bool sampled;	      /* WEIGHT_REG and CHOSEN_REG are */
 	uint64_t gathered;    /* fields of all lanes, in arrays LANES_NAME<field> */
 	bool keeps;	      /* has registers that outlive a splice: KEEP_REGS */
+	struct leave *leaves; /* of what COUNT_REG<0>, ... count */
+	size_t cap_leaves;
+	uint32_t n_leaves, n_counters;
+	uint32_t count_at[MAX_COUNTERS]; /* offset, by counter */
+	uint32_t counted;		 /* counters that are counted so far, a bit each */
 };
 
-enum { NO_STMT = UINT32_MAX };
+enum { NO_STMT = UINT32_MAX, MAX_OFF = 2 };
 
 /* A site with what the splice needs beside the public part. */
 struct spot {
@@ -92,6 +112,10 @@ struct spot {
 	uint32_t probe;		 /* then: the statement before which programs go */
 	bool batched; /* a batch (batch.c) does what this program of the request does here */
 	uint32_t batch_fragment;
+	uint32_t off[MAX_OFF]; /* statements with which threads branch off on the way there: the probes go before them too, for those */
+	uint32_t n_off;
+	bool spliced;	/* with another site's */
+	uint32_t counter; /* 1 + that of its passes (tally.c); 0: the probes run here */
 };
 
 struct target {
@@ -218,6 +242,9 @@ bool is_guard(const struct ebpf_fragment *f);
 /* loops.c */
 bool choose_guards(struct variant *v, const struct instrument_request *req);
 
+/* Marks the blocks of the loop of a head; the queue has room for all blocks. False: it has another entry. Needs dominators. */
+bool loop_body(const struct ptx_cfg *g, uint32_t head, bool *in, uint32_t *queue);
+
 /* behind.c */
 /* A part of a basic block without calls, barriers and the like: statements [from, to); probes that may run anywhere in it go before
  * `behind`; equal to from: it has no loads to go behind. */
@@ -226,7 +253,33 @@ struct stretch_span {
 };
 /* The stretch behind s->to. False: there is none, or *ok is. */
 bool next_stretch(struct variant *v, const struct place *place, const uint32_t *parted, struct stretch_span *s, bool *ok);
+
+/* tally.c */
 /* Sites [first, end) are those of the place. */
+bool tally(struct variant *v, const struct instrument_request *req, const struct place *place, uint32_t first, uint32_t end);
+
+/* fan.c */
+enum { MAX_FAN = 64 };
+/* Whether lanes can stand for sites: they differ in nothing that a program with these fields reads. */
+bool fan_fits(const struct variant *v, uint64_t fields);
+/* Whether the counters of all lanes can be summed for them. */
+bool fan_sums(const struct variant *v, uint64_t fields);
+/* The inputs of site %egpu_index, of what emit_inputs wrote for each. False: they differ in more than a few numbers. */
+bool fan_inputs(const char *const *texts, uint32_t n, struct buf *out);
+void fan_declare(struct buf *b);
+/* Sets %egpu_index and %egpu_step; the mask is in %egpu_xm. */
+void fan_lanes(const struct variant *v, struct buf *b);
+/* The same, or each lane for itself, and %egpu_xs<c> for the counters whose bit is set. */
+void fan_counters(const struct variant *v, bool sums, uint32_t counters, struct buf *b);
+/* %egpu_passes of site %egpu_index, given each site's counter, in rising order. */
+void fan_passes(const uint32_t *counter, uint32_t n, struct buf *b);
+
+/* behind.c */
+/* Whether all that a program may read there (bpf/fragment.h, anywhere) is the same in all of the basic block, and all lanes run it. */
+bool is_same_in_block(const struct variant *v, uint32_t site);
+/* Sites [first, end) are those of the place. */
+/* Only where no product waits for its sum. */
+bool put_entry_behind_loads(struct variant *v, const struct instrument_request *req, const struct place *place, uint32_t first, uint32_t end);
 bool put_behind_loads(struct variant *v, const struct instrument_request *req, const struct place *place, const uint32_t *parted,
 	uint32_t first, uint32_t end);
 

@@ -194,6 +194,7 @@ struct tr {
 	const char *end;   /* label text after the body */
 	bool entry;	   /* runs where a kernel begins */
 	bool once;	   /* in one thread of a block, for all */
+	bool repeat;	   /* in one lane, for as many runs as %egpu_passes says */
 	struct tr_name threads, threads64; /* once: threads of the block, .b32 and .b64 */
 	struct tr_name slot;		   /* once: what %egpu_slot is elsewhere */
 	struct tr_name zero;		   /* once: a .b32 that is 0, as ptxas does not see (tr_nudge) */
@@ -314,6 +315,8 @@ bool tr_only_adds(const struct tr *t, const struct ebpf_map *m);
 void tr_once(struct tr *t);
 /* Whether the program only adds, of what is the same at all places of a basic block. */
 bool tr_anywhere(struct tr *t);
+/* Whether many runs, under whatever masks, may be added at once. */
+bool tr_repeats(struct tr *t);
 /* Lets one thread of the block on; leaves threads and slot. */
 void tr_once_begin(struct tr *t);
 

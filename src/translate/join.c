@@ -149,7 +149,7 @@ bool tr_join(struct tr *t, const struct tr_inst *inst, uint32_t i, struct tr_nam
 {
 	struct tr_joined *j = &t->joined;
 	bool more = j->n + 1 < TR_MAX_JOINED && next_addition(t, inst, i);
-	if (t->once || t->one_lane || !is_addition(t, inst, i) || (!j->n && !more))
+	if (t->once || t->repeat || t->one_lane || !is_addition(t, inst, i) || (!j->n && !more))
 		return false;
 	/* The same word again: what is there is added before. */
 	if (!apart(j, displacement)) {

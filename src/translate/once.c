@@ -137,16 +137,23 @@ bool tr_anywhere(struct tr *t)
 	return !t->test && !(t->v->fields & ~of_code) && all(t, only_adds);
 }
 
+bool tr_repeats(struct tr *t)
+{
+	return !t->one_lane && !t->once && !t->p->sampled && tr_anywhere(t) && !(t->v->fields & (BIT(ACTIVE_MASK) | BIT(MEM_MASK) | BIT(MEM_LANES)));
+}
+
 /* Most warps of most blocks are through after the first question; that the answer to the second is used later (zero) keeps ptxas from asking both
- * at once. */
+ * at once. Reading a special register takes as long as ten instructions, and the block's loads wait behind this: those that are wanted later are
+ * read together with those of the second question. */
 void tr_once_begin(struct tr *t)
 {
-	struct tr_name x = tr_t32(t), y = tr_t32(t), z = tr_t32(t), other = tr_pred(t);
+	struct tr_name x = tr_t32(t), y = tr_t32(t), z = tr_t32(t), sm = tr_t32(t), other = tr_pred(t);
 	tr_emit(t, "mov.u32 %s, %%tid.x;", x.s);
 	tr_emit(t, "setp.ne.u32 %s, %s, 0;", other.s, x.s);
 	tr_emit(t, "@%s bra $egpu_others;", other.s);
 	tr_emit(t, "mov.u32 %s, %%tid.y;", y.s);
 	tr_emit(t, "mov.u32 %s, %%tid.z;", z.s);
+	tr_emit(t, "mov.u32 %s, %%smid;", sm.s);
 	tr_emit(t, "or.b32 %s, %s, %s;", y.s, y.s, z.s);
 	tr_emit(t, "setp.ne.u32 %s, %s, 0;", other.s, y.s);
 	tr_emit(t, "@%s bra $egpu_others;", other.s);
@@ -162,7 +169,6 @@ void tr_once_begin(struct tr *t)
 	tr_emit(t, "cvt.u64.u32 %s, %s;", t->threads64.s, t->threads.s);
 	t->slot = tr_t32(t);
 	tr_emit(t, "ld.const.u32 %s, [__egpu_table+%d];", t->slot.s, 8 * EBPF_TABLE_SMS);
-	tr_emit(t, "mov.u32 %s, %%smid;", z.s);
 	tr_emit(t, "sub.u32 %s, %s, 1;", t->slot.s, t->slot.s);
-	tr_emit(t, "min.u32 %s, %s, %s;", t->slot.s, t->slot.s, z.s);
+	tr_emit(t, "min.u32 %s, %s, %s;", t->slot.s, t->slot.s, sm.s);
 }

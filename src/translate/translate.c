@@ -117,6 +117,22 @@ static int fill(struct tr *t, enum ebpf_point point, bool warp, struct ebpf_frag
 	return fill_params(t, out);
 }
 
+/* The body once more, for many runs at once. It reads and calls what the other does. */
+static int add_repeat(const struct tr *of, struct ebpf_fragment *out)
+{
+	struct tr t = { .arena = of->arena, .p = of->p, .v = of->v, .d = of->d, .repeat = true };
+	struct buf text = { 0 };
+	int err = run_passes(&t);
+	if (!err) {
+		put_scope(&t, &text);
+		out->repeat = text.failed ? NULL : arena_strndup(t.arena, text.data, text.len);
+		err = out->repeat ? 0 : diag_set(t.d, ENOMEM, "out of memory");
+	}
+	buf_free(&text);
+	buf_free(&t.body);
+	return err;
+}
+
 int translate_program(struct arena *arena, const struct ebpf_program *p,
 	const struct verifier_result *v, enum ebpf_point point, bool warp,
 	struct ebpf_fragment *out, struct diag *d)
@@ -127,6 +143,8 @@ int translate_program(struct arena *arena, const struct ebpf_program *p,
 	int err = run_passes(&t);
 	if (!err)
 		err = fill(&t, point, warp, out);
+	if (!err && (point == EBPF_POINT_BLOCK || (point >= EBPF_POINT_LOAD && point <= EBPF_POINT_MEM)) && tr_repeats(&t))
+		err = add_repeat(&t, out);
 	if (!err)
 		err = tr_batch(&t, out);
 	buf_free(&t.body);

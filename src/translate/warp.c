@@ -9,6 +9,9 @@
  *	unknown		the same	per group of equal addresses (match.any, sm_70): its lanes * value
  *	unknown		varies		the sum if all addresses are equal (match.all and redux, sm_80), else each its own
  *
+ * In a body for many runs at once (bpf/fragment.h, repeat) each lane acts by itself: others have been elected, and what it adds
+ * is the addend times the runs.
+ *
  * Where a target does not know the instructions, each lane adds for itself. What "the same" is, the
  * verifier has proved (facts[].uniform). The table of targets is that of the #if lines written here
  * (bpf/fragment.h).
@@ -96,6 +99,17 @@ static void times(struct tr *t, const struct tr_sum *s, struct tr_name count, st
 		tr_emit(t, "cvt.u64.u32 %s, %s;", out.s, count.s);
 		tr_emit(t, "mul.lo.u64 %s, %s, %s;", out.s, out.s, s->value.s);
 	}
+}
+
+/* out = value * %egpu_passes, modulo its width. */
+static void times_passes(struct tr *t, const struct tr_sum *s, struct tr_name out)
+{
+	struct tr_name n = tr_text("%egpu_passes");
+	if (!s->wide) {
+		n = tr_t32(t);
+		tr_emit(t, "cvt.u32.u64 %s, %%egpu_passes;", n.s);
+	}
+	tr_emit(t, "mul.lo.%s %s, %s, %s;", type_of(s, "u64", "u32"), out.s, n.s, s->value.s);
 }
 
 /* out = what `count` lanes do together: of an even number of equal xors nothing is left, and or and
@@ -264,6 +278,12 @@ void tr_elect(struct tr *t, const struct tr_sum *s, struct tr_lead *out)
 	*out = (struct tr_lead){ .pred = tr_pred(t), .value = s->value, .all = t->one_lane };
 	if (out->all)
 		return;
+	if (t->repeat) {
+		out->all = true;
+		out->value = s->wide ? tr_t64(t) : tr_t32(t);
+		times_passes(t, s, out->value);
+		return;
+	}
 	if (t->once) {
 		out->all = out->nudged = true;
 		out->nudge = t->zero;

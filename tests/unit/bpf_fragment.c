@@ -74,6 +74,21 @@ static void test_gathered(void)
 	arena_free(arena);
 }
 
+static void test_repeat(void)
+{
+	struct buf a = { 0 };
+	struct diag d = { 0 };
+	struct arena *arena = arena_new();
+	struct ebpf_fragment f, g = sample;
+	g.anywhere = true;
+	g.repeat = "{\n\t%egpu_passes\n}\n";
+	ebpf_fragment_print(&g, &a);
+	is_int(ebpf_fragment_parse(arena, a.data, a.len, &f, &d), 0, "a body for many runs is read back %s", d.text);
+	ok(f.repeat && !strcmp(f.repeat, g.repeat) && !strcmp(f.body, g.body), "beside the other");
+	buf_free(&a);
+	arena_free(arena);
+}
+
 static void test_bad(const char *text, const char *why)
 {
 	struct arena *arena = arena_new();
@@ -87,6 +102,7 @@ static void test_bad(const char *text, const char *why)
 
 #define HEAD "fragment 1\nname a\npoint load\nwarp 0\nmax_insns 1\nlocal_bytes 0\n"
 
+#define ANYWHERE HEAD "anywhere 1\n"
 #define WARP "fragment 1\nname a\npoint load\nwarp 1\nmax_insns 1\nlocal_bytes 256\n"
 
 static void is_text(const char *text, uint32_t version, uint32_t sm, const char *want)
@@ -105,6 +121,8 @@ static void test_targets(void)
 	is_text(text, 602, 52, "a\nc\ne\n");
 	is_text(text, 600, 90, "a\nd\ne\nf\n");
 	test_bad(HEAD "fields\nmaps\nbody 12\n#if sm 70\nx\n\nend\n", "#if lines");
+	test_bad(HEAD "fields\nmaps\nbody 1\nx\nrepeat 1\nx\nend\n", "may not be repeated");
+	test_bad(ANYWHERE "fields\nmaps\nbody 1\nx\nrepeat 2\nx\nend\n", "longer than its length");
 	test_bad(HEAD "fields\nmaps\nbody 7\n#endif\n\nend\n", "#if lines");
 	test_bad(HEAD "fields\nmaps\nbody 6\n#if x\n\nend\n", "#if lines");
 	test_bad(HEAD "fields\nmaps\nbody 31\n#if sm 7\n#else\n#else\n#endif\nabc\n\nend\n", "#if lines");
@@ -121,6 +139,7 @@ int main(void)
 	test_bad("fragment 1\nname a\npoint load\nwarp 0\nmax_insns 99999999999999999999999\n", "'max_insns'");
 	test_bad(HEAD "fields mem_mask\n", "does not have");
 	test_gathered();
+	test_repeat();
 	test_bad(HEAD "fields\nmaps\ngathered address\n", "thread's program");
 	test_bad(WARP "fields\nmaps\ngathered mem_mask\n", "does not have");
 	test_bad(WARP "fields\nmaps\ngathered cycles\n", "does not have");

@@ -21,7 +21,7 @@ static const char source[] =
 	"\tld.u32 %r6, [%rd1+36];\n"			  /* 7: may be anything */
 	"\tst.global.u32 [%rd1+40], %r6;\n"		  /* 8 */
 	"$on:\n"
-	"\tst.global.u32 [%rd1+44], %r4;\n"		  /* 9: no load here */
+	"\tst.global.u32 [%rd1+44], %r4;\n"		  /* 9: no load here: where the last site is */
 	"\tld.shared.u32 %r7, [%r4];\n"		  /* 10: and none that is slow */
 	"\tret;\n}\n";
 
@@ -38,7 +38,7 @@ static const struct {
 	{ 6, "setp.eq.u32 %p2", "@%p2 ld.global.u32 %r5" },
 	{ 7, "@%p2 ld.global.u32 %r5", "ld.u32 %r6" },
 	{ 8, "ld.u32 %r6", "st.global.u32 [%rd1+40]" },
-	{ 9, "$on:", "st.global.u32 [%rd1+44]" },
+	{ 9, "st.global.u32 [%rd1+44]", "ld.shared.u32 %r7" },
 	{ 10, "st.global.u32 [%rd1+44]", "ld.shared.u32 %r7" },
 };
 
