@@ -34,7 +34,7 @@ static __attribute__((always_inline)) void mark(__u32 sm)
 	__u64 now = bpf_ktime_get_ns(), *f = bpf_map_lookup_elem(&first, &sm), *l = bpf_map_lookup_elem(&last, &sm);
 	if (!f || !l)
 		return;
-	if (now - *l > PAUSE_NS)
+	if ((__s64)(now - *l) > PAUSE_NS)
 		*f = now;
 	*l = now;
 }
@@ -75,6 +75,12 @@ int count(struct egpu_warp *ctx)
 	if (n)
 		__sync_fetch_and_add(n, 1);
 	return 0;
+}
+
+SEC("gpu.warp/block")
+int clock(struct egpu_warp *ctx)
+{
+	return bpf_ktime_get_ns() == 1;
 }
 
 /* The stores of 8 bytes to global memory are those of `passes`, by one thread of each block. */

@@ -4,7 +4,7 @@
  *
  *	rates MODE ROUNDS     passes a second without egpu and under each command, with guards but for accesses, and with those; in turns
  *	latency MODE TIMES    attach and detach
- *	around MODE [N]       rates of one run before an attach, while a program is attached, after the detach
+ *	around MODE [N]       rates of one run before an attach, while program N (each of the smaller ones) is attached, after the detach
  *	cycles MODE TIMES     attach, another takes its place, detach; what each process holds before and after
  *
  * MODE is one of samples/persistent. Lines come one by one, so that what was measured before a timeout is not lost.
@@ -100,7 +100,10 @@ static double rate_for(struct target *t, int ms)
 	heard(t);
 	size_t from = t->n;
 	sleep_ms(ms);
-	heard(t);
+	printf("#");
+	for (const char *s = heard(t) + from; (s = strstr(s, "rate ")); s++)
+		printf(" %.0f", atof(s + 5));
+	printf("\n");
 	return median_rate(t->text + from);
 }
 
@@ -114,7 +117,7 @@ static void around(const char *mode, int which)
 		return;
 	double before = rate_for(&t, 1000), while_there, after;
 	for (int k = 0; k < PROGRAMS; k++) {
-		if (k != which && !(which == PROGRAMS && k > 2))
+		if (k != which && !(which == PROGRAMS && k > 3))
 			continue;
 		attach(&p, k);
 		wait_settled(s);

@@ -55,8 +55,8 @@ static int prepare(void)
 
 /* -- the loader ---------------------------------------------------------------- */
 
-enum { PROGRAMS = 6 };
-static const char *const programs[PROGRAMS] = { "loop", "store", "leave", "other", "nothing", "count" };
+enum { PROGRAMS = 7 };
+static const char *const programs[PROGRAMS] = { "loop", "store", "leave", "other", "nothing", "count", "clock" };
 static const char *const recorders[PROGRAMS] = { "submit", "output", "print" };
 
 struct probe {
