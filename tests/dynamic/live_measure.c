@@ -220,9 +220,9 @@ static struct held held_by(pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
 	h.fds = count_dir(path);
 	h.shm = count_dir("/dev/shm");
-	if (opt.gpu && (f = popen("nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -i 0", "r"))) {
-		if (fscanf(f, "%ld", &h.device_mib) != 1)
-			h.device_mib = -1;
+	if (opt.gpu && (f = popen("nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits", "r"))) {
+		for (long mib; fscanf(f, "%ld", &mib) == 1;)
+			h.device_mib += mib; /* of all devices: which one is ours is not said */
 		pclose(f);
 	}
 	return h;
