@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <linux/bpf.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 static int ends(const struct keyless *k, uint64_t *live, uint32_t *first)
@@ -22,9 +23,14 @@ static uint32_t count(const struct keyless *k, uint64_t live)
 	return n < k->max_entries ? n : k->max_entries;
 }
 
-static int set_state(const struct keyless *k, uint64_t slot, uint64_t state)
+/* Counts a change: the state is odd where there is a value. */
+static int set_state(const struct keyless *k, uint64_t slot, bool full)
 {
-	return k->write(k->self, slot_at(k, slot), &state, sizeof(state));
+	uint64_t state;
+	int err = k->read(k->self, slot_at(k, slot), &state, sizeof(state));
+	if ((state & 1) != full)
+		state++;
+	return err ? err : k->write(k->self, slot_at(k, slot), &state, sizeof(state));
 }
 
 static int set_live(const struct keyless *k, uint64_t live)
@@ -34,7 +40,7 @@ static int set_live(const struct keyless *k, uint64_t live)
 
 static int drop_oldest(const struct keyless *k, uint64_t *live, uint32_t *first)
 {
-	int err = set_state(k, map_queue_slot(k->type, k->max_entries, *live, *first, 0), 0);
+	int err = set_state(k, map_queue_slot(k->type, k->max_entries, *live, *first, 0), false);
 	*live = map_queue_popped(*live);
 	*first = k->type == MAP_KIND_STACK ? (uint32_t)(((uint64_t)*first + 1) % k->max_entries) : 0;
 	if (!err)
@@ -55,7 +61,7 @@ static int queue_push(const struct keyless *k, const void *value, uint64_t flags
 	uint64_t slot = map_queue_slot(k->type, k->max_entries, live, first, count(k, live));
 	err = k->write(k->self, slot_at(k, slot) + 8, value, k->value_size);
 	if (!err)
-		err = set_state(k, slot, 1);
+		err = set_state(k, slot, true);
 	return err ? err : set_live(k, map_queue_pushed(k->type, live));
 }
 
@@ -76,7 +82,7 @@ int keyless_at(const struct keyless *k, uint32_t n, void *value)
 		return -ENOENT;
 	uint64_t at = slot_at(k, slot_of_nth(k, live, first, n));
 	err = k->read(k->self, at, &state, sizeof(state));
-	if (!err && state != 1)
+	if (!err && !(state & 1))
 		return -EAGAIN;
 	return err ? err : k->read(k->self, at + 8, value, k->value_size);
 }
@@ -89,7 +95,7 @@ int keyless_pop(const struct keyless *k, void *value)
 	if (!err)
 		err = ends(k, &live, &first);
 	if (!err)
-		err = set_state(k, slot_of_nth(k, live, first, 0), 0);
+		err = set_state(k, slot_of_nth(k, live, first, 0), false);
 	return err ? err : set_live(k, map_queue_popped(live));
 }
 

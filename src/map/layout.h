@@ -22,8 +22,8 @@
  *	                    only grows.
  *	PERCPU_HASH,        slots as above without values, at 128 + s * slot_bytes; behind them, at the next multiple of 128 bytes of data, replica r
  *	LRU_PERCPU_HASH     (one per multiprocessor) at r * round_up(n_slots * stride, 128), in it the value of slot s at s * stride.
- *	QUEUE, STACK        n_slots = the power of two >= max_entries (STACK: max_entries); slot s at 128 + s * map_queue_slot_bytes(): u64 1: there
- *	                    is a value, 0: none; then the value. In the header, `live`: values in its low half, with MAP_STACK_LOCK while a
+ *	QUEUE, STACK        n_slots = the power of two >= max_entries (STACK: max_entries); slot s at 128 + s * map_queue_slot_bytes(): u64 changes, odd:
+ *	                    there is a value; then the value. In the header, `live`: values in its low half, with MAP_STACK_LOCK while a
  *	                    full stack loses its oldest; in its high half of a queue the number of the oldest, of a stack a count of changes.
  *	                    Value k from the oldest on is in slot (number + k) & (n_slots - 1) of a queue, and of a stack in slot
  *	                    (first + k) mod n_slots. max_entries counts for each image by itself. An instance takes the values that the

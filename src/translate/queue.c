@@ -28,6 +28,7 @@ struct queue {
 	struct tr_name word, count, mark;  /* .b64, .b32, .b32: as this pass found them */
 	struct tr_name first;		   /* .b32, stack: the slot of the oldest */
 	struct tr_name slot;		   /* address of this lane's slot, less MAP_IMAGE_HEADER */
+	struct tr_name state;		   /* .b64: what it was in: changes, odd with a value */
 	struct tr_name mine;		   /* predicate: it is */
 	struct tr_name again, end;
 };
@@ -37,7 +38,7 @@ enum { LIVE = offsetof(struct map_image, live), FIRST = offsetof(struct map_imag
 static struct queue begin(struct tr *t, const struct ebpf_map *m)
 {
 	struct queue q = { .m = m, .stack = m->type == BPF_MAP_TYPE_STACK, .base = tr_map_base(t, m), .r = tr_t64(t), .spins = tr_t32(t),
-		.word = tr_t64(t), .count = tr_t32(t), .mark = tr_t32(t), .first = tr_t32(t), .mine = tr_pred(t),
+		.word = tr_t64(t), .count = tr_t32(t), .mark = tr_t32(t), .first = tr_t32(t), .state = tr_t64(t), .mine = tr_pred(t),
 		.again = tr_label(t), .end = tr_label(t) };
 	tr_emit(t, "mov.u64 %s, %d;", q.r.s, PENDING);
 	tr_emit(t, "mov.u32 %s, %u;", q.spins.s, SPINS);
@@ -96,17 +97,25 @@ static struct tr_name new_word(struct tr *t, const struct queue *q, enum claim c
 	return word;
 }
 
-/* mine = the lane's slot was claimed. `free` (.b32): so many may be; state: what a slot must be in. In the basic block of l; n: how
+/* bad = the state is not that of an empty slot, or a full one. */
+static void is_not(struct tr *t, const struct queue *q, bool full, struct tr_name bad)
+{
+	struct tr_name odd = tr_t64(t);
+	tr_emit(t, "ld.volatile.global.u64 %s, [%s+%d];", q->state.s, q->slot.s, MAP_IMAGE_HEADER);
+	tr_emit(t, "and.b64 %s, %s, 1;", odd.s, q->state.s);
+	tr_emit(t, "setp.ne.u64 %s, %s, %d;", bad.s, odd.s, full);
+}
+
+/* mine = the lane's slot was claimed. `free` (.b32): so many may be; full: what a slot must be. In the basic block of l; n: how
  * many were, got: predicate: some. */
-static void claim_slots(struct tr *t, struct queue *q, const struct tr_group *l, enum claim claim, struct tr_name free, uint32_t state,
+static void claim_slots(struct tr *t, struct queue *q, const struct tr_group *l, enum claim claim, struct tr_name free, bool full,
 	struct tr_name *n, struct tr_name *got)
 {
-	struct tr_name is = tr_t64(t), bad = tr_pred(t), stop = tr_t32(t), mask = tr_t32(t), asks = tr_pred(t), old = tr_t64(t),
+	struct tr_name bad = tr_pred(t), stop = tr_t32(t), mask = tr_t32(t), asks = tr_pred(t), old = tr_t64(t),
 		       told = tr_t32(t), lane = tr_t32(t);
 	*n = tr_t32(t);
 	*got = tr_pred(t);
-	tr_emit(t, "ld.volatile.global.u64 %s, [%s+%d];", is.s, q->slot.s, MAP_IMAGE_HEADER);
-	tr_emit(t, "setp.ne.u64 %s, %s, %u;", bad.s, is.s, state);
+	is_not(t, q, full, bad);
 	tr_emit(t, "setp.ge.or.s32 %s, %s, %s, %s;", bad.s, l->rank.s, free.s, bad.s);
 	tr_emit(t, "vote.sync.ballot.b32 %s, %s, %s;", stop.s, bad.s, l->mask.s);
 	tr_lowest(t, stop, stop);
@@ -153,9 +162,11 @@ static struct tr_name there(struct tr *t, const struct queue *q)
 	return n;
 }
 
-static void set_state(struct tr *t, const struct queue *q, uint32_t state)
+/* The slot's other state, which its owner alone can give it. */
+static void turn(struct tr *t, const struct queue *q, const char *pred)
 {
-	tr_emit(t, "st.volatile.global.u64 [%s+%d], %u;", q->slot.s, MAP_IMAGE_HEADER, state);
+	tr_emit(t, "add.s64 %s, %s, 1;", q->state.s, q->state.s);
+	tr_emit(t, "%sst.volatile.global.u64 [%s+%d], %s;", pred, q->slot.s, MAP_IMAGE_HEADER, q->state.s);
 }
 
 /* Ends a pass: who has no answer yet goes on, not for ever. */
@@ -185,9 +196,11 @@ static void drop_oldest(struct tr *t, struct queue *q, struct tr_name full)
 	if (q->stack)
 		tr_from_lane(t, &l, q->first, q->first, l.first);
 	slot_of(t, q, l.rank);
-	claim_slots(t, q, &l, CLAIM_OLDEST, q->count, 1, &n, &got);
+	char mine[48];
+	snprintf(mine, sizeof(mine), "@%s ", q->mine.s);
+	claim_slots(t, q, &l, CLAIM_OLDEST, q->count, true, &n, &got);
 	tr_emit(t, "membar.gl;");
-	tr_emit(t, "@%s st.volatile.global.u64 [%s+%d], 0;", q->mine.s, q->slot.s, MAP_IMAGE_HEADER);
+	turn(t, q, mine);
 	if (q->stack) {
 		struct tr_name first = tr_t32(t), less = tr_t32(t), count = tr_t32(t), mark = tr_t32(t), word = tr_t64(t);
 		tr_emit(t, "and.pred %s, %s, %s;", leads.s, got.s, l.leads.s);
@@ -231,11 +244,11 @@ static int push_pass(struct tr *t, struct queue *q, struct tr_inst *inst, uint32
 	tr_emit(t, "selp.b32 %s, %s, 0, %s;", room.s, room.s, full.s);
 	tr_emit(t, "add.u32 %s, %s, %s;", behind.s, q->count.s, l.rank.s);
 	slot_of(t, q, behind);
-	claim_slots(t, q, &l, CLAIM_PUSH, room, 0, &n, &got);
+	claim_slots(t, q, &l, CLAIM_PUSH, room, false, &n, &got);
 	tr_emit(t, "@!%s bra %s;", q->mine.s, late.s);
 	write_value(t, q, &value);
 	tr_emit(t, "membar.gl;"); /* the value before the state */
-	set_state(t, q, 1);
+	turn(t, q, "");
 	tr_emit(t, "mov.u64 %s, 0;", q->r.s);
 	buf_printf(&t->body, "%s:\n", late.s);
 	tr_emit(t, "setp.ge.and.s32 %s, %s, %u, !%s;", full.s, q->count.s, q->m->max_entries, q->mine.s);
@@ -303,39 +316,43 @@ static void pop_pass(struct tr *t, struct queue *q, const struct tr_mem *to)
 	struct tr_name late = tr_label(t), n, got;
 	struct tr_group l = begin_pass(t, q);
 	slot_of(t, q, older(t, q, l.rank));
-	claim_slots(t, q, &l, CLAIM_POP, there(t, q), 1, &n, &got);
+	claim_slots(t, q, &l, CLAIM_POP, there(t, q), true, &n, &got);
 	empty_answer(t, q);
 	tr_emit(t, "@!%s bra %s;", q->mine.s, late.s);
 	tr_emit(t, "membar.gl;"); /* the state before the value */
 	tr_mem_fill(t, to, &q->slot, MAP_IMAGE_HEADER + 8, q->m->value_size);
 	tr_emit(t, "membar.gl;"); /* the value before the state */
-	set_state(t, q, 0);
+	turn(t, q, "");
 	tr_emit(t, "mov.u64 %s, 0;", q->r.s);
 	buf_printf(&t->body, "%s:\n", late.s);
 	end_pass(t, q);
 }
 
-/* The value counts when it was there all the time: no pop of a queue came, nothing at all to a stack. */
+/* The value counts when its slot did not change while it was read. What is at the top of a stack then was that when it was pushed, or when
+ * the word was read; the oldest of a queue is still that after its slot was seen. */
 static void peek_pass(struct tr *t, struct queue *q, const struct tr_mem *to)
 {
-	struct tr_name late = tr_label(t), zero = tr_t32(t), is = tr_t64(t), bad = tr_pred(t), word = tr_t64(t), mark = tr_t32(t),
-		       count = tr_t32(t), same = tr_pred(t);
+	struct tr_name late = tr_label(t), zero = tr_t32(t), bad = tr_pred(t), now = tr_t64(t), same = tr_pred(t);
 	buf_printf(&t->body, "%s:\n", q->again.s);
 	read_word(t, q);
 	read_first(t, q);
 	empty_answer(t, q);
 	tr_emit(t, "mov.u32 %s, 0;", zero.s);
 	slot_of(t, q, older(t, q, zero));
-	tr_emit(t, "ld.volatile.global.u64 %s, [%s+%d];", is.s, q->slot.s, MAP_IMAGE_HEADER);
-	tr_emit(t, "setp.ne.u64 %s, %s, 1;", bad.s, is.s);
+	is_not(t, q, true, bad);
 	tr_emit(t, "setp.le.or.s32 %s, %s, 0, %s;", bad.s, q->count.s, bad.s);
-	tr_emit(t, "@%s bra %s;", bad.s, late.s);
 	tr_emit(t, "membar.gl;");
+	if (!q->stack) {
+		struct tr_name word = tr_t64(t), mark = tr_t32(t), count = tr_t32(t);
+		tr_emit(t, "ld.volatile.global.u64 %s, [%s+%d];", word.s, q->base.s, LIVE);
+		tr_emit(t, "mov.b64 {%s, %s}, %s;", count.s, mark.s, word.s);
+		tr_emit(t, "setp.ne.or.u32 %s, %s, %s, %s;", bad.s, mark.s, q->mark.s, bad.s);
+	}
+	tr_emit(t, "@%s bra %s;", bad.s, late.s);
 	tr_mem_fill(t, to, &q->slot, MAP_IMAGE_HEADER + 8, q->m->value_size);
 	tr_emit(t, "membar.gl;");
-	tr_emit(t, "ld.volatile.global.u64 %s, [%s+%d];", word.s, q->base.s, LIVE);
-	tr_emit(t, "mov.b64 {%s, %s}, %s;", count.s, mark.s, word.s);
-	tr_emit(t, "setp.eq.u32 %s, %s, %s;", same.s, mark.s, q->mark.s);
+	tr_emit(t, "ld.volatile.global.u64 %s, [%s+%d];", now.s, q->slot.s, MAP_IMAGE_HEADER);
+	tr_emit(t, "setp.eq.u64 %s, %s, %s;", same.s, now.s, q->state.s);
 	tr_emit(t, "@%s mov.u64 %s, 0;", same.s, q->r.s);
 	buf_printf(&t->body, "%s:\n", late.s);
 	end_pass(t, q);

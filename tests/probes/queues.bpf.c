@@ -28,7 +28,7 @@ KEYLESS(few, QUEUE, 3, struct item);
 KEYLESS(pile, STACK, 3, struct item);
 KEYLESS(last, QUEUE, 64, struct item);
 KEYLESS(top, STACK, 64, struct item);
-KEYLESS(bloom, BLOOM_FILTER, 1 << 20, __u64);
+KEYLESS(bloom, BLOOM_FILTER, BITS, __u64);
 
 /* One bit for each value that was ever popped. */
 enum { MAPS = 6 };
@@ -40,7 +40,7 @@ struct {
 } seen SEC(".maps");
 
 const volatile __u32 rounds = 4;
-__u64 operations, pushed[MAPS], refused[MAPS], popped[MAPS], empty[MAPS], busy, torn, twice, odd, peeked;
+__u64 operations, pushed[MAPS], refused[MAPS], popped[MAPS], empty[MAPS], busy[MAPS], busy_push[MAPS], torn, peek_busy, twice, odd, peeked;
 __u64 pushed_sum[MAPS], popped_sum[MAPS];
 __u64 bloom_missed, bloom_false, bloom_asked;
 
@@ -55,7 +55,7 @@ static __attribute__((always_inline)) void count_push(__u32 map, __u64 id, long 
 	} else if (err == -7) {
 		COUNT(refused[map]);
 	} else if (err == -16) {
-		COUNT(busy);
+		COUNT(busy_push[map]);
 	} else {
 		COUNT(odd);
 	}
@@ -71,7 +71,7 @@ static __attribute__((always_inline)) void count_pop(__u32 map, const struct ite
 	}
 	if (err) {
 		if (err == -16)
-			COUNT(busy);
+			COUNT(busy[map]);
 		else
 			COUNT(odd);
 		return;
@@ -93,7 +93,7 @@ static __attribute__((always_inline)) void count_peek(const struct item *v, long
 		if (v->check != CHECK(v->id))
 			COUNT(torn);
 	} else if (err == -16) {
-		COUNT(busy);
+		COUNT(peek_busy);
 	} else if (err != -2) {
 		COUNT(odd);
 	}
