@@ -184,10 +184,8 @@ static void record_word(struct tr *t, const struct access *x, const char *shape,
 	tr_emit(t, "mad.lo.u32 %s, %s, 8, %s;", info.s, x->log.s, shape);
 	tr_emit(t, "shl.b32 %s, %s, 6;", k.s, x->op.s);
 	tr_emit(t, "or.b32 %s, %s, %s;", info.s, info.s, k.s);
-	tr_emit(t, "shl.b32 %s, %s, 24;", info.s, info.s);
 	tr_emit(t, "mov.b64 {%s, %s}, %s;", lo.s, hi.s, x->base.s);
-	tr_emit(t, "and.b32 %s, %s, 0x00ffffff;", hi.s, hi.s);
-	tr_emit(t, "or.b32 %s, %s, %s;", hi.s, hi.s, info.s);
+	tr_emit(t, "prmt.b32 %s, %s, %s, 0x4210;", hi.s, hi.s, info.s); /* the highest byte */
 }
 
 /* The group's head and the record's first 16 bytes, which `who` writes. shape, size: .b32 or numbers. */
@@ -282,13 +280,13 @@ static void leave(struct tr *t, const struct access *x, const struct target *w,
 	tr_emit(t, "mov.pred %s, %s;", o->got.s, w->at.got.s);
 }
 
-static void commit(struct tr *t, const struct target *w, struct tr_name lead)
+static void commit(struct tr *t, const struct access *x, const struct target *w, struct tr_name lead)
 {
 	struct tr_name bytes = tr_t64(t), count = tr_ring_count(t, &w->g, &w->at);
 	char who[48];
 	snprintf(who, sizeof(who), "@%s ", lead.s);
 	tr_emit(t, "cvt.u64.u32 %s, %s;", bytes.s, w->total.s);
-	tr_ring_add(t, who, count, bytes);
+	tr_ring_commit_group(t, &x->l, who, count, bytes);
 	tr_ring_keep_hint(t, &w->h, &lead, false);
 }
 
@@ -314,7 +312,7 @@ static struct tr_name try_dense(
 	snprintf(who, sizeof(who), "@%s ", lead.s);
 	snprintf(shape, sizeof(shape), "%d", (int)EGPU_ACCESS_DENSE);
 	write_head(t, x, tr_ring_at(t, &w->g, &w->at), who, shape, "16");
-	commit(t, w, lead);
+	commit(t, x, w, lead);
 	leave(t, x, w, o);
 	return dense;
 }
@@ -339,7 +337,7 @@ static void record_any(struct tr *t, struct access *x, struct target *w, const s
 	write_head(t, x, at, who, x->shape.s, x->size.s);
 	write_rest(t, x, at, lead, got);
 	tr_ring_together(t, &x->l);
-	commit(t, w, lead);
+	commit(t, x, w, lead);
 	leave(t, x, w, o);
 }
 

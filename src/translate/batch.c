@@ -457,7 +457,7 @@ static void commit(struct batch *b)
 	char who[48];
 	tr_ring_together(t, &b->l);
 	tr_emit(t, "cvt.u64.u32 %s, %s;", bytes.s, b->total.s);
-	tr_ring_add(t, on(who, b->lead), count, bytes);
+	tr_ring_commit_group(t, &b->l, on(who, b->lead), count, bytes);
 	struct tr_name hinted = tr_ring_as_hinted(t, &b->w);
 	tr_emit(t, "and.pred %s, %s, %s;", hinted.s, hinted.s, b->at.got.s);
 	tr_emit(t, "@%s bra %s;", hinted.s, b->w.done.s);

@@ -210,11 +210,17 @@ static const char *guard(const struct reserve *v, char text[48])
 	return text;
 }
 
+/* The address as ptxas does not see that it is the same in all lanes: it would elect one once more (tr_nudge). */
+static struct tr_name of_leader(struct tr *t, const struct tr_group *l, struct tr_name address)
+{
+	return l ? tr_nudge(t, address, l->rank) : address;
+}
+
 struct tr_place tr_ring_ask(struct tr *t, const struct tr_ring *g, struct tr_name bin,
 	struct tr_name total, const struct tr_group *l, const char *asks)
 {
 	struct tr_place a = { .old = tr_t64(t), .slot = tr_t32(t), .got = tr_pred(t) };
-	struct tr_name word = tr_wide(t, bin, MAP_RING_COUNT_LINE, tr_ring_heads(t, g)),
+	struct tr_name word = of_leader(t, l, tr_wide(t, bin, MAP_RING_COUNT_LINE, tr_ring_heads(t, g))),
 		       add = tr_t64(t), end = tr_t64(t), p = tr_pred(t), pos = tr_t32(t);
 	uint32_t lines = g->bin_bytes / MAP_RING_GROUP;
 	tr_emit(t, "cvt.u64.u32 %s, %s;", add.s, total.s);
@@ -244,6 +250,12 @@ struct tr_name tr_ring_count(struct tr *t, const struct tr_ring *g, const struct
 	tr_emit(t, "shr.u32 %s, %s, %d;", bin.s, a->slot.s,
 		__builtin_ctz(g->bin_bytes / MAP_RING_GROUP));
 	return tr_wide(t, bin, MAP_RING_COUNT_LINE, g->counts);
+}
+
+void tr_ring_commit_group(
+	struct tr *t, const struct tr_group *l, const char *pred, struct tr_name count, struct tr_name bytes)
+{
+	tr_ring_add(t, pred, of_leader(t, l, count), bytes);
 }
 
 void tr_ring_add(struct tr *t, const char *pred, struct tr_name count, struct tr_name bytes)
@@ -364,7 +376,7 @@ void tr_ring_drop(
 		n = tr_t64(t);
 		tr_emit(t, "cvt.u64.u32 %s, %s;", n.s, times->s);
 	}
-	tr_emit(t, "@%s red.global.add.u64 [%s+%d], %s;", l.leads.s, h->line.s,
+	tr_emit(t, "@%s red.global.add.u64 [%s+%d], %s;", l.leads.s, of_leader(t, &l, h->line).s,
 		MAP_IMAGE_HEADER + MAP_RING_LOST, n.s);
 }
 
@@ -681,7 +693,7 @@ static int output_together(struct tr *t, struct tr_inst *inst, uint32_t i, const
 	tr_ring_put(t, &from, got, mine, MAP_IMAGE_HEADER + MAP_RING_GROUP, bytes);
 	tr_ring_together(t, &v.l);
 	tr_emit(t, "cvt.u64.u32 %s, %s;", all.s, v.total.s);
-	tr_ring_add(t, first, count, all);
+	tr_ring_commit_group(t, &v.l, first, count, all);
 	tr_ring_keep_hint(t, &v.h, &lead, false);
 	tr_emit(t, "mov.u64 %s, 0;", rc.s);
 	tr_emit(t, "@%s bra %s;", v.at.got.s, w.done.s);

@@ -47,6 +47,9 @@ struct tr_name tr_wide(struct tr *t, struct tr_name index, uint32_t stride, stru
 /* Adds to a bin's committed bytes; pred: "" or "@predicate ". */
 void tr_ring_add(struct tr *t, const char *pred, struct tr_name count, struct tr_name bytes);
 
+/* The same by the group's lowest lane, whom pred holds for at most. */
+void tr_ring_commit_group(struct tr *t, const struct tr_group *l, const char *pred, struct tr_name count, struct tr_name bytes);
+
 /* Asks a bin for total (.b32) bytes; asks: "" or "@predicate " of whom. With l, within the basic block of tr_lanes_here, all of the
  * group learn what its lowest lane was told: lanes may have come with different hints, so of the bin they know only what the slot says. */
 struct tr_place tr_ring_ask(struct tr *t, const struct tr_ring *g, struct tr_name bin, struct tr_name total, const struct tr_group *l, const char *asks);
