@@ -171,7 +171,7 @@ static void judge(struct kernel *k, double over, double error, double limit)
 		uint32_t wanted = round_up(over / limit * one_in);
 		p->failed += p->failed < MAX_FAILED;
 		set_pace(k, wanted > one_in ? wanted : one_in * 2);
-	} else if (above && n >= SURE && exceeds(over, limit, 2, error)) {
+	} else if (above && n >= (over > 2 * limit ? SURE / 2 : SURE) && exceeds(over, limit, 2, error)) {
 		give_up(k);
 	} else if (below && one_in > 1) {
 		set_pace(k, one_in / 2);

@@ -49,6 +49,7 @@ sub parts {
 	my @parts = map { [$w->{$_} // 0, $blocks] } 0 .. 7;
 	push @parts, map { [$b->{$_} // 0, $warps * int(($blocks + 15 - $_) / 16)] } 0 .. 15;
 	push @parts, map { [($k->{$_} // {threads => 0})->{threads}, $warps * int(($blocks + 6 - $_) / 7)] } 0 .. 6;
+	push @parts, [values_of($maps->{by_launch})->{1} // 0, $blocks * $warps];
 	push @parts, [$maps->{'.bss'}{variables}{bytes} / 4, $blocks * $warps];
 	return @parts;
 }

@@ -18,6 +18,13 @@ struct {
 	__type(value, __u32);
 } by_block SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 4);
+	__type(key, __u32);
+	__type(value, __u64);
+} by_launch SEC(".maps");
+
 struct pair {
 	__u64 threads, blocks_seen;
 };
@@ -41,12 +48,15 @@ const volatile __u32 with_records = 0;
 SEC("gpu/entry")
 int enter(struct egpu_entry *ctx)
 {
-	__u32 key = ctx->warp & 31, block = ctx->block.x & 15, k = ctx->block.x % 7;
+	__u32 key = ctx->warp & 31, block = ctx->block.x & 15, k = ctx->block.x % 7, l = ctx->launch < 3 ? ctx->launch : 3;
+	__u64 *launch = bpf_map_lookup_elem(&by_launch, &l);
 	__u64 *warp = bpf_map_lookup_elem(&by_warp, &key);
 	__u32 *b = bpf_map_lookup_elem(&by_block, &block);
 	struct pair first = { 1, 0 }, *p;
 	if (warp)
 		*warp += 1;
+	if (launch)
+		*launch += 1;
 	if (b)
 		__sync_fetch_and_add(b, 1);
 	p = bpf_map_lookup_elem(&by_key, &k);
