@@ -564,8 +564,10 @@ void stream_purge(void);
 void graph_purge(void);
 /* The kernel's name by its handle, or NULL. */
 const char *function_name(void *handle);
-/* An image that holds only the name of a kernel, and why there is no PTX; searched: it is being looked for. */
-struct image *image_nameless(const char *name, const char *why, bool searched);
+/* An image that holds only the name of a kernel, and why there is no PTX: nobody asked for it, it is being looked for, or that is the
+ * answer, which stays. */
+enum nameless { NAMELESS_UNASKED, NAMELESS_SEARCHED, NAMELESS_ANSWERED };
+struct image *image_nameless(const char *name, const char *why, enum nameless what);
 /* The same if there is one, or NULL. */
 struct image *image_of_name(const char *name);
 /* One that has been read already and has this kernel's PTX, or NULL. */

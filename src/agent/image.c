@@ -383,7 +383,7 @@ struct image *image_of_name(const char *name)
 	return NULL;
 }
 
-struct image *image_nameless(const char *name, const char *why, bool searched)
+struct image *image_nameless(const char *name, const char *why, enum nameless what)
 {
 	struct image *im = image_new();
 	size_t cap = 0;
@@ -397,10 +397,10 @@ struct image *image_nameless(const char *name, const char *why, bool searched)
 	}
 	im = image_share(im);
 	/* What has been searched for before keeps its answer until there is another. */
-	if (searched && im->answered)
+	if (what != NAMELESS_ANSWERED && im->answered)
 		return im;
-	im->answered |= im->searched && !searched;
-	im->searched = searched;
+	im->answered = what == NAMELESS_ANSWERED;
+	im->searched = what == NAMELESS_SEARCHED;
 	if (strcmp(im->no_ptx, why))
 		im->no_ptx = arena_strdup(im->arena, why);
 	return im;

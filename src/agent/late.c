@@ -135,8 +135,8 @@ static void answer(const struct question *q)
 	bool search = name && wanted(name) && late.n_searched < ASKED;
 	struct image *im = name && !search ? image_known(name) : NULL;
 	if (name && !im)
-		im = image_nameless(name,
-			search ? "its PTX is being looked for" : "no pattern names it", search);
+		im = search ? image_nameless(name, "its PTX is being looked for", NAMELESS_SEARCHED)
+			    : image_nameless(name, "no pattern names it", NAMELESS_UNASKED);
 	if (im)
 		function_bind(q->handle, name, im);
 	if (im && search) {
@@ -161,7 +161,7 @@ static bool search(const struct question *q, uint64_t until)
 	if (name && !err) {
 		agent_log("%s: %s, %.1f ms", name, im ? "PTX found" : why,
 			(double)(now_ns() - start) / 1e6);
-		im = im ? im : image_nameless(name, why, false);
+		im = im ? im : image_nameless(name, why, NAMELESS_ANSWERED);
 		if (im)
 			function_bind(q->handle, name, im);
 	}

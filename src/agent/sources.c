@@ -518,6 +518,46 @@ static bool read_text(const struct place *p, size_t *start, size_t *middle, size
 	return false;
 }
 
+/* The place where the next token begins. */
+static const char *skip_blank(const char *p)
+{
+	for (;;) {
+		while (is_blank(*p))
+			p++;
+		const char *end = p[0] == '/' && p[1] == '/'   ? strchr(p, '\n')
+				  : p[0] == '/' && p[1] == '*' ? strstr(p + 2, "*/")
+							       : p;
+		if (end == p)
+			return p;
+		if (!end)
+			return p + strlen(p);
+		p = *end == '\n' ? end : end + 2;
+	}
+}
+
+/* How much of it is PTX: memory may hold it as a part of something else. Behind what is complete, only a directive follows. */
+static size_t ptx_length(const char *text)
+{
+	const char *p = text, *complete = NULL;
+	bool begun = false;
+	for (int depth = 0; *(p = skip_blank(p));) {
+		if (!depth && !begun && complete && *p != '.')
+			return (size_t)(complete - text);
+		begun = true;
+		if (*p == '"' && !(p = strchr(p + 1, '"')))
+			break;
+		depth += *p == '{';
+		depth -= *p == '}' && depth;
+		bool ends = !depth && (*p == '}' || *p == ';');
+		p++;
+		if (ends) {
+			complete = p;
+			begun = false;
+		}
+	}
+	return p ? (size_t)(p - text) : strlen(text);
+}
+
 /* The text around a place: from `.version`, with only comments before it, to what is no text. False: none. */
 static bool take_text(const struct place *p, struct text *out)
 {
@@ -541,25 +581,9 @@ static bool take_text(const struct place *p, struct text *out)
 		return false;
 	memcpy(out->bytes, version, length);
 	out->bytes[length] = 0;
-	out->n = length;
+	out->n = ptx_length(out->bytes);
+	out->bytes[out->n] = 0;
 	return true;
-}
-
-/* The place where the next token begins. */
-static const char *skip_blank(const char *p)
-{
-	for (;;) {
-		while (is_blank(*p))
-			p++;
-		const char *end = p[0] == '/' && p[1] == '/'   ? strchr(p, '\n')
-				  : p[0] == '/' && p[1] == '*' ? strstr(p + 2, "*/")
-							       : p;
-		if (end == p)
-			return p;
-		if (!end)
-			return p + strlen(p);
-		p = *end == '\n' ? end : end + 2;
-	}
 }
 
 /* Whether they say the same as far as both go, blanks and comments aside. */

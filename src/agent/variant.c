@@ -947,8 +947,12 @@ void variant_retire_module(struct module *m)
 	lock_take(&agent.build);
 	atomic_store(&m->gone, 1);
 	drop_from_queue(of_module, m);
-	for (struct variant *v = atomic_load(&m->variants); v; v = v->next)
+	for (struct variant *v = atomic_load(&m->variants); v; v = v->next) {
+		const struct session_kernel *row = atomic_load(&v->kernel->shared);
+		if (atomic_load(&v->state) == VARIANT_REFUSED && row && row->state == SESSION_KERNEL_PENDING)
+			kernel_state(v->kernel, SESSION_KERNEL_REFUSED, "it was unloaded before there was a moment to load its variant");
 		retire(v);
+	}
 	lock_drop(&agent.build);
 }
 

@@ -126,6 +126,7 @@ part_list() {
 	exact; ok $? "counts are exact"
 	attach_for 0.3 --device 0 "$pid" "$probe"; ok $? "attach --device 0"
 	exact; ok $? "counts are exact"
+	grep -q 'refused: twice: several PTX texts' "$work/err"; ok $? "what was found out by an earlier one is still told"
 	attach --for 0.3 --device 1 "$pid" "$probe"; [ $? = 125 ]; ok $? "attach --device 1, where it launches nothing, says so"
 	grep -q 'no launch was probed' "$work/err"; ok $? "with the reason"
 	attach --for 0.4 --sample-warps 1 "$pid" "$probe"; ok $? "attach --sample-warps 1"
