@@ -19,7 +19,9 @@
 #include "live/object.h"
 
 enum {
-	POOL_BYTES = 64 << 20, /* for maps of programs that come while kernels run: an allocation may wait for them */
+	POOL_BYTES = 64 << 20, /* for maps of programs that come while kernels run, at least: an allocation may wait for them */
+	POOL_MOST = 512 << 20,
+	POOL_SHARE = 256,      /* this part of the device's memory, between the two */
 	BELL_BLOCKS = 4,       /* a multiprocessor */
 	BELL_THREADS = 32,
 	LOOK_MS = 2,           /* between looks at the session */
@@ -32,7 +34,7 @@ struct live {
 	CUdeviceptr value;      /* of egpu_live: words, then code */
 	uint64_t code_bytes, code_used; /* for lists and programs */
 	CUdeviceptr pool;
-	uint64_t pool_used;
+	uint64_t pool_bytes, pool_used;
 	CUstream bell_stream;
 	CUmodule bell_module;
 	CUfunction bell;
@@ -159,13 +161,13 @@ int live_pool_take(struct context *c, uint32_t map, size_t bytes, CUdeviceptr *o
 	struct live *l = c->live;
 	uint64_t need = (bytes + LIVE_ALIGN - 1) / LIVE_ALIGN * LIVE_ALIGN;
 	const char *name = agent.shared->maps[map].name;
-	if (need > POOL_BYTES)
+	if (need > l->pool_bytes)
 		return diag_set(d, E2BIG, "map %.32s takes %zu bytes on the device; maps of programs for kernels that run have %d MiB together", name,
-			bytes, POOL_BYTES >> 20);
-	if (need > POOL_BYTES - l->pool_used)
+			bytes, (int)(l->pool_bytes >> 20));
+	if (need > l->pool_bytes - l->pool_used)
 		return diag_set(d, ENOSPC,
 			"map %.32s takes %zu bytes, and of the %d MiB for maps of programs for kernels that run %llu are left until those have ended", name,
-			bytes, POOL_BYTES >> 20, (unsigned long long)(POOL_BYTES - l->pool_used));
+			bytes, (int)(l->pool_bytes >> 20), (unsigned long long)(l->pool_bytes - l->pool_used));
 	if (!out)
 		return 0;
 	l->pool_used += need;
@@ -651,6 +653,14 @@ int live_serve(struct context *c)
 
 /* -- start ------------------------------------------------------------------------ */
 
+static uint64_t pool_size(const struct context *c)
+{
+	size_t all;
+	if (!REAL(cuDeviceTotalMem_v2) || !ok(REAL(cuDeviceTotalMem_v2)(&all, c->device)) || all / POOL_SHARE < POOL_BYTES)
+		return POOL_BYTES;
+	return all / POOL_SHARE < POOL_MOST ? all / POOL_SHARE / LIVE_ALIGN * LIVE_ALIGN : POOL_MOST;
+}
+
 int live_prepare(struct context *c, CUdeviceptr image, struct diag *d)
 {
 	struct live *l = calloc(1, sizeof(*l));
@@ -662,7 +672,8 @@ int live_prepare(struct context *c, CUdeviceptr image, struct diag *d)
 	if (room && strtoull(room, NULL, 0) < LIVE_CODE_BYTES)
 		l->code_bytes = strtoull(room, NULL, 0) / LIVE_ALIGN * LIVE_ALIGN;
 	int err = load_bell(l, c->cc, d);
-	if (!err && !ok(REAL(cuMemAlloc_v2)(&l->pool, POOL_BYTES)))
+	l->pool_bytes = pool_size(c);
+	if (!err && !ok(REAL(cuMemAlloc_v2)(&l->pool, l->pool_bytes)))
 		err = diag_set(d, ENOMEM, "no device memory for the maps of live programs");
 	if (err) {
 		if (l->bell_stream)
