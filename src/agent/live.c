@@ -671,6 +671,10 @@ int live_prepare(struct context *c, CUdeviceptr image, struct diag *d)
 	const char *room = getenv("EGPU_LIVE_ROOM"); /* tests have little */
 	if (room && strtoull(room, NULL, 0) < LIVE_CODE_BYTES)
 		l->code_bytes = strtoull(room, NULL, 0) / LIVE_ALIGN * LIVE_ALIGN;
+	/* Before the doorbell is loaded: with code the driver empties the instruction caches of what lay where this is. */
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
+		if (agent.shared->maps[i].live == LIVE_TIER_NATIVE)
+			l->native = native_prepare();
 	int err = load_bell(l, c->cc, d);
 	l->pool_bytes = pool_size(c);
 	if (!err && !ok(REAL(cuMemAlloc_v2)(&l->pool, l->pool_bytes)))
@@ -683,9 +687,6 @@ int live_prepare(struct context *c, CUdeviceptr image, struct diag *d)
 		free(l);
 		return err;
 	}
-	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
-		if (agent.shared->maps[i].live == LIVE_TIER_NATIVE)
-			l->native = native_prepare();
 	c->live = l;
 	update(c);
 	return 0;

@@ -14,7 +14,7 @@
 #include "cuda/fatbin.h"
 #include "live/object.h"
 
-enum { POOL_BYTES = 16 << 20, MAX_SETS = 2 * SESSION_MAX_LINKS };
+enum { POOL_BYTES = 32 << 20, MAX_SETS = 2 * SESSION_MAX_LINKS };
 
 enum set_state { SET_WANTED, SET_COMPILING, SET_DONE, SET_FAILED };
 
@@ -242,6 +242,8 @@ static int place(struct context *c, struct native *n, const struct job *j, CUdev
 	if (!err && (!ok(REAL(cuMemcpyHtoDAsync_v2)(*at, bytes, code.bytes, c->stream)) || !ok(REAL(cuStreamSynchronize)(c->stream))))
 		err = -EIO;
 	free(bytes);
+	if (err == -ENOTSUP)
+		return diag_set(d, EOPNOTSUPP, "its machine code calls what the linker has left out");
 	return err ? diag_set(d, -err, "its machine code cannot be copied to the device") : 0;
 }
 

@@ -18,6 +18,7 @@ enum {
 	R_CALL_34 = 58,	 /* R_CUDA_ABS47_34: an address / 4, at bit 34; up to sm_89 */
 	R_CALL_16_34 = 75, /* R_CUDA_ABS55_16_34: of an address / 4 8 bits at bit 16, the others at bit 34; from sm_90 on */
 	INSN_BYTES = 16,
+	CALL_ABSOLUTE = 0x943, /* opcode; a predicate and the address elsewhere */
 	ALIGN = 128,
 	MAX_PARTS = 16,
 	INFO_WORD = 0x04, /* form of an attribute: a size and that many bytes */
@@ -201,6 +202,19 @@ static int relocate_part(struct image *im, uint32_t index, uint64_t address, cha
 	return 0;
 }
 
+/* A call that no relocation has set: the linker has left out what it calls, since no kernel does. */
+static bool calls_nothing(const char *code, uint64_t bytes)
+{
+	for (uint64_t at = 0; at + INSN_BYTES <= bytes; at += INSN_BYTES) {
+		uint64_t low, high;
+		memcpy(&low, code + at, sizeof(low));
+		memcpy(&high, code + at + sizeof(low), sizeof(high));
+		if ((low & ~UINT64_C(0xf000)) == CALL_ABSOLUTE && !(high & 0x1ffff))
+			return true;
+	}
+	return false;
+}
+
 /* -- what it takes ------------------------------------------------------------------ */
 
 static uint32_t word(const char *at)
@@ -269,5 +283,5 @@ int cubin_code(const void *elf, size_t size, const char *name, uint64_t address,
 		memcpy((char *)code + im.parts[i].at, im.elf + im.parts[i].text.sh_offset, im.parts[i].text.sh_size);
 	for (uint32_t i = 0; !err && i < im.n; i++)
 		err = relocate_part(&im, i, address, code);
-	return err;
+	return !err && calls_nothing(code, im.bytes) ? -ENOTSUP : err;
 }

@@ -206,6 +206,24 @@ static int put_program(struct buf *b, const struct variant *v, const struct nati
 	return err;
 }
 
+/* A kernel that nobody launches. The linker leaves out what no kernel calls: the function where only its address is taken is kept, and what it
+ * calls is left out, so that it would call address 0. */
+static void put_keeper(struct buf *b, enum live_point point)
+{
+	static const uint8_t access[] = { 64, 32, 32, 32, 64, 32, 32, 32, 32, 64, 64, 64, 64 }, place[] = { 64, 64, 64 };
+	const uint8_t *bits = point == LIVE_MEM ? access : place;
+	uint32_t n = point == LIVE_MEM ? sizeof(access) : sizeof(place);
+
+	buf_puts(b, ".visible .entry " NATIVE_NAME "_keep(.param .u64 at)\n{\n\t.reg .b64 %at, %f;\n\tld.param.u64 %at, [at];\n"
+		    "\tmov.u64 %f, " NATIVE_NAME ";\n\tst.global.u64 [%at], %f;\n\t{\n");
+	for (uint32_t k = 0; k < n; k++)
+		buf_printf(b, "\t.param .b%u a%u;\n\tst.param.b%u [a%u], 0;\n", bits[k], k, bits[k], k);
+	buf_puts(b, "\tcall " NATIVE_NAME ", (");
+	for (uint32_t k = 0; k < n; k++)
+		buf_printf(b, "%sa%u", k ? ", " : "", k);
+	buf_puts(b, ");\n\t}\n\tret;\n}\n");
+}
+
 static bool seen_before(const struct native_request *r, uint32_t i, const char *name)
 {
 	for (uint32_t k = 0; k < i; k++)
@@ -234,8 +252,7 @@ int instrument_native(const struct native_request *r, struct buf *out, struct di
 	buf_puts(out, "\t.reg .b32 %egpu_here;\n\tactivemask.b32 %egpu_here;\n");
 	for (uint32_t i = 0; i < r->n && !err; i++)
 		err = put_program(out, &v, r, i, d);
-	/* The linker keeps what something refers to. */
-	buf_puts(out, "\tret;\n}\n.visible .entry " NATIVE_NAME "_keep(.param .u64 at)\n{\n\t.reg .b64 %at, %f;\n\tld.param.u64 %at, [at];\n"
-		      "\tmov.u64 %f, " NATIVE_NAME ";\n\tst.global.u64 [%at], %f;\n\tret;\n}\n");
+	buf_puts(out, "\tret;\n}\n");
+	put_keeper(out, r->point);
 	return !err && out->failed ? diag_set(d, ENOMEM, "out of memory") : err;
 }
