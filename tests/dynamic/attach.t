@@ -6,7 +6,7 @@
 # Parts run beside each other, each with its own programs and its own directory of sessions; the end puts together what they say.
 . "$(dirname "$0")/../cli/lib.sh"
 target=$EGPU_BUILD/tests/dynamic/target_plain
-driver=$EGPU_BUILD/src/softgpu
+driver=${EGPU_DRIVER_DIR:-$EGPU_BUILD/src/softgpu} # a GPU's driver: tests/device/attach.t
 all=$tmp
 trap 'kill $(cat "$all"/*/*.pid 2>/dev/null) 2>/dev/null; rm -rf "$all"' EXIT
 export ASAN_OPTIONS=detect_leaks=0
@@ -156,6 +156,7 @@ part_list() {
 
 # A probe on one of two devices leaves the other alone.
 part_devices() {
+	[ -n "$EGPU_DRIVER_DIR" ] && [ "$(nvidia-smi -L | wc -l)" -lt 2 ] && return
 	export EGPU_SOFTGPU=devices=2
 	start devices both 2
 	unset EGPU_SOFTGPU
@@ -211,7 +212,7 @@ part_killed() { # STEPS
 part_stranded() {
 	mkdir "$work/gone"
 	ln -s "$EGPU_BUILD/src/agent/libegpu-agent.so" "$work/gone/libegpu-attach.so"
-	ln -s "$driver/libcuda.so.1" "$work/gone/libegpu-driver.so.1"
+	ln -s "${driver%%:*}/libcuda.so.1" "$work/gone/libegpu-driver.so.1"
 	export TARGET_LOADS="$work/gone/libegpu-attach.so" EGPU_AGENT_LOG="$work/stranded.log"
 	start stranded opened
 	unset TARGET_LOADS EGPU_AGENT_LOG

@@ -10,7 +10,7 @@ unshare --pid --mount --fork --mount-proc --propagation private true 2> /dev/nul
 	{ echo "1..0 # SKIP no namespaces of our own here (they take root)"; exit 0; }
 probe=$EGPU_BUILD/tests/dynamic/count.bpf.o
 
-LD_LIBRARY_PATH=$EGPU_BUILD/src/softgpu EGPU_SOFTGPU_QUIET=1 unshare --pid --mount --fork --mount-proc --propagation private \
+LD_LIBRARY_PATH=${EGPU_DRIVER_DIR:-$EGPU_BUILD/src/softgpu} EGPU_SOFTGPU_QUIET=1 unshare --pid --mount --fork --mount-proc --propagation private \
 	sh -c 'mount -t tmpfs tmpfs /dev/shm; exec "$0" opened 4' "$EGPU_BUILD/tests/dynamic/target_plain" > "$work/out" 2>&1 &
 outer=$!
 for _ in $(seq 200); do grep -qs running "$work/out" && break; sleep 0.02; done

@@ -11,7 +11,7 @@ killed=$EGPU_BUILD/tests/dynamic/killed
 points=${KILLED_POINTS:-6}
 
 start() { # NAME: a target, its number in $pid
-	LD_LIBRARY_PATH=$EGPU_BUILD/src/softgpu EGPU_SOFTGPU_QUIET=1 "$EGPU_BUILD/tests/dynamic/target_plain" "$([ $((RANDOM % 2)) = 0 ] && echo linked || echo opened)" \
+	LD_LIBRARY_PATH=${EGPU_DRIVER_DIR:-$EGPU_BUILD/src/softgpu} EGPU_SOFTGPU_QUIET=1 "$EGPU_BUILD/tests/dynamic/target_plain" "$([ $((RANDOM % 2)) = 0 ] && echo linked || echo opened)" \
 		> "$all/$1.out" 2>&1 &
 	pid=$!
 	echo $pid > "$all/$1.pid"

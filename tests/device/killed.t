@@ -1,0 +1,10 @@
+#!/bin/sh
+# tests/dynamic/killed.t on the GPU: controllers killed at any system call.
+: "${EGPU_SOURCE:=$(cd "$(dirname "$0")/../.." && pwd)}"
+: "${EGPU_BUILD:=$EGPU_SOURCE/build}"
+library=$(/sbin/ldconfig -p | sed -n 's/.*libcuda\.so\.1 .*=> //p' | head -1)
+[ -n "$library" ] || { echo "1..0 # SKIP no CUDA driver"; exit 0; }
+EGPU_DRIVER_DIR=${library%/*}:/usr/local/cuda/lib64
+: "${KILLED_POINTS:=24}"
+export EGPU_SOURCE EGPU_BUILD EGPU_DRIVER_DIR KILLED_POINTS
+exec bash "$EGPU_SOURCE/tests/dynamic/killed.t"
