@@ -240,6 +240,36 @@ static int lock_target(struct attached *a)
 	return 0;
 }
 
+static const struct session_agent *agent_of(const struct session *s, pid_t pid)
+{
+	const struct session_file *f = session_data((struct session *)s);
+	for (int i = 0; i < SESSION_MAX_AGENTS; i++)
+		if (f->agents[i].pid == (uint32_t)pid)
+			return &f->agents[i];
+	return NULL;
+}
+
+/* The session of a program that egpu run has started, which may lie elsewhere (EGPU_DIR). */
+static bool started_with(struct attached *a)
+{
+	char path[64], *text, dir[PATH_MAX] = "";
+	size_t n = 0, name = sizeof(SESSION_ENV "=") - 1;
+	snprintf(path, sizeof(path), "/proc/%d/environ", (int)a->pid);
+	if (read_file(path, 1 << 22, &text, &n, NULL))
+		return false;
+	for (const char *p = text; p < text + n; p += strnlen(p, (size_t)(text + n - p)) + 1)
+		if (!strncmp(p, SESSION_ENV "=", name))
+			snprintf(dir, sizeof(dir), "%s", p + name);
+	free(text);
+	if (dir[0] != '/' || session_open(dir, &a->session, NULL))
+		return false;
+	if (agent_of(a->session, a->pid))
+		return true;
+	session_close(a->session);
+	a->session = NULL;
+	return false;
+}
+
 /* An agent that another command has brought, which was killed on the way, may be about to come. One that has found its session
  * gone never will, and its library is not loaded twice: then it takes a copy. */
 static bool came_late(struct attached *a)
@@ -247,6 +277,8 @@ static bool came_late(struct attached *a)
 	char agent[PATH_MAX];
 	if (path_find(PATH_AGENT, agent, NULL) || !inject_has_mapped(a->pid, agent))
 		return false;
+	if (started_with(a))
+		return true;
 	for (int ms = 0; ms < LATE_MS; ms += 10) {
 		if (!find_session(a->pid, &a->session, NULL))
 			return true;
@@ -283,15 +315,6 @@ static int join_session(struct attached *a, const char *probe)
 }
 
 /* -- the agent ---------------------------------------------------------------------- */
-
-static const struct session_agent *agent_of(const struct session *s, pid_t pid)
-{
-	const struct session_file *f = session_data((struct session *)s);
-	for (int i = 0; i < SESSION_MAX_AGENTS; i++)
-		if (f->agents[i].pid == (uint32_t)pid)
-			return &f->agents[i];
-	return NULL;
-}
 
 /* The path as the target sees it. */
 static void library_path(const struct attached *a, char out[PATH_MAX])

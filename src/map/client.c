@@ -77,7 +77,9 @@ static bool client_alive(const struct session *s, uint32_t i)
 	const struct session_client *c = &s->file->clients[i];
 	if (!c->pid || __atomic_load_n(&c->ended, __ATOMIC_ACQUIRE))
 		return false;
-	return process_is_foreign() ? client_holds_lock(s, i) : process_alive((pid_t)c->pid, c->start_time);
+	if (process_is_foreign())
+		return !c->locked || client_holds_lock(s, i);
+	return process_alive((pid_t)c->pid, c->start_time);
 }
 
 int session_claim_client(struct session *s, const char *probe)
@@ -92,6 +94,7 @@ int session_claim_client(struct session *s, const char *probe)
 		if (s->client_fd > 0)
 			close(s->client_fd);
 		s->client_fd = client_lock(s, i, F_OFD_SETLK, &lock);
+		c->locked = s->client_fd >= 0;
 		process_start_time(getpid(), &c->start_time);
 		snprintf(c->probe, sizeof(c->probe), "%s", probe);
 		__atomic_store_n(&c->pid, (uint32_t)getpid(), __ATOMIC_RELEASE);

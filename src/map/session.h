@@ -217,7 +217,7 @@ struct session_client {
 	uint32_t ended; /* 1: it is gone */
 	uint64_t start_time;
 	uint32_t stays; /* 1: its links outlive it (egpu attach -d) */
-	uint32_t pad;
+	uint32_t locked; /* 1: it holds a lock on the file as long as it lives (client.c) */
 	char probe[64];
 };
 

@@ -241,6 +241,19 @@ part_huge() {
 	finish huge
 }
 
+# A program that egpu run has started, with sessions in another place than ours.
+part_elsewhere() {
+	[ -z "$EGPU_DRIVER_DIR" ] || return
+	mkdir "$work/elsewhere"
+	EGPU_DIR=$work/elsewhere "$egpu" run --softgpu -o "$work/report" "$probe" -- "$target" linked > "$work/elsewhere.out" 2>&1 & runner=$!
+	for _ in $(seq 400); do grep -qs running "$work/elsewhere.out" && break; sleep 0.02; done
+	pid=$(cat /proc/$runner/task/$runner/children); pid=${pid%% *}
+	attach_for 0.4 "$pid" "$probe"; ok $? "elsewhere: attach to what egpu run has started"
+	whole; ok $? "elsewhere: counts launches whole"
+	kill -TERM "$pid"; wait $runner; ok $? "elsewhere: it ended well"
+	grep -q 'wrong 0' "$work/elsewhere.out"; ok $? "elsewhere: every step's results were right"
+}
+
 # Root attaches to a process of another user, where that user has attached before.
 part_other() {
 	[ "$(id -u)" = 0 ] && setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$egpu" -a -r "$probe" 2> /dev/null || return
@@ -342,6 +355,7 @@ else
 	part killed_late part_killed returned skipped
 fi
 part stranded part_stranded
+part elsewhere part_elsewhere
 part other part_other
 part huge part_huge
 part refused part_refused
