@@ -107,6 +107,8 @@ if [ -z "$EGPU_SANITIZED" ]; then
 	[ $status = 125 ] && grep -q 'give -k KERNEL' "$work/err"; ok $? "without -k it is refused where there are no guards"
 	attach --live -k fill --for 1 "$pid" "$work/entries.bpf.c"; ok $? "with it, guards come at the next launch"
 	[ "$(number threads)" -gt 0 ]; ok $? "and the program into them ($(number threads) threads)"
+	attach --for 0.5 "$pid" "$work/entries.bpf.c"; ok $? "one for the next launch has maps in the rows that the live one had"
+	[ "$(number threads)" -gt 0 ]; ok $? "which are its own ($(number threads) threads)"
 	"$egpu" detach "$pid" > "$work/err" 2>&1; ok $? "egpu detach takes the guards away"
 	kill -TERM $pid; wait $pid; ok $? "the program ends well"
 	grep -q 'wrong 0' "$work/plain.out"; ok $? "every step's results were right"
