@@ -67,7 +67,7 @@ void cupti_open(void)
 	CALL(cuptiProfilerInitialize, CUpti_Profiler_Initialize_Params, init, .pPriv = NULL);
 }
 
-/* With a context, before its modules are loaded. */
+/* With a context, and nothing of the driver's own to run until cupti_stop: after a cuMemsetD8 CUPTI 13.0 patches nothing. */
 void cupti_start(void)
 {
 	CUpti_SassMetrics_Config config[N_WANTED];
@@ -114,6 +114,8 @@ static void collect(const char *kernel)
 			for (int m = 0; m < N_WANTED; m++)
 				totals[m] += data[i].pInstanceValues[k].metricId == ids[m] ? data[i].pInstanceValues[k].value : 0;
 	}
+	if (!totals[0])
+		fprintf(stderr, "# CUPTI: nothing of %s, but %zu instructions of %s\n", kernel, n, data[0].functionName ? data[0].functionName : "?");
 	free(values);
 	free(data);
 }

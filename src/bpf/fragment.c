@@ -18,6 +18,7 @@
  *	<120 bytes>
  *	body 80
  *	<80 bytes>
+ *	words 2
  *	repeat 90             where there is one
  *	<90 bytes>
  *	batch 8 1             where there is one: most places, and whether they may go apart
@@ -158,6 +159,7 @@ void ebpf_fragment_print(const struct ebpf_fragment *f, struct buf *out)
 	put_line(out, "body", strlen(f->body));
 	put_text(out, f->body);
 	if (f->repeat) {
+		put_line(out, "words", f->words);
 		put_line(out, "repeat", strlen(f->repeat));
 		put_text(out, f->repeat);
 	}
@@ -541,6 +543,17 @@ static int read_batch(struct reader *r, struct ebpf_fragment *f)
 	return err;
 }
 
+static int read_repeat(struct reader *r, struct ebpf_fragment *f)
+{
+	uint64_t words;
+	if (!take(r, "words "))
+		return 0;
+	if (!take_number(r, 4, &words) || !take(r, "\n") || !words || words == 3 || !take(r, "repeat"))
+		return bad(r, "no valid number of words");
+	f->words = (uint32_t)words;
+	return !f->anywhere || f->warp || f->sampled ? bad(r, "a program that may not be repeated") : read_text(r, &f->repeat);
+}
+
 int ebpf_fragment_parse(struct arena *arena, const char *text, size_t size,
 	struct ebpf_fragment *out, struct diag *d)
 {
@@ -557,8 +570,8 @@ int ebpf_fragment_parse(struct arena *arena, const char *text, size_t size,
 		err = bad(&r, "no body");
 	if (!err)
 		err = read_text(&r, &f.body);
-	if (!err && take(&r, "repeat"))
-		err = !f.anywhere || f.warp || f.sampled ? bad(&r, "a program that may not be repeated") : read_text(&r, &f.repeat);
+	if (!err)
+		err = read_repeat(&r, &f);
 	if (!err)
 		err = read_batch(&r, &f);
 	if (!err && (!take(&r, "end\n") || r.at != r.end))

@@ -9,7 +9,8 @@
  *   - for each parameter read: .b64 %egpu_param<i>, zero-extended;
  *   - .b32 %egpu_weight where `sampled` says so: how many warps this one stands for. The fragment runs in chosen warps only, and
  *     multiplies what it adds to maps that it only adds to;
- *   - .b64 %egpu_passes, in `repeat` alone: as how many runs it counts;
+ *   - .b64 %egpu_passes, in `repeat` alone: as how many runs it counts; and .b32 %egpu_word, below `words`: which of the words of a value that
+ *     it adds to together is this lane's;
  *   - .b32 %egpu_slot where `slot` says so: which replica is this multiprocessor's, min(%smid, entry SMS - 1);
  *   - the module-scope table `.const .align 8 .u64 __egpu_table[]`: entry m is the device address of map m's
  *     image (map/layout.h); entries EBPF_TABLE_* hold what follows below; the symbols of the kernel come after. Entry n is named
@@ -117,8 +118,9 @@ struct ebpf_fragment {
 	struct ebpf_fragment_func *funcs;
 	uint32_t n_funcs;
 	const char *body;
-	const char *repeat; /* adds what %egpu_passes runs of the body add, by each lane that runs it, whatever others do; NULL: there is none.
-			       What it reads is the same in all runs of a thread at one site; of a site itself, numbers that the text knows. */
+	const char *repeat; /* run for each %egpu_word below `words`, it adds what %egpu_passes runs of the body add, whatever other lanes do; NULL: there
+			       is none. What it reads is the same in all runs of a thread at one site; of a site itself, numbers that the text knows. */
+	uint32_t words;	    /* 1, 2 or 4 */
 	const struct ebpf_batch *batch; /* NULL: there is no such way */
 	const struct ebpf_map_use *use; /* by map id, EBPF_TABLE_MAPS of them; not in the text: NULL when it was read from there */
 };

@@ -1,12 +1,14 @@
-/* fan.c - the same programs for several sites at one point: the k-th lane that is here runs them for the k-th site.
+/* fan.c - the same programs for several sites at one point: each lane that is here runs them for a word of a site.
  *
  * Programs that only add (`repeat` in bpf/fragment.h) run once for all lanes, and once for all that a thread has passed, so where several sites'
- * programs stand together there is a lane for each: they cost as many instructions as one. With fewer lanes than sites each takes several.
+ * programs stand together there is a lane for each word of each: they cost as many instructions as one, and the memory system is asked once for
+ * words that lie beside each other. (By H200: what a request for an addition costs is the sectors it goes to.) With fewer lanes each takes several.
  *
- *	%egpu_index = lanes here below this one, %egpu_step = lanes here
- *	again: past the last site: end
+ *	%egpu_turn = lanes here below this one, %egpu_step = lanes here
+ *	again: past the last word of the last site: end
+ *		%egpu_index = %egpu_turn / words, %egpu_word = the rest
  *		inputs of site %egpu_index, %egpu_passes; the programs
- *		%egpu_index += %egpu_step
+ *		%egpu_turn += %egpu_step
  */
 #include <stdlib.h>
 #include <string.h>
@@ -144,7 +146,7 @@ bool fan_inputs(const char *const *texts, uint32_t n, struct buf *out)
 
 void fan_declare(struct buf *b)
 {
-	buf_printf(b, "\t.reg .b32 %%egpu_index, %%egpu_step;\n\t.reg .b64 %%egpu_passes, %%egpu_xs<%d>;\n", MAX_COUNTERS);
+	buf_printf(b, "\t.reg .b32 %%egpu_turn, %%egpu_index, %%egpu_word, %%egpu_step;\n\t.reg .b64 %%egpu_passes, %%egpu_xs<%d>;\n", MAX_COUNTERS);
 }
 
 void fan_lanes(const struct variant *v, struct buf *b)
@@ -152,7 +154,7 @@ void fan_lanes(const struct variant *v, struct buf *b)
 	emit_active_mask(&v->target, b, "%egpu_xm");
 	buf_puts(b, "\tmov.u32 %egpu_xt0, %lanemask_lt;\n"
 		    "\tand.b32 %egpu_xt0, %egpu_xt0, %egpu_xm;\n"
-		    "\tpopc.b32 %egpu_index, %egpu_xt0;\n"
+		    "\tpopc.b32 %egpu_turn, %egpu_xt0;\n"
 		    "\tpopc.b32 %egpu_step, %egpu_xm;\n");
 }
 
@@ -175,12 +177,17 @@ static void sum_counter(uint32_t counter, struct buf *b)
 	}
 }
 
+void fan_turn(uint32_t words, struct buf *b)
+{
+	buf_printf(b, "\tshr.u32 %%egpu_index, %%egpu_turn, %u;\n\tand.b32 %%egpu_word, %%egpu_turn, %u;\n", words / 2, words - 1);
+}
+
 void fan_counters(const struct variant *v, bool sums, uint32_t counters, struct buf *b)
 {
 	if (sums)
 		fan_lanes(v, b);
 	else
-		buf_puts(b, "\tmov.u32 %egpu_index, 0;\n\tmov.u32 %egpu_step, 1;\n");
+		buf_puts(b, "\tmov.u32 %egpu_turn, 0;\n\tmov.u32 %egpu_step, 1;\n");
 	for (uint32_t c = 0; c < MAX_COUNTERS; c++) {
 		if (!(counters >> c & 1))
 			continue;

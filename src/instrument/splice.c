@@ -312,6 +312,7 @@ struct group {
 	uint32_t sites[MAX_FAN], counter[MAX_FAN], n;
 	const char *inputs[MAX_FAN];
 	uint32_t counters; /* a bit each */
+	uint32_t words;	   /* of a site */
 };
 
 static bool same_programs(const struct splicer *s, uint32_t a, uint32_t b)
@@ -390,7 +391,10 @@ static bool find_group(const struct splicer *s, uint32_t site, const struct merg
 {
 	const struct variant *v = s->v;
 
-	*g = (struct group){ 0 };
+	*g = (struct group){ .words = 1 };
+	for (uint32_t i = 0; i < s->req->n_fragments; i++)
+		if (runs_at(s, s->req->fragments[i], site) && s->req->fragments[i]->words > g->words)
+			g->words = s->req->fragments[i]->words;
 	if (!add_to(s, g, site, m))
 		return false;
 	for (uint32_t i = site + 1; i < v->n_sites && v->spots[i].place == v->spots[site].place && g->n < MAX_FAN; i++)
@@ -415,7 +419,8 @@ static char *group_text(const struct splicer *s, const struct group *g, const st
 		fan_counters(s->v, fan_sums(s->v, m->fields), g->counters, &b);
 	else
 		fan_lanes(s->v, &b);
-	buf_printf(&b, "$egpu_loop%u:\n\tsetp.ge.u32 %%egpu_xp1, %%egpu_index, %u;\n\t@%%egpu_xp1 bra $egpu_end%u;\n", site, g->n, site);
+	buf_printf(&b, "$egpu_loop%u:\n\tsetp.ge.u32 %%egpu_xp1, %%egpu_turn, %u;\n\t@%%egpu_xp1 bra $egpu_end%u;\n", site, g->n * g->words, site);
+	fan_turn(g->words, &b);
 	if (!fan_inputs(g->inputs, g->n, &b))
 		b.failed = true;
 	if (g->counters)
@@ -423,7 +428,7 @@ static char *group_text(const struct splicer *s, const struct group *g, const st
 	else
 		buf_puts(&b, "\tcvt.u64.u32 %egpu_passes, %egpu_step;\n");
 	emit_fragments(s, site, m, true, &b);
-	buf_printf(&b, "\tadd.u32 %%egpu_index, %%egpu_index, %%egpu_step;\n\tbra $egpu_loop%u;\n$egpu_end%u:\n}\n\t", site, site);
+	buf_printf(&b, "\tadd.u32 %%egpu_turn, %%egpu_turn, %%egpu_step;\n\tbra $egpu_loop%u;\n$egpu_end%u:\n}\n\t", site, site);
 	if (!b.failed)
 		text = arena_strdup(s->v->arena, b.data);
 	buf_free(&b);

@@ -267,8 +267,10 @@ bool fan_sums(const struct variant *v, uint64_t fields);
 /* The inputs of site %egpu_index, of what emit_inputs wrote for each. False: they differ in more than a few numbers. */
 bool fan_inputs(const char *const *texts, uint32_t n, struct buf *out);
 void fan_declare(struct buf *b);
-/* Sets %egpu_index and %egpu_step; the mask is in %egpu_xm. */
+/* Sets %egpu_turn and %egpu_step; the mask is in %egpu_xm. */
 void fan_lanes(const struct variant *v, struct buf *b);
+/* Sets %egpu_index and %egpu_word; words: 1, 2 or 4. */
+void fan_turn(uint32_t words, struct buf *b);
 /* The same, or each lane for itself, and %egpu_xs<c> for the counters whose bit is set. */
 void fan_counters(const struct variant *v, bool sums, uint32_t counters, struct buf *b);
 /* %egpu_passes of site %egpu_index, given each site's counter, in rising order. */

@@ -194,7 +194,8 @@ struct tr {
 	const char *end;   /* label text after the body */
 	bool entry;	   /* runs where a kernel begins */
 	bool once;	   /* in one thread of a block, for all */
-	bool repeat;	   /* in one lane, for as many runs as %egpu_passes says */
+	bool repeat;	   /* for as many runs as %egpu_passes says; each word by the lane whose %egpu_word it is */
+	uint32_t words;	   /* repeat: most that are added to in one instruction */
 	struct tr_name threads, threads64; /* once: threads of the block, .b32 and .b64 */
 	struct tr_name slot;		   /* once: what %egpu_slot is elsewhere */
 	struct tr_name zero;		   /* once: a .b32 that is 0, as ptxas does not see (tr_nudge) */

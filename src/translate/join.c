@@ -5,6 +5,8 @@
  * is asked once for the words of a sector instead of once a word. Where fewer lanes are here than
  * words, the first lane does those left over.
  *
+ * In a body for many runs lanes are given words beforehand: several sites' go in one instruction then (instrument/fan.c).
+ *
  * Requires roles and facts. Joined are 64-bit additions at constant distances from one register,
  * whose address and addend are the same in all lanes, with nothing between them that may jump,
  * call, or touch memory of maps.
@@ -18,13 +20,12 @@ static bool is_addition(const struct tr *t, const struct tr_inst *inst, uint32_t
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
 	const struct tr_insn *at = &inst->at[i];
 	const struct ebpf_fact *f = tr_fact(t, inst, i);
-	if (at->dead || f->region != EBPF_REGION_MAP_VALUE || !(f->uniform >> in->dst_reg & 1))
+	/* Many runs: each lane for itself, or the same in all. */
+	if (at->dead || f->region != EBPF_REGION_MAP_VALUE || (!t->repeat && !(f->uniform >> in->dst_reg & 1)))
 		return false;
 	if (at->role == TR_RMW_STORE)
-		return at->rmw->bytes == 8 && !at->rmw->tracked &&
-		       (at->rmw->constant || at->rmw->uniform);
-	return tr_is_atomic(in) && in->imm == BPF_ADD && BPF_SIZE(in->code) == BPF_DW &&
-	       (f->uniform >> in->src_reg & 1);
+		return at->rmw->bytes == 8 && !at->rmw->tracked && (t->repeat || at->rmw->constant || at->rmw->uniform);
+	return tr_is_atomic(in) && in->imm == BPF_ADD && BPF_SIZE(in->code) == BPF_DW && (t->repeat || f->uniform >> in->src_reg & 1);
 }
 
 /* Whether an instruction may stand between two that are joined: it goes on to the next, and touches
@@ -112,20 +113,44 @@ static struct tr_name place_of(
 	return at;
 }
 
-static void all_at_once(struct tr *t, struct tr_name base)
+/* The value of the lane's word. */
+static struct tr_name value_of(struct tr *t, struct tr_name rank)
 {
 	const struct tr_joined *j = &t->joined;
-	const struct tr_lanes *l = &t->lanes;
-	struct tr_name rank = tr_t32(t), value = tr_t64(t), p = tr_pred(t), done = tr_label(t), at,
-		       first;
-	int32_t displacement;
-	buf_puts(&t->body, "#if ptx 6.2\n");
-	tr_emit(t, "popc.b32 %s, %s;", rank.s, l->lower.s);
+	struct tr_name value = tr_t64(t), p = tr_pred(t);
 	tr_emit(t, "mov.u64 %s, %s;", value.s, j->lead[0].value.s);
 	for (uint32_t k = 1; k < j->n; k++) {
 		tr_emit(t, "setp.eq.u32 %s, %s, %u;", p.s, rank.s, k);
 		tr_emit(t, "selp.b64 %s, %s, %s, %s;", value.s, j->lead[k].value.s, value.s, p.s);
 	}
+	return value;
+}
+
+/* Many runs: lanes have been given words. */
+static void by_word(struct tr *t, struct tr_name base)
+{
+	const struct tr_joined *j = &t->joined;
+	struct tr_name word = tr_text("%egpu_word"), value = value_of(t, word), p = tr_pred(t);
+	int32_t displacement;
+	struct tr_name at = place_of(t, base, word, &displacement);
+	tr_emit(t, "setp.lt.u32 %s, %s, %u;", p.s, word.s, j->n);
+	tr_emit(t, "@%s red.global.add.u64 [%s+%d], %s;", p.s, at.s, displacement, value.s);
+	t->words = j->n > t->words ? j->n : t->words;
+}
+
+static void all_at_once(struct tr *t, struct tr_name base)
+{
+	if (t->repeat) {
+		by_word(t, base);
+		return;
+	}
+	const struct tr_joined *j = &t->joined;
+	const struct tr_lanes *l = &t->lanes;
+	struct tr_name rank = tr_t32(t), value, p = tr_pred(t), done = tr_label(t), at, first;
+	int32_t displacement;
+	buf_puts(&t->body, "#if ptx 6.2\n");
+	tr_emit(t, "popc.b32 %s, %s;", rank.s, l->lower.s);
+	value = value_of(t, rank);
 	at = place_of(t, base, rank, &displacement);
 	tr_emit(t, "setp.ge.u32 %s, %s, %u;", p.s, rank.s, j->n);
 	tr_emit(t, "@%s bra %s;", p.s, done.s);
@@ -149,7 +174,7 @@ bool tr_join(struct tr *t, const struct tr_inst *inst, uint32_t i, struct tr_nam
 {
 	struct tr_joined *j = &t->joined;
 	bool more = j->n + 1 < TR_MAX_JOINED && next_addition(t, inst, i);
-	if (t->once || t->repeat || t->one_lane || !is_addition(t, inst, i) || (!j->n && !more))
+	if (t->once || t->one_lane || !is_addition(t, inst, i) || (!j->n && !more))
 		return false;
 	/* The same word again: what is there is added before. */
 	if (!apart(j, displacement)) {
@@ -159,7 +184,7 @@ bool tr_join(struct tr *t, const struct tr_inst *inst, uint32_t i, struct tr_nam
 	}
 	struct tr_lead lead;
 	tr_elect(t, sum, &lead);
-	if (j->n && strcmp(j->mask.s, t->lanes.mask.s)) {
+	if (!t->repeat && j->n && strcmp(j->mask.s, t->lanes.mask.s)) {
 		each(t, base);
 		j->n = 0;
 	}

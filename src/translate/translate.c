@@ -126,6 +126,7 @@ static int add_repeat(const struct tr *of, struct ebpf_fragment *out)
 	if (!err) {
 		put_scope(&t, &text);
 		out->repeat = text.failed ? NULL : arena_strndup(t.arena, text.data, text.len);
+		out->words = t.words > 2 ? 4 : t.words == 2 ? 2 : 1;
 		err = out->repeat ? 0 : diag_set(t.d, ENOMEM, "out of memory");
 	}
 	buf_free(&text);

@@ -9,8 +9,8 @@
  *	unknown		the same	per group of equal addresses (match.any, sm_70): its lanes * value
  *	unknown		varies		the sum if all addresses are equal (match.all and redux, sm_80), else each its own
  *
- * In a body for many runs at once (bpf/fragment.h, repeat) each lane acts by itself: others have been elected, and what it adds
- * is the addend times the runs.
+ * In a body for many runs at once (bpf/fragment.h, repeat) nobody is elected: what is added is the addend times the runs, by the lane that has
+ * the word (join.c), of several of them.
  *
  * Where a target does not know the instructions, each lane adds for itself. What "the same" is, the
  * verifier has proved (facts[].uniform). The table of targets is that of the #if lines written here
@@ -279,9 +279,10 @@ void tr_elect(struct tr *t, const struct tr_sum *s, struct tr_lead *out)
 	if (out->all)
 		return;
 	if (t->repeat) {
-		out->all = true;
+		out->all = false;
 		out->value = s->wide ? tr_t64(t) : tr_t32(t);
 		times_passes(t, s, out->value);
+		tr_emit(t, "setp.eq.u32 %s, %%egpu_word, 0;", out->pred.s);
 		return;
 	}
 	if (t->once) {

@@ -82,9 +82,10 @@ static void test_repeat(void)
 	struct ebpf_fragment f, g = sample;
 	g.anywhere = true;
 	g.repeat = "{\n\t%egpu_passes\n}\n";
+	g.words = 2;
 	ebpf_fragment_print(&g, &a);
 	is_int(ebpf_fragment_parse(arena, a.data, a.len, &f, &d), 0, "a body for many runs is read back %s", d.text);
-	ok(f.repeat && !strcmp(f.repeat, g.repeat) && !strcmp(f.body, g.body), "beside the other");
+	ok(f.repeat && f.words == 2 && !strcmp(f.repeat, g.repeat) && !strcmp(f.body, g.body), "beside the other");
 	buf_free(&a);
 	arena_free(arena);
 }
@@ -121,8 +122,9 @@ static void test_targets(void)
 	is_text(text, 602, 52, "a\nc\ne\n");
 	is_text(text, 600, 90, "a\nd\ne\nf\n");
 	test_bad(HEAD "fields\nmaps\nbody 12\n#if sm 70\nx\n\nend\n", "#if lines");
-	test_bad(HEAD "fields\nmaps\nbody 1\nx\nrepeat 1\nx\nend\n", "may not be repeated");
-	test_bad(ANYWHERE "fields\nmaps\nbody 1\nx\nrepeat 2\nx\nend\n", "longer than its length");
+	test_bad(HEAD "fields\nmaps\nbody 1\nx\nwords 1\nrepeat 1\nx\nend\n", "may not be repeated");
+	test_bad(ANYWHERE "fields\nmaps\nbody 1\nx\nwords 3\nrepeat 1\nx\nend\n", "number of words");
+	test_bad(ANYWHERE "fields\nmaps\nbody 1\nx\nwords 1\nrepeat 2\nx\nend\n", "longer than its length");
 	test_bad(HEAD "fields\nmaps\nbody 7\n#endif\n\nend\n", "#if lines");
 	test_bad(HEAD "fields\nmaps\nbody 6\n#if x\n\nend\n", "#if lines");
 	test_bad(HEAD "fields\nmaps\nbody 31\n#if sm 7\n#else\n#else\n#endif\nabc\n\nend\n", "#if lines");

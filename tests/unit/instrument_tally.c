@@ -36,6 +36,7 @@ static struct ebpf_fragment adder(enum ebpf_point point, uint64_t fields, bool r
 	f.maps = 2;
 	f.repeat = repeat ? "{\n\t.reg .b64 %egpu_r1;\n\tld.const.u64 %egpu_r1, [__egpu_table+8];\n"
 			    "\tred.global.add.u64 [%egpu_r1+128], %egpu_passes;\n}" : NULL;
+	f.words = 2;
 	return f;
 }
 
@@ -81,7 +82,8 @@ static void test_calm(void)
 	ok(!between(ptx, "$loop:", "%egpu_passes", "$out:"), "none in the loop");
 	ok(between(ptx, "@!%p3 ret;\n", "%egpu_site;", "st.global.u32 [%rd1+12]"), "an access outside of loops has its program where it is");
 	is_int(count(ptx, "redux.sync"), 8, "what lanes have passed is summed: two blocks, two pieces, at two places");
-	is_int(count(ptx, "mad.lo.u32 %egpu_site, %egpu_index, 1, 1;"), 2, "a lane for each site");
+	is_int(count(ptx, "mad.lo.u32 %egpu_site, %egpu_index, 1, 1;"), 2, "lanes for each site");
+	is_int(count(ptx, "setp.ge.u32 %egpu_xp1, %egpu_turn, 6;"), 2, "one for each of its words");
 }
 
 static void test_edges(void)

@@ -379,8 +379,9 @@ static void test_negation(void)
 }
 
 /* Whether there is a body for many runs, with `want` in it, where no lane is elected. */
-static void repeats(struct made m, const char *want, const char *what)
+static void repeats(struct made m, const char *want, uint32_t words, const char *what)
 {
+	is_int(m.err ? 0 : m.f.words, words, "%u words: %s", words, what);
 	ok(!m.err && (m.f.repeat && want ? strstr(m.f.repeat, want) && !strstr(m.f.repeat, "activemask") : !want && !m.f.repeat), "%s", what);
 	arena_free(m.arena);
 }
@@ -388,14 +389,17 @@ static void repeats(struct made m, const char *want, const char *what)
 static void test_repeat(void)
 {
 	repeats(MAKE(MEM, VALUE(6, 0, 8), LD(DW, 1, 6, 0), ALU64I(ADD, 1, 3), ST(DW, 6, 0, 1), ALU64I(MOV, 0, 0), EXIT),
-		", %egpu_passes, 3;", "v += 3 is 3 times the runs");
+		", %egpu_passes, 3;", 1, "v += 3 is 3 times the runs");
 	repeats(MAKE(MEM, VALUE(6, 0, 8), LD(W, 1, 6, 0), ALU32I(ADD, 1, 1), ST(W, 6, 0, 1), ALU64I(MOV, 0, 0), EXIT),
-		"cvt.u32.u64", "so is a sum of 32 bits");
+		"cvt.u32.u64", 1, "so is a sum of 32 bits");
+	repeats(MAKE(MEM, VALUE(6, 0, 8), LD(DW, 1, 6, 0), ALU64I(ADD, 1, 3), ST(DW, 6, 0, 1), LD(DW, 1, 6, 8), ALU64I(ADD, 1, 4), ST(DW, 6, 8, 1),
+			ALU64I(MOV, 0, 0), EXIT),
+		"%egpu_word", 2, "two words of a value are for two lanes");
 	repeats(MAKE(MEM, LD(W, 2, 1, 4), VALUE(6, 0, 8), LD(DW, 1, 6, 0), ALU64(ADD, 1, 2), ST(DW, 6, 0, 1), ALU64I(MOV, 0, 0), EXIT),
-		"mul.lo.u64", "and one of what the thread has");
-	repeats(MAKE(MEM, LD(DW, 2, 1, 128), VALUE(6, 0, 8), LD(DW, 1, 6, 0), ALU64(ADD, 1, 2), ST(DW, 6, 0, 1), ALU64I(MOV, 0, 0), EXIT), NULL,
+		"mul.lo.u64", 1, "and one of what the thread has");
+	repeats(MAKE(MEM, LD(DW, 2, 1, 128), VALUE(6, 0, 8), LD(DW, 1, 6, 0), ALU64(ADD, 1, 2), ST(DW, 6, 0, 1), ALU64I(MOV, 0, 0), EXIT), NULL, 0,
 		"not of an address, which is another each time");
-	repeats(MAKE(MEM, VALUE(6, 0, 8), LD(DW, 1, 6, 0), ST(DW, 6, 8, 1), ALU64I(MOV, 0, 0), EXIT), NULL, "not what reads a value");
+	repeats(MAKE(MEM, VALUE(6, 0, 8), LD(DW, 1, 6, 0), ST(DW, 6, 8, 1), ALU64I(MOV, 0, 0), EXIT), NULL, 0, "not what reads a value");
 }
 
 int main(void)
