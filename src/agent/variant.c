@@ -5,6 +5,7 @@
  * wait for, and no launch can slip in that would wait for it. Until then the original runs and the
  * session shows the kernel as pending. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,11 +230,11 @@ static int fit_threads(struct variant *v, struct diag *d)
 	return 0;
 }
 
-/* So many registers cost a kernel no thread that runs (64 warps). */
-enum { FREE_REGS = 32 };
+/* So many registers cost a kernel no thread that runs (64 warps); a few words in local memory instead cost less than half of the threads. */
+enum { FREE_REGS = 32, FEW_BYTES = 64 };
 
 /* The compiler takes more than it needs where it does not know how large blocks are; a kernel that had no more than FREE_REGS would have fewer
- * threads for it. Where it can do without, in registers alone, it does. */
+ * threads for it. Where it can do without, it does. */
 static int spare_registers(struct variant *v, struct diag *d)
 {
 	struct build *liberal = v->build;
@@ -245,7 +246,7 @@ static int spare_registers(struct variant *v, struct diag *d)
 	int err = settle_symbols(v, FREE_REGS, d);
 	if (!err)
 		err = load_cubin(v, d);
-	if (!err && function_attribute(v->function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, local + 1) <= local)
+	if (!err && function_attribute(v->function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, INT_MAX) <= local + FEW_BYTES)
 		return 0;
 	unload(v);
 	v->build = liberal;
