@@ -20,7 +20,7 @@
  *
  * Maps: BPF_MAP_TYPE_ARRAY, HASH, LRU_HASH, PERCPU_ARRAY, PERCPU_HASH,
  * LRU_PERCPU_HASH (on a GPU: one value per multiprocessor, folded into the CPU
- * slots on reading), QUEUE, STACK, BLOOM_FILTER, RINGBUF; globals. `(*v)++`
+ * slots on reading), QUEUE, STACK, BLOOM_FILTER, STACK_TRACE, RINGBUF; globals. `(*v)++`
  * and `*v += x` on map values and globals are made atomic by the translator.
  */
 #ifndef EGPU_PROBE_BPF_H

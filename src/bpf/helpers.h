@@ -32,6 +32,7 @@ enum ebpf_arg {
 	EBPF_ARG_OUT,		 /* 8 writable bytes, aligned, that the helper sets; 0 is not allowed */
 	EBPF_ARG_CONST,		 /* a constant */
 	EBPF_ARG_STRING,	 /* characters up to a zero that never change: at most EBPF_MAX_STRING with it */
+	EBPF_ARG_CTX,		 /* the program's context, as it was given */
 	EBPF_ARG_DELAY,		 /* nanoseconds, at most EBPF_MAX_DELAY_NS */
 };
 
@@ -82,6 +83,7 @@ enum ebpf_helper_number {
 	HELPER(6, trace_printk, SCALAR, MEM, SIZE, NONE, NONE, NONE, ANY, VARYING, 64, ORDINARY)                  \
 	HELPER(7, get_prandom_u32, SCALAR, NONE, NONE, NONE, NONE, NONE, ANY, VARYING, 8, ORDINARY)               \
 	HELPER(8, get_smp_processor_id, SCALAR, NONE, NONE, NONE, NONE, NONE, ANY, UNIFORM, 2, ORDINARY)          \
+	HELPER(27, get_stackid, SCALAR, CTX, MAP, ANY, NONE, NONE, GPU, VARYING, 16, ORDINARY)                    \
 	HELPER(87, map_push_elem, SCALAR, MAP, VALUE, ANY, NONE, NONE, ANY, VARYING, 64, ORDINARY)                \
 	HELPER(88, map_pop_elem, SCALAR, MAP, VALUE_OUT, NONE, NONE, NONE, ANY, VARYING, 64, ORDINARY)            \
 	HELPER(89, map_peek_elem, SCALAR, MAP, VALUE_OUT, NONE, NONE, NONE, ANY, VARYING, 64, ORDINARY)           \
@@ -117,10 +119,10 @@ enum ebpf_helper_number {
 	REFUSED(15, get_current_uid_gid, "a GPU thread has no user")                                               \
 	REFUSED(16, get_current_comm, "a GPU thread has no name; use ctx->kernel")                                 \
 	REFUSED(25, perf_event_output, "use a ring buffer: bpf_ringbuf_output")                                    \
-	REFUSED(27, get_stackid, "a GPU keeps no stack that can be walked; use ctx->site")                         \
 	REFUSED(35, get_current_task, "a GPU has no tasks")                                                        \
 	REFUSED(36, probe_write_user, "a probe does not write the memory of what it observes")                     \
 	REFUSED(58, override_return, "a probe does not change what a kernel returns")                              \
+	REFUSED(67, get_stack, "what a site's stack is the host knows; use bpf_get_stackid, and look it up there")  \
 	REFUSED(93, spin_lock, "it waits for another thread, which may be a lane of the same warp; use an atomic") \
 	REFUSED(94, spin_unlock, "there are no locks on a GPU; use an atomic")                                     \
 	REFUSED(112, probe_read_user, "a probe reads the kernel's values through its context")                     \

@@ -6,6 +6,7 @@
 #include "cli/bars.h"
 #include "cli/cli.h"
 #include "cli/dump.h"
+#include "cli/names.h"
 #include "cli/typed.h"
 
 enum {
@@ -15,6 +16,7 @@ enum {
 	MAX_BTF = 64 << 20,
 	SMALL_ARRAY = 4096,
 	MAX_DEVICES = 64,
+	KERNEL_NAME = 80,
 };
 
 struct record {
@@ -144,6 +146,8 @@ const char *dump_type_name(uint32_t type)
 		return "stack";
 	case BPF_MAP_TYPE_BLOOM_FILTER:
 		return "Bloom filter";
+	case BPF_MAP_TYPE_STACK_TRACE:
+		return "stacks of sites";
 	case BPF_MAP_TYPE_RINGBUF:
 		return "ring buffer";
 	default:
@@ -415,6 +419,73 @@ static const char *sampled_text(const struct session_map *r)
 	return "part of it is of chosen warps alone, part is scaled: programs use it in both ways";
 }
 
+/* -- stacks of sites ---------------------------------------------------------------- */
+
+static void text_frame(struct session *s, uint64_t frame, struct buf *out)
+{
+	const struct session_file *f = session_data(s);
+	uint32_t row = (uint32_t)frame;
+	if (frame >> 48 == MAP_FRAME_SITE >> 48 && row < SESSION_MAX_SITES) {
+		const struct session_site *site = &f->sites[row];
+		const char *file = session_text(s, site->file), *function = session_text(s, site->function);
+		if (*file)
+			buf_printf(out, "%s:%u", file, site->line);
+		else
+			buf_printf(out, "PTX line %u", site->ptx_line);
+		buf_printf(out, "%s%s", *function ? " in " : "", function);
+	} else if (frame >> 48 == MAP_FRAME_KERNEL >> 48 && row < SESSION_MAX_KERNELS) {
+		struct arena *a = arena_new();
+		const char *name = session_text(s, f->kernels[row].name);
+		buf_printf(out, "kernel %s", a ? name_short(a, name, KERNEL_NAME) : name);
+		arena_free(a);
+	} else {
+		buf_printf(out, "0x%llx", (unsigned long long)frame);
+	}
+}
+
+static void one_stack(struct dump *d, uint32_t id, const uint64_t *frames, uint32_t n, struct buf *out, struct json *j)
+{
+	struct buf text = { 0 };
+	if (j) {
+		json_object(j);
+		json_put_u64(j, "key", id);
+		json_key(j, "frames");
+		json_array(j);
+	} else {
+		buf_printf(out, "  %u = ", id);
+	}
+	for (uint32_t k = 0; k < n && frames[k]; k++) {
+		text.len = 0;
+		text_frame(d->session, frames[k], &text);
+		if (j)
+			json_string_n(j, text.data ? text.data : "", text.len);
+		else
+			buf_printf(out, "%s%.*s", k ? " < " : "", (int)text.len, text.data ? text.data : "");
+	}
+	if (j) {
+		json_array_end(j);
+		json_object_end(j);
+	} else {
+		buf_puts(out, "\n");
+	}
+	buf_free(&text);
+}
+
+static int64_t all_stacks(struct dump *d, uint32_t id, struct buf *out, struct json *j, struct diag *diag)
+{
+	struct map *map = opened(d, id, diag);
+	uint32_t key = 0, n = map_info(map)->value_size / 8;
+	uint64_t *frames = calloc(n, sizeof(*frames));
+	int err = frames ? 0 : -ENOMEM;
+	for (bool first = true; !err; first = false) {
+		err = map_next_key(map, first ? NULL : &key, &key);
+		if (!err && !map_lookup(map, &key, frames))
+			one_stack(d, key, frames, n, out, j);
+	}
+	free(frames);
+	return err == -ENOENT ? 0 : diag_set(diag, -err, "%s", strerror(-err));
+}
+
 /* -- records that wait in a ring ------------------------------------------------------ */
 
 struct waiting {
@@ -502,6 +573,8 @@ int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, str
 		text_ring(d, id, o->per_cpu, out);
 	else if (map_is_queue(r->type))
 		left_out = all_values(d, id, out, NULL, diag);
+	else if (r->type == BPF_MAP_TYPE_STACK_TRACE)
+		left_out = all_stacks(d, id, out, NULL, diag);
 	else if (r->type == BPF_MAP_TYPE_BLOOM_FILTER)
 		buf_puts(out, "  (egpu map peek NAME VALUE tells whether a value may be in it)\n");
 	else if (!o->per_cpu && (histogram || (o->bars && is_number(r, btf, value_type))))
@@ -668,6 +741,11 @@ int dump_one_json(struct dump *d, uint32_t id, const struct dump_options *o, str
 		left_out = all_values(d, id, NULL, j, diag);
 		json_array_end(j);
 		json_devices(d, id, o, j);
+	} else if (r->type == BPF_MAP_TYPE_STACK_TRACE) {
+		json_key(j, "entries");
+		json_array(j);
+		left_out = all_stacks(d, id, NULL, j, diag);
+		json_array_end(j);
 	} else if (r->type != BPF_MAP_TYPE_BLOOM_FILTER) {
 		json_key(j, section ? "variables" : "entries");
 		section ? json_object(j) : json_array(j);

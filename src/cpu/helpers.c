@@ -131,6 +131,8 @@ static uint64_t call_service(struct interp_state *s, uint32_t number, uint32_t m
 	case BPF_FUNC_map_peek_elem:
 		return (uint64_t)(ops->keyless ? ops->keyless(self, map, number, pointer(r[2]), number == BPF_FUNC_map_push_elem ? r[3] : 0)
 					       : -EOPNOTSUPP);
+	case BPF_FUNC_get_stackid: /* the host's interpreter has no sites */
+		return (uint64_t)-EOPNOTSUPP;
 	case BPF_FUNC_ktime_get_ns:
 		return ops->time_ns ? ops->time_ns(self) : 0;
 	case BPF_FUNC_trace_printk:

@@ -17,6 +17,7 @@ enum {
 	MAX_VALUE_BYTES = 256 << 20,
 	MAX_REPLICAS = 65536,
 	MAX_QUEUE = 1 << 30,
+	MAX_FRAMES = 127, /* of a stack, as in the kernel */
 	MIN_RING_BYTES = 4096,
 	SPARSE_BYTES = 1 << 20,
 };
@@ -68,6 +69,10 @@ static uint64_t map_data_bytes(uint32_t type, uint32_t key_size, uint32_t value_
 			       : 0;
 	if (key_size != 4)
 		return 0;
+	if (type == BPF_MAP_TYPE_STACK_TRACE)
+		return n_replicas == 1 && !(value_size % 8) && value_size <= MAX_FRAMES * 8 && max_entries <= MAX_QUEUE
+			       ? map_stack_ids(max_entries) * 8
+			       : 0;
 	if (type == BPF_MAP_TYPE_ARRAY && n_replicas == 1)
 		return max_entries * map_stride(value_size);
 	if (type != BPF_MAP_TYPE_ARRAY && type != BPF_MAP_TYPE_PERCPU_ARRAY)
@@ -186,9 +191,6 @@ static const char *map_refused(uint32_t type)
 		return "PROG_ARRAY is not supported: programs do not call each other on a GPU; attach them all, they run in object order";
 	case BPF_MAP_TYPE_PERF_EVENT_ARRAY:
 		return "PERF_EVENT_ARRAY is not supported: a GPU has no perf buffers; use a RINGBUF and bpf_ringbuf_output";
-	case BPF_MAP_TYPE_STACK_TRACE:
-		return "STACK_TRACE is not supported: a GPU keeps no stack that can be walked; use ctx->site as the key of a HASH, egpu names "
-		       "its kernel and line";
 	case BPF_MAP_TYPE_ARRAY_OF_MAPS:
 	case BPF_MAP_TYPE_HASH_OF_MAPS:
 		return "a map of maps is not supported: the inner map's code is made for its sizes when the program is translated; make one map, "
@@ -196,7 +198,7 @@ static const char *map_refused(uint32_t type)
 	case BPF_MAP_TYPE_LPM_TRIE:
 		return "LPM_TRIE is not supported: use a HASH, and look up each prefix length that occurs";
 	default:
-		return "this type is not supported; use ARRAY, PERCPU_ARRAY, HASH, LRU_HASH, PERCPU_HASH, LRU_PERCPU_HASH, QUEUE, STACK, BLOOM_FILTER or RINGBUF";
+		return "this type is not supported; use ARRAY, PERCPU_ARRAY, HASH, LRU_HASH, PERCPU_HASH, LRU_PERCPU_HASH, QUEUE, STACK, BLOOM_FILTER, STACK_TRACE or RINGBUF";
 	}
 }
 
@@ -230,6 +232,11 @@ static int map_refuse(const struct ebpf_map *def, struct diag *d)
 			"keys, at most %d entries, and a BLOOM_FILTER values of at most %d bytes; the whole map at "
 			"most 64 GiB)",
 			name, def->key_size, def->value_size, def->max_entries, MAX_QUEUE, MAX_KEY_BYTES);
+	case BPF_MAP_TYPE_STACK_TRACE:
+		return diag_set(d, EINVAL,
+			"map %s: key of %u bytes, value of %u bytes, %u entries is not possible (keys of a STACK_TRACE have 4 "
+			"bytes, values 8 for each frame, of %d at most)",
+			name, def->key_size, def->value_size, def->max_entries, MAX_FRAMES);
 	default:
 		return diag_set(d, EINVAL, "map %s: %s", name, map_refused(def->type));
 	}

@@ -28,6 +28,8 @@
  *	                    Value k from the oldest on is in slot (number + k) & (n_slots - 1) of a queue, and of a stack in slot
  *	                    (first + k) mod n_slots. max_entries counts for each image by itself. An instance takes the values that the
  *	                    host's image has when it is made: no value is in two images.
+ *	STACK_TRACE         n = the power of two >= max_entries; id i at 128 + i * 8: u32 site + 1 (0: none), u32 frames to leave out. A site's
+ *	                    id is its number & (n - 1).
  *	BLOOM_FILTER        map_bloom_bits() bits; value v is there when the bits map_bloom_bit(map_hash_key(v), 0, 1, ...) are 1, as many as its
  *	                    map_extra says. What is in any image is in the map.
  *	RINGBUF             a control part, in device memory and sessions, and behind it bins with records, in device memory alone. For R replicas
@@ -152,6 +154,7 @@ enum {
 	MAP_ARRAY = 2,
 	MAP_PERCPU_HASH = 5,
 	MAP_PERCPU_ARRAY = 6,
+	MAP_STACK_TRACE = 7,
 	MAP_LRU_HASH = 9,
 	MAP_LRU_PERCPU_HASH = 10,
 	MAP_KIND_QUEUE = 22,
@@ -184,6 +187,18 @@ static inline int map_is_keyless(uint32_t type)
 {
 	return map_is_queue(type) || type == MAP_KIND_BLOOM_FILTER;
 }
+
+static inline uint64_t map_stack_ids(uint32_t max_entries)
+{
+	uint64_t n = 1;
+	while (n < max_entries)
+		n *= 2;
+	return n;
+}
+
+/* What stands for a frame's address: a site's row of the session, or a kernel's. Not an address of any machine. */
+#define MAP_FRAME_SITE UINT64_C(0xe6b1000000000000)
+#define MAP_FRAME_KERNEL UINT64_C(0xe6b2000000000000)
 
 /* Positions of a queue wrap around at 2^32. */
 static inline uint64_t map_queue_slots(uint32_t type, uint32_t max_entries)

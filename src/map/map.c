@@ -672,6 +672,63 @@ static int hash_next_key(struct map *m, const void *key, void *next)
 	return hash_first_from(m, 0, 0, next);
 }
 
+/* -- stacks of sites -- */
+
+/* Site + 1 and the frames to leave out of an id, as the first image has it that has it; 0: none. */
+static int stack_entry(struct map *m, uint64_t id, uint32_t out[2])
+{
+	out[0] = out[1] = 0;
+	for (size_t i = 0; i < m->n_instances && !out[0]; i++) {
+		int err = map_source_read(m, &m->instances[i], id * 8, out, 8);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* The site, then its kernel. */
+static int stack_lookup(struct map *m, const void *key, void *value)
+{
+	uint32_t id, entry[2], site;
+	uint64_t frames[2] = { 0 }, *to = value;
+	memcpy(&id, key, sizeof(id));
+	if (id >= map_stack_ids(m->row.max_entries))
+		return -ENOENT;
+	int err = stack_entry(m, id, entry);
+	if (err)
+		return err;
+	site = entry[0] - 1;
+	if (!entry[0] || site >= SESSION_MAX_SITES)
+		return -ENOENT;
+	frames[0] = MAP_FRAME_SITE | site;
+	frames[1] = MAP_FRAME_KERNEL | __atomic_load_n(&m->s->file->sites[site].kernel, __ATOMIC_RELAXED);
+	memset(value, 0, m->row.value_size);
+	for (uint32_t k = 0; k < 2 && k < m->row.value_size / 8; k++)
+		if (k + entry[1] < 2)
+			memcpy(to + k, &frames[k + entry[1]], 8);
+	return 0;
+}
+
+static int stack_next(struct map *m, const void *key, void *next)
+{
+	uint32_t id = 0, entry[2];
+	uint64_t n = map_stack_ids(m->row.max_entries), i;
+	if (key)
+		memcpy(&id, key, sizeof(id));
+	for (i = key && id < n ? (uint64_t)id + 1 : 0; i < n; i++) {
+		int err = stack_entry(m, i, entry);
+		if (err)
+			return err;
+		if (entry[0])
+			break;
+	}
+	if (i == n)
+		return -ENOENT;
+	id = (uint32_t)i;
+	memcpy(next, &id, sizeof(id));
+	return 0;
+}
+
 /* -- bpf(2) -- */
 
 int map_lookup(struct map *m, const void *key, void *value)
@@ -686,6 +743,8 @@ int map_lookup(struct map *m, const void *key, void *value)
 		return array_lookup(m, key, value);
 	case BPF_MAP_TYPE_PERCPU_ARRAY:
 		return percpu_lookup(m, key, value);
+	case BPF_MAP_TYPE_STACK_TRACE:
+		return stack_lookup(m, key, value);
 	default:
 		return hash_lookup(m, key, value);
 	}
@@ -700,6 +759,10 @@ int map_next_key(struct map *m, const void *key, void *next)
 	if (map_is_hash(m->row.type)) {
 		int err = map_begin(m);
 		return err ? err : hash_next_key(m, key, next);
+	}
+	if (m->row.type == BPF_MAP_TYPE_STACK_TRACE) {
+		int err = map_begin(m);
+		return err ? err : stack_next(m, key, next);
 	}
 	uint32_t index, first = 0;
 	if (key)

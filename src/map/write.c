@@ -402,6 +402,8 @@ static int locked(struct map *m, struct change c)
 int map_update(struct map *m, const void *key, const void *value, uint64_t flags)
 {
 	uint32_t index;
+	if (m->row.type == BPF_MAP_TYPE_STACK_TRACE)
+		return -EINVAL;
 	if (map_is_keyless(m->row.type))
 		return map_push(m, value, flags);
 	if (m->row.type == BPF_MAP_TYPE_RINGBUF)
@@ -430,7 +432,7 @@ int map_update_part(struct map *m, const void *key, uint32_t offset, const void 
 int map_delete(struct map *m, const void *key)
 {
 	if (!map_is_hash(m->row.type))
-		return m->row.type == BPF_MAP_TYPE_RINGBUF || m->row.type == BPF_MAP_TYPE_BLOOM_FILTER
+		return m->row.type == BPF_MAP_TYPE_RINGBUF || m->row.type == BPF_MAP_TYPE_BLOOM_FILTER || m->row.type == BPF_MAP_TYPE_STACK_TRACE
 			       ? -EOPNOTSUPP
 			       : -EINVAL;
 	return locked(m, (struct change){ .key = key, .flags = BPF_EXIST });

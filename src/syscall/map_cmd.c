@@ -109,7 +109,7 @@ COMMAND(map_create)
 		.flags = attr->map_flags,
 		.extra = attr->map_extra,
 	};
-	bool known = def.type == BPF_MAP_TYPE_ARRAY || map_is_hash(def.type) || map_is_keyless(def.type) ||
+	bool known = def.type == BPF_MAP_TYPE_ARRAY || map_is_hash(def.type) || map_is_keyless(def.type) || def.type == BPF_MAP_TYPE_STACK_TRACE ||
 		     def.type == BPF_MAP_TYPE_PERCPU_ARRAY || def.type == BPF_MAP_TYPE_RINGBUF;
 	if (known) /* session_add_map has the words for other types */
 		err = map_check_flags(attr, name, &l->error);

@@ -359,6 +359,41 @@ static int lower_keyless(struct tr *t, struct tr_inst *inst, uint32_t i)
 	return m->type == BPF_MAP_TYPE_BLOOM_FILTER ? tr_bloom_lower(t, inst, i) : tr_queue_lower(t, inst, i);
 }
 
+enum { SKIP_MASK = 0xff, USER_STACK = 0x100, FAST_COMPARE = 0x200, REUSE = 0x400 };
+
+/* The id of this site, in a place that nothing else has, or that it takes over. Flags are constants. */
+static int lower_stackid(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	const struct ebpf_map *m = tr_map_arg(t, inst, i);
+	const struct ebpf_fact *f = tr_fact(t, inst, i);
+	struct tr_name r0 = tr_reg(inst, 0), id = tr_t32(t), mine = tr_t64(t), at = tr_t64(t), old = tr_t64(t), site = tr_t32(t),
+		       same = tr_pred(t), empty = tr_pred(t);
+	if (!m || !f->args[2].constant)
+		return m ? tr_unsupported(t, inst->at[i].pc, "the flags of bpf_get_stackid have to be constants") : no_map(t, inst, i);
+	uint64_t flags = f->args[2].value;
+	if (flags & ~(uint64_t)(SKIP_MASK | USER_STACK | FAST_COMPARE | REUSE)) {
+		tr_emit(t, "mov.u64 %s, %d;", r0.s, EINVAL_);
+		return 0;
+	}
+	t->fields |= 1ull << EBPF_FIELD_SITE;
+	tr_emit(t, "and.b32 %s, %%egpu_site, 0x%x;", id.s, (uint32_t)(map_stack_ids(m->max_entries) - 1));
+	tr_emit(t, "add.u32 %s, %%egpu_site, 1;", site.s);
+	tr_emit(t, "mov.b64 %s, {%s, %u};", mine.s, site.s, (uint32_t)(flags & SKIP_MASK));
+	tr_emit(t, "mad.wide.u32 %s, %s, 8, %s;", at.s, id.s, tr_map_base(t, m).s);
+	tr_emit(t, "cvt.u64.u32 %s, %s;", r0.s, id.s);
+	/* All but the first find themselves there. */
+	tr_emit(t, "ld.volatile.global.u64 %s, [%s+%d];", old.s, at.s, MAP_IMAGE_HEADER);
+	tr_emit(t, "setp.eq.u64 %s, %s, 0;", empty.s, old.s);
+	tr_emit(t, "@%s atom.global.cas.b64 %s, [%s+%d], 0, %s;", empty.s, old.s, at.s, MAP_IMAGE_HEADER, mine.s);
+	tr_emit(t, "setp.eq.u64 %s, %s, 0;", empty.s, old.s);
+	tr_emit(t, "setp.eq.or.u64 %s, %s, %s, %s;", same.s, old.s, mine.s, empty.s);
+	if (flags & REUSE)
+		tr_emit(t, "@!%s st.volatile.global.u64 [%s+%d], %s;", same.s, at.s, MAP_IMAGE_HEADER, mine.s);
+	else
+		tr_emit(t, "@!%s mov.u64 %s, %d;", same.s, r0.s, EEXIST_);
+	return 0;
+}
+
 /* -- time, identity, chance -------------------------------------------------- */
 
 static int lower_ktime(struct tr *t, struct tr_inst *inst, uint32_t i)
@@ -534,6 +569,7 @@ static const struct {
 	{ "map_lookup_elem", lower_lookup, 0 },
 	{ "map_update_elem", lower_update, 0 },
 	{ "map_delete_elem", lower_delete, 0 },
+	{ "get_stackid", lower_stackid, 0 },
 	{ "map_push_elem", lower_keyless, 0 },
 	{ "map_pop_elem", lower_keyless, 0 },
 	{ "map_peek_elem", lower_keyless, 0 },
@@ -582,6 +618,7 @@ static bool needs_arg(const struct tr *t, struct tr_inst *inst, uint32_t i, uint
 	case EBPF_ARG_NONE:
 	case EBPF_ARG_MAP:
 	case EBPF_ARG_STRING:
+	case EBPF_ARG_CTX:
 		return false;
 	case EBPF_ARG_OUT:
 	case EBPF_ARG_VALUE_OUT:

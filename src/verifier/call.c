@@ -20,7 +20,10 @@ static bool map_fits(const struct ebpf_helper *h, uint32_t type)
 {
 	bool ring = (h->number >= 130 && h->number <= 134) || h->number == EBPF_FUNC_egpu_access;
 	bool push = h->number == BPF_FUNC_map_push_elem, pop = h->number == BPF_FUNC_map_pop_elem, peek = h->number == BPF_FUNC_map_peek_elem;
+	bool stackid = h->number == BPF_FUNC_get_stackid;
 	switch (type) {
+	case BPF_MAP_TYPE_STACK_TRACE:
+		return stackid;
 	case BPF_MAP_TYPE_QUEUE:
 	case BPF_MAP_TYPE_STACK:
 		return push || pop || peek;
@@ -34,7 +37,7 @@ static bool map_fits(const struct ebpf_helper *h, uint32_t type)
 	case BPF_MAP_TYPE_PERCPU_ARRAY:
 	case BPF_MAP_TYPE_LRU_HASH:
 	case BPF_MAP_TYPE_LRU_PERCPU_HASH:
-		return !ring && !push && !pop && !peek;
+		return !ring && !push && !pop && !peek && !stackid;
 	default:
 		return false;
 	}
@@ -63,6 +66,17 @@ static int arg_map_memory(struct verifier *v, struct call *c, uint32_t reg, uint
 		return refuse(v, EACCES, "type", "R%u has no map before it", reg);
 	c->copied += bytes;
 	return check_helper_memory(v, reg, bytes, arg);
+}
+
+/* The helper reads the site from it. */
+static int arg_ctx(struct verifier *v, uint32_t reg, const struct vreg *r)
+{
+	if (r->type != V_CTX || v->p->context == EBPF_CONTEXT_NONE)
+		return refuse(v, EACCES, "type", "R%u type=%s expected=ctx", reg, vtype_name(r->type));
+	if (r->off || !range_is_value(&r->r, 0))
+		return refuse(v, EACCES, "ctx", "R%u is ctx and something; hand over the context as the program was given it", reg);
+	v->out->fields |= 1ull << EBPF_FIELD_SITE;
+	return 0;
 }
 
 /* What is popped or peeked; a Bloom filter is asked for a value instead. */
@@ -250,6 +264,8 @@ static int check_arg(struct verifier *v, struct call *c, int arg)
 		return arg_map_memory(v, c, reg, c->map ? c->map->key_size : 0, arg);
 	case EBPF_ARG_VALUE:
 		return arg_map_memory(v, c, reg, c->map ? c->map->value_size : 0, arg);
+	case EBPF_ARG_CTX:
+		return arg_ctx(v, reg, r);
 	case EBPF_ARG_VALUE_OUT:
 		return arg_value_out(v, c, reg, arg);
 	case EBPF_ARG_SIZE:

@@ -61,7 +61,7 @@ for command in "run --softgpu $tmp/context.bpf.c -- true" "verify $tmp/context.b
 	# shellcheck disable=SC2086
 	bad "${command%% *}: a context of another point" 'program f: .*gpu/load.*struct egpu_mem \*; this one takes struct egpu_entry' "$egpu" $command
 done
-# Types of maps that there are not: each with its own reason, and what to write instead.
+# Types of maps that there are not, and shapes of those that there are: each with its own reason, and what to write instead.
 maptype() { # TYPE MORE REASON
 	cat >"$tmp/maptype.bpf.c" <<C
 #include <egpu/probe.bpf.h>
@@ -77,13 +77,13 @@ plain='__uint(key_size, 4); __uint(value_size, 4);'
 inner='__uint(key_size, 4); __array(values, struct { __uint(type, BPF_MAP_TYPE_ARRAY); __uint(max_entries, 1); __type(key, __u32); __type(value, __u32); });'
 maptype PROG_ARRAY "$plain" 'PROG_ARRAY is not supported: programs do not call each other.*object order'
 maptype PERF_EVENT_ARRAY "$plain" 'PERF_EVENT_ARRAY is not supported.*RINGBUF'
-maptype STACK_TRACE '__uint(key_size, 4); __uint(value_size, 1016);' 'STACK_TRACE is not supported.*ctx->site'
+maptype STACK_TRACE '__uint(key_size, 4); __uint(value_size, 1020);' 'key of 4 bytes, value of 1020 bytes.*not possible.*8 for each frame'
 maptype ARRAY_OF_MAPS "$inner" 'a map of maps is not supported.*key begin with'
 maptype HASH_OF_MAPS "$inner" 'a map of maps is not supported.*key begin with'
 maptype LPM_TRIE '__uint(map_flags, BPF_F_NO_PREALLOC); __uint(key_size, 8); __uint(value_size, 4);' 'LPM_TRIE is not supported: use a HASH'
-maptype QUEUE '__uint(value_size, 4);' 'QUEUE and STACK are not supported.*RINGBUF'
-maptype STACK '__uint(value_size, 4);' 'QUEUE and STACK are not supported.*ARRAY'
-maptype BLOOM_FILTER '__uint(value_size, 4);' 'BLOOM_FILTER is not supported: use an LRU_HASH'
+maptype QUEUE '__uint(key_size, 4); __uint(value_size, 4);' 'key of 4 bytes.*not possible .this type has no keys'
+maptype STACK '__uint(value_size, 4); __uint(map_flags, EGPU_F_HOST);' 'flags 0x40000000 are not supported for this type'
+maptype BLOOM_FILTER '__uint(value_size, 4); __uint(map_extra, 16);' 'map_extra of a BLOOM_FILTER.*at most 15'
 maptype CPUMAP "$plain" 'this type is not supported; use ARRAY, '
 bad "a program that cannot be verified" 'program forgets is refused: .*NULL' "$egpu" run --softgpu "$probes/unsafe.bpf.c" -- "$samples/vecadd" 10
 says "the verifier's log shows instruction and source line" '^ +[0-9]+: \(7b\)' '\*v = 1'

@@ -46,6 +46,14 @@ int main(void)
 	reject("leak", "an address as flags", FILL(), VALUE(), MOV(3, 10), MAP(1, QUEUE), CALL(map_push_elem), END());
 	reject("map", "pop into a map that programs do not write", GLOBAL(2, RO, 0), MAP(1, QUEUE), CALL(map_pop_elem), END());
 	reject("type", "a number as the place", MOVI(2, 64), MAP(1, QUEUE), CALL(map_pop_elem), END());
+	accept("the id of a stack", MAP(2, STACKS), MOVI(3, BPF_F_REUSE_STACKID), CALL(get_stackid), END());
+	ok(case_result.fields >> EBPF_FIELD_SITE & 1, "which reads the site");
+	reject("type", "of what is no context", MOV(1, 10), MAP(2, STACKS), MOVI(3, 0), CALL(get_stackid), END());
+	reject("ctx", "of a part of the context", ALUI(BPF_ADD, 1, 8), MAP(2, STACKS), MOVI(3, 0), CALL(get_stackid), END());
+	reject("map", "into an array", MAP(2, ARR), MOVI(3, 0), CALL(get_stackid), END());
+	reject("map", "a look-up of stacks", LOOKUP(STACKS), END());
+	reject("map", "a push to stacks", FILL(), PUSH(STACKS, 0), END());
+	reject("helper", "the stack itself", MOV(2, 10), MOVI(3, 8), MOVI(4, 0), CALL(get_stack), END());
 	arena_free(case_arena);
 	return tap_done();
 }
