@@ -598,12 +598,21 @@ void memory_search_end(void);
  * are as the file has them. */
 size_t memory_run(uintptr_t at, uintptr_t to, bool written, uintptr_t *from);
 
+/* -- memtext.c ---------------------------------------------------------------- */
+
+/* Looks through memory for PTX until the time given: whether all has been. By one thread, as all of these. */
+bool memtext_look(uint64_t until_ns);
+/* The longest of the texts that have this kernel, all of which agree. NULL: none was found yet, or *why there is none. */
+struct image *memtext_find(const char *name, uint32_t cc, const char **why);
+/* Another look, if this one began before asked_ns: what is new first, such as a library that has been loaded since. */
+bool memtext_again(uint64_t asked_ns);
+void memtext_end(void); /* the next attach looks anew */
+
 /* -- sources.c --------------------------------------------------------------- */
 
 /* The PTX of a kernel in the process's own files and memory: 0 with *out, or with NULL and *why there is none.
  * -EAGAIN: it is not known yet; files and memory, as they are at asked_ns or later, are looked through until
  * the time given (now_ns). By one thread. */
-void source_end(void); /* the next attach looks anew */
 int source_find(const char *name, uint32_t cc, uint64_t asked_ns, uint64_t until_ns, struct image **out,
 	const char **why);
 

@@ -288,7 +288,7 @@ static void unhook(void)
 	stream_purge();
 	late.hooked = late.swapping = false;
 	late.n_searched = 0;
-	source_end();
+	memtext_end();
 	__atomic_store_n(&agent.row->hooked, 0, __ATOMIC_RELEASE);
 	agent_log("%zu slots put back", n);
 }
