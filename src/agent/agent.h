@@ -329,6 +329,8 @@ int live_pool_take(struct context *c, uint32_t map, size_t bytes, CUdeviceptr *o
 struct native;
 /* Room for it on the device, whose context is current; NULL: there is none. */
 struct native *native_prepare(void);
+/* Of which nothing was used. */
+void native_free(struct native *n);
 /* Of the context; NULL: guards call the interpreter alone. live.c */
 struct native *live_native(const struct context *c);
 /* Where the code of a list with these links is; 0: not yet, or never. From then on it is wanted. n may be NULL here and below. */

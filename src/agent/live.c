@@ -684,6 +684,7 @@ int live_prepare(struct context *c, CUdeviceptr image, struct diag *d)
 			REAL(cuStreamDestroy_v2)(l->bell_stream);
 		if (l->bell_module)
 			REAL(cuModuleUnload)(l->bell_module);
+		native_free(l->native);
 		free(l);
 		return err;
 	}

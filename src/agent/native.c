@@ -293,6 +293,13 @@ void native_start_over(struct native *n)
 	n->n = 0;
 }
 
+void native_free(struct native *n)
+{
+	if (n)
+		REAL(cuMemFree_v2)(n->pool);
+	free(n);
+}
+
 struct native *native_prepare(void)
 {
 	struct native *n = calloc(1, sizeof(*n));
