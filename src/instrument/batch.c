@@ -410,7 +410,7 @@ static void put_apart(const struct variant *v, const struct instrument_request *
 
 	buf_puts(out, "{\n\t.reg .b32 %egpu_turn;\n\t.reg .pred %egpu_other;\n\tmov.b32 %egpu_turn, 0;\n");
 	emit_declarations(&in, out);
-	buf_puts(out, "$egpu_again:\n");
+	buf_puts(out, "$egpu_l_again:\n");
 	for (uint32_t k = 0; k < b->n; k++) {
 		buf_printf(out, "{\n\tsetp.ne.u32 %%egpu_other, %%egpu_turn, %u;\n\t@%%egpu_other bra $egpu_next%u;\n", k, k);
 		put_inputs(v, b, k, inputs_of(v, req, b, k), out);
@@ -418,7 +418,7 @@ static void put_apart(const struct variant *v, const struct instrument_request *
 	}
 	ebpf_fragment_text(req->fragments[b->fragment]->body, v->target.version, v->target.sm, out);
 	buf_printf(out, "\tadd.u32 %%egpu_turn, %%egpu_turn, 1;\n\tsetp.ne.u32 %%egpu_other, %%egpu_turn, %u;\n"
-			"\t@%%egpu_other bra $egpu_again;\n}\n$egpu_together:\n", b->n);
+			"\t@%%egpu_other bra $egpu_l_again;\n}\n$egpu_together:\n", b->n);
 }
 
 static char *batch_text(const struct variant *v, const struct instrument_request *req, const struct batch *b)

@@ -65,7 +65,7 @@ struct tr_name tr_pred(struct tr *t)
 
 struct tr_name tr_label(struct tr *t)
 {
-	return numbered(t->batched ? "$egpu_b" : "$egpu_l", t->n_labels++);
+	return numbered(t->batched ? "$egpu_lb" : "$egpu_l", t->n_labels++);
 }
 
 struct tr_name tr_at_label(const struct tr_inst *inst, uint32_t i)
