@@ -341,6 +341,8 @@ uint64_t native_links(const struct native *n, uint64_t links);
 bool native_step(struct context *c);
 /* Links have gone, and may stand for others. */
 void native_forget(struct native *n, uint64_t gone);
+/* At exit, after the thread that begins compilations: the one that is under way comes to its end. */
+void native_stop(void);
 /* No kernel runs that could hold any of it. */
 void native_start_over(struct native *n);
 

@@ -597,6 +597,7 @@ void devmap_stop(void)
 	atomic_store(&agent.sync.stop, 1);
 	word_wake(sync_word());
 	wait_for(&agent.sync.settled, EXIT_SETTLE_MS);
+	native_stop();
 	/* A kernel that does not end is cut off by the exit; what it has counted so far is kept. */
 	if (!atomic_load(&agent.sync.settled))
 		last_copies();

@@ -14,7 +14,7 @@
 #include "cuda/fatbin.h"
 #include "live/object.h"
 
-enum { POOL_BYTES = 32 << 20, MAX_SETS = 2 * SESSION_MAX_LINKS };
+enum { POOL_BYTES = 32 << 20, MAX_SETS = 2 * SESSION_MAX_LINKS, STOP_NS = 2000000000 };
 
 enum set_state { SET_WANTED, SET_COMPILING, SET_DONE, SET_FAILED };
 
@@ -216,6 +216,18 @@ static void begin(struct context *c, struct native *n, struct set *s)
 	if (start_thread(c)) {
 		atomic_store(&j->state, JOB_NONE);
 		fail(s, "no thread can be started to compile it");
+	}
+}
+
+/* A driver that is torn down must have no thread of ours in it. */
+void native_stop(void)
+{
+	uint64_t end = now_ns() + STOP_NS;
+	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next) {
+		struct native *n = live_native(c);
+		atomic_int never = 0;
+		while (n && atomic_load(&n->job.state) == JOB_RUNS && now_ns() < end)
+			word_wait(&never, 0, 1);
 	}
 }
 
