@@ -455,6 +455,9 @@ void build_match(struct image *im);
 /* The instrumented and compiled kernel for this device; -errno with d. Context current. */
 int build_kernel(struct kernel *k, uint32_t cc, const char *const *unbound, uint32_t n_unbound,
 	uint32_t max_regs, struct build **out, struct diag *d);
+/* The same for a few kernels, before they are asked for one by one: what is to be compiled is so on several threads. Those that
+ * fail are refused. */
+void build_kernels(struct kernel *const *list, uint32_t n, uint32_t cc);
 /* -- rows.c: under agent.build -- */
 void kernel_refuse(struct kernel *k, const char *reason);
 void kernel_state(struct kernel *k, enum session_kernel_state state, const char *reason);

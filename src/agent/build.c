@@ -1,15 +1,19 @@
 /* build.c - from links to a build: which programs a kernel wants, and its instrumented machine code, from the cache or
  * made anew. Nothing here touches a device. Everything runs under agent.build. */
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/agent.h"
 
 enum {
-	ROWS_FOR_ALL = 1024
-}; /* an image with more kernels shows only those that are matched or launched */
+	ROWS_FOR_ALL = 1024, /* an image with more kernels shows only those that are matched or launched */
+	MAX_CREW = 15,	     /* threads that compile, beside the one that waits for them */
+};
 
 /* -- programs ---------------------------------------------------------------- */
 
@@ -366,25 +370,6 @@ static int instrument(struct kernel *k, const struct build *b, const struct reci
 	return instrument_kernel(a, &request, made, d);
 }
 
-/* *compile_ns: how long the compiler took. */
-static int make_anew(struct kernel *k, struct build *b, const struct recipe *r, uint64_t *compile_ns, struct diag *d)
-{
-	struct instrument_result made;
-	struct arena *a = arena_new();
-	if (!a)
-		return diag_set(d, ENOMEM, "out of memory");
-	int err = instrument(k, b, r, a, &made, d);
-	uint64_t start = now_ns();
-	if (!err)
-		err = compile(made.lined, made.lined_bytes, k->image->units[k->unit].module, b->cc, b->max_regs, &b->cubin,
-			&b->cubin_bytes, d);
-	*compile_ns = now_ns() - start;
-	if (!err)
-		err = keep(k, b, r, &made);
-	arena_free(a);
-	return err;
-}
-
 /* Before anything of it is loaded. */
 static void tell_estimate(struct kernel *k, const struct instrument_cost *cost)
 {
@@ -397,28 +382,6 @@ static void tell_estimate(struct kernel *k, const struct instrument_cost *cost)
 	row->estimate_least_ppm = (uint64_t)(e.least * 1e6);
 	row->estimate_most_ppm = (uint64_t)(e.most * 1e6);
 	__atomic_store_n(&row->estimate_ppm, (uint64_t)(e.slowdown * 1e6), __ATOMIC_RELEASE);
-}
-
-static int make(struct kernel *k, struct build *b, struct diag *d)
-{
-	struct recipe r;
-	struct session_kernel *row = atomic_load(&k->shared);
-	int err = gather(k, b, &r, d);
-	uint64_t start = now_ns(), took;
-	bool cached = !err && fetch(k, b, &r);
-	took = now_ns() - start;
-	if (!err && !cached)
-		err = make_anew(k, b, &r, &took, d);
-	if (err)
-		return err;
-	if (row) {
-		row->compile_ns = took;
-		row->compile_cached = cached;
-		row->last_bit_may_differ = b->result.last_bit_may_differ;
-	}
-	tell_estimate(k, &b->result.cost);
-	sites_mark_skipped(k, &b->result);
-	return 0;
 }
 
 static struct build *build_new(struct kernel *k, uint32_t cc, const char *const *unbound,
@@ -450,38 +413,180 @@ static uint32_t regs_wanted(const struct kernel *k, uint32_t cap)
 	return own && (!cap || own < cap) ? own : cap;
 }
 
+/* -- jobs: what it takes to make one build ------------------------------------------ */
+
+struct job {
+	struct kernel *kernel;
+	struct build *build;
+	struct recipe recipe;
+	struct instrument_result made; /* in the arena, until it is kept */
+	struct arena *arena;
+	struct diag d;
+	int err;
+	bool cached;
+	uint64_t begun_ns, took_ns; /* took: in the cache, or in the compiler */
+};
+
+static void job_begin(struct job *j, struct kernel *k, struct build *b)
+{
+	j->kernel = k;
+	j->build = b;
+	j->begun_ns = now_ns();
+	j->err = gather(k, b, &j->recipe, &j->d);
+	uint64_t start = now_ns();
+	j->cached = !j->err && fetch(k, b, &j->recipe);
+	j->took_ns = now_ns() - start;
+	if (j->err || j->cached)
+		return;
+	j->arena = arena_new();
+	j->err = j->arena ? instrument(k, b, &j->recipe, j->arena, &j->made, &j->d)
+			  : diag_set(&j->d, ENOMEM, "out of memory");
+}
+
+/* Any thread, the context current. */
+static void job_compile(struct job *j)
+{
+	struct build *b = j->build;
+	uint64_t start = now_ns();
+	j->err = compile(j->made.lined, j->made.lined_bytes, j->kernel->image->units[j->kernel->unit].module, b->cc, b->max_regs,
+		&b->cubin, &b->cubin_bytes, &j->d);
+	j->took_ns = now_ns() - start;
+}
+
+/* The build is the kernel's, or gone: then -errno. */
+static int job_end(struct job *j)
+{
+	struct kernel *k = j->kernel;
+	struct build *b = j->build;
+	struct session_kernel *row = atomic_load(&k->shared);
+	if (!j->err && !j->cached)
+		j->err = keep(k, b, &j->recipe, &j->made);
+	arena_free(j->arena);
+	if (j->err) {
+		free(b->cubin);
+		arena_free(b->arena);
+		return j->err;
+	}
+	if (row) {
+		row->compile_ns = j->took_ns;
+		row->compile_cached = j->cached;
+		row->last_bit_may_differ = b->result.last_bit_may_differ;
+	}
+	tell_estimate(k, &b->result.cost);
+	sites_mark_skipped(k, &b->result);
+	agent_log("%s built in %.1f ms: %u sites, %u probed, %zu bytes", k->name, (double)(now_ns() - j->begun_ns) / 1e6,
+		b->result.n_sites, b->result.n_probed, b->cubin_bytes);
+	b->next = k->builds;
+	k->builds = b;
+	return 0;
+}
+
+/* Those that are to be compiled, by several threads: the driver's compiler takes tens of milliseconds for each. */
+struct crew {
+	struct job *jobs;
+	uint32_t n;
+	atomic_uint next;
+	CUcontext context;
+};
+
+static void crew_work(struct crew *c)
+{
+	for (uint32_t i; (i = atomic_fetch_add(&c->next, 1)) < c->n;)
+		if (!c->jobs[i].err && !c->jobs[i].cached)
+			job_compile(&c->jobs[i]);
+}
+
+static void *crew_thread(void *arg)
+{
+	struct crew *c = arg;
+	CUcontext was;
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	if (REAL(cuThreadExchangeStreamCaptureMode))
+		REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+	if (REAL(cuCtxPushCurrent_v2)(c->context) != CUDA_SUCCESS)
+		return NULL;
+	crew_work(c);
+	REAL(cuCtxPopCurrent_v2)(&was);
+	return NULL;
+}
+
+static void compile_all(struct job *jobs, uint32_t n)
+{
+	struct crew c = { .jobs = jobs, .n = n };
+	pthread_t threads[MAX_CREW];
+	uint32_t n_compile = 0, started = 0;
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	sigset_t all, old;
+	for (uint32_t i = 0; i < n; i++)
+		n_compile += !jobs[i].err && !jobs[i].cached;
+	bool can = REAL(cuCtxGetCurrent)(&c.context) == CUDA_SUCCESS && c.context;
+	/* Signals are the program's. */
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &old);
+	while (can && started < MAX_CREW && started + 1 < n_compile && (long)started + 1 < cpus &&
+		!pthread_create(&threads[started], NULL, crew_thread, &c))
+		started++;
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	crew_work(&c);
+	for (uint32_t i = 0; i < started; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/* -- builds of kernels ----------------------------------------------------------------- */
+
+static struct build *find_build(
+	const struct kernel *k, uint32_t cc, const char *const *unbound, uint32_t n_unbound, uint32_t cap)
+{
+	for (struct build *b = k->builds; b; b = b->next)
+		if (b->links == atomic_load(&k->links) && b->cc == cc && b->max_regs == cap && same_unbound(b, unbound, n_unbound))
+			return b;
+	return NULL;
+}
+
 int build_kernel(struct kernel *k, uint32_t cc, const char *const *unbound, uint32_t n_unbound,
 	uint32_t max_regs, struct build **out, struct diag *d)
 {
-	uint64_t links = atomic_load(&k->links);
 	if (k->row == UINT32_MAX)
 		return diag_set(d, ENOSPC, "the session has no room for more kernels");
 	if (k->unit < 0)
 		return diag_set(d, ENOENT, "%s",
 			k->image->no_ptx ? k->image->no_ptx : "no PTX in what the program loaded");
 	uint32_t cap = regs_wanted(k, max_regs);
-	for (struct build *b = k->builds; b; b = b->next) {
-		if (b->links != links || b->cc != cc || b->max_regs != cap ||
-			!same_unbound(b, unbound, n_unbound))
-			continue;
-		*out = b;
+	*out = find_build(k, cc, unbound, n_unbound, cap);
+	if (*out)
 		return 0;
-	}
 	struct build *b = build_new(k, cc, unbound, n_unbound, cap);
-	if (!b)
+	struct job *j = b ? calloc(1, sizeof(*j)) : NULL;
+	if (!j) {
+		arena_free(b ? b->arena : NULL);
 		return diag_set(d, ENOMEM, "out of memory");
-	uint64_t start = now_ns();
-	int err = make(k, b, d);
-	if (err) {
-		free(b->cubin);
-		arena_free(b->arena);
-		return err;
 	}
-	agent_log("%s built in %.1f ms: %u sites, %u probed, %zu bytes", k->name,
-		(double)(now_ns() - start) / 1e6, b->result.n_sites, b->result.n_probed,
-		b->cubin_bytes);
-	b->next = k->builds;
-	k->builds = b;
-	*out = b;
-	return 0;
+	job_begin(j, k, b);
+	if (!j->err && !j->cached)
+		job_compile(j);
+	int err = job_end(j);
+	if (!err)
+		*out = b;
+	else if (d)
+		*d = j->d;
+	free(j);
+	return err;
+}
+
+void build_kernels(struct kernel *const *list, uint32_t n, uint32_t cc)
+{
+	struct job *jobs = calloc(n ? n : 1, sizeof(*jobs));
+	uint32_t m = 0;
+	for (uint32_t i = 0; jobs && i < n; i++) {
+		struct kernel *k = list[i];
+		bool can = k->row != UINT32_MAX && k->unit >= 0 && !find_build(k, cc, NULL, 0, regs_wanted(k, 0));
+		struct build *b = can ? build_new(k, cc, NULL, 0, regs_wanted(k, 0)) : NULL;
+		if (b)
+			job_begin(&jobs[m++], k, b);
+	}
+	compile_all(jobs, m);
+	for (uint32_t i = 0; i < m; i++)
+		if (job_end(&jobs[i]))
+			kernel_refuse(jobs[i].kernel, jobs[i].d.text[0] ? jobs[i].d.text : "out of memory");
+	free(jobs);
 }

@@ -7,6 +7,7 @@ OLD(void *, dlopen, const char *, int);
 OLD(void *, dlsym, void *, const char *);
 OLD(int, dladdr, const void *, void *);
 OLD(int, pthread_create, pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+OLD(int, pthread_join, pthread_t, void **);
 OLD(long, strtol, const char *, char **, int);
 OLD(unsigned long, strtoul, const char *, char **, int);
 OLD(long long, strtoll, const char *, char **, int);
@@ -16,6 +17,7 @@ void *__wrap_dlopen(const char *path, int mode);
 void *__wrap_dlsym(void *lib, const char *name);
 int __wrap_dladdr(const void *at, void *info);
 int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
+int __wrap_pthread_join(pthread_t t, void **result);
 long __wrap___isoc23_strtol(const char *s, char **end, int base);
 unsigned long __wrap___isoc23_strtoul(const char *s, char **end, int base);
 long long __wrap___isoc23_strtoll(const char *s, char **end, int base);
@@ -39,6 +41,11 @@ int __wrap_dladdr(const void *at, void *info)
 int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
 {
 	return old_pthread_create(t, attr, fn, arg);
+}
+
+int __wrap_pthread_join(pthread_t t, void **result)
+{
+	return old_pthread_join(t, result);
 }
 
 long __wrap___isoc23_strtol(const char *s, char **end, int base)

@@ -22,6 +22,7 @@ enum {
 	REG_FILE = 65536,
 	REG_UNIT = 8,
 	WARP = 32,
+	MADE_AT_ONCE = 16, /* kernels: the compiler works on all of them */
 };
 
 /* Attributes that a program sets on its kernel and that the variant must share. */
@@ -674,6 +675,20 @@ static void make(struct module *m, struct kernel *k, struct context *c)
 		k, SESSION_KERNEL_PENDING, "waits for a moment when nothing runs on the device");
 }
 
+/* The next few kernels that are wanted, from *at on. */
+static void make_some(struct module *m, struct context *c, uint32_t *at)
+{
+	struct kernel *list[MADE_AT_ONCE] = { NULL };
+	uint32_t n = 0;
+	for (; *at < m->image->n_kernels && n < MADE_AT_ONCE; ++*at)
+		if (atomic_load(&m->image->kernels[*at].wanted))
+			list[n++] = &m->image->kernels[*at];
+	build_kernels(list, n, c->cc);
+	for (uint32_t i = 0; i < n; i++)
+		if (atomic_load(&list[i]->wanted))
+			make(m, list[i], c);
+}
+
 void variant_prepare(struct module *m, struct context *c)
 {
 	if (!c || !m->image || atomic_load(&m->gone) || !filter_device(c))
@@ -682,10 +697,8 @@ void variant_prepare(struct module *m, struct context *c)
 	if (!variant_prepared(m, c)) {
 		uint32_t n = atomic_load(&m->n_prepared);
 		uint64_t generation = atomic_load(&agent.generation);
-		for (uint32_t i = 0; i < m->image->n_kernels; i++) {
-			if (!atomic_load(&m->image->kernels[i].wanted))
-				continue;
-			make(m, &m->image->kernels[i], c);
+		for (uint32_t at = 0; at < m->image->n_kernels;) {
+			make_some(m, c, &at);
 			/* Others have their turn after each compilation; whoever comes next goes on when links have changed. */
 			lock_drop(&agent.build);
 			lock_take(&agent.build);

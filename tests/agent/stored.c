@@ -2,12 +2,15 @@
  * the cache has the counts, the sites and the reports of the run that made them; whatever differs is made anew. */
 #include <dirent.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
 
 #include "harness.h"
 
-enum { N = 200, THREADS = 64, BLOCKS = (N + THREADS - 1) / THREADS, KEYS = 64 };
+enum { N = 200, THREADS = 64, BLOCKS = (N + THREADS - 1) / THREADS, KEYS = 64, MANY = 70 };
 
 /* -- the programs ------------------------------------------------------------------------- */
 
@@ -53,6 +56,59 @@ static int behind(void)
 	return bad ? bad : load(PTX_HEAD PTX_FILL("fill") PTX_FILL("other"), "fill", "other");
 }
 
+/* Many kernels, which are compiled on several threads: signals stay the program's, and the threads go. */
+static atomic_int elsewhere;
+
+static void on_alarm(int sig)
+{
+	if (syscall(SYS_gettid) != getpid())
+		atomic_fetch_add(&elsewhere, 1);
+}
+
+static int threads(void)
+{
+	int n = 0;
+	DIR *d = opendir("/proc/self/task");
+	for (struct dirent *e; d && (e = readdir(d));)
+		n += e->d_name[0] != '.';
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static int many(void)
+{
+	struct itimerval often = { { 0, 2000 }, { 0, 2000 } }, never = { { 0, 0 }, { 0, 0 } };
+	static char text[MANY * 1200];
+	CUmodule mod;
+	char name[16];
+	size_t n = (size_t)sprintf(text, "%s", PTX_HEAD);
+	target_context();
+	for (int i = 0; i < MANY; i++) {
+		char one[] = PTX_FILL("f????");
+		char *at = strstr(one, "????");
+		snprintf(name, sizeof(name), "%04d", i);
+		memcpy(at, name, 4);
+		n += (size_t)sprintf(text + n, "%s", one);
+	}
+	struct sigaction a = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
+	sigaction(SIGALRM, &a, NULL);
+	int before = threads();
+	setitimer(ITIMER_REAL, &often, NULL);
+	CU(cuModuleLoadData(&mod, text));
+	setitimer(ITIMER_REAL, &never, NULL);
+	/* The thread that copies maps stays. */
+	if (threads() > before + 1 || atomic_load(&elsewhere))
+		return 3;
+	for (int i = 0; i < MANY; i++) {
+		snprintf(name, sizeof(name), "f%04d", i);
+		int bad = launch(mod, name);
+		if (bad)
+			return bad;
+	}
+	return 0;
+}
+
 /* The cache's directory is a file system with two pages. */
 static int crowded(void)
 {
@@ -73,7 +129,7 @@ static int frozen(void)
 }
 
 static const struct role roles[] = { { "pair", pair }, { "changed", changed }, { "behind", behind },
-	{ "crowded", crowded }, { "frozen", frozen }, { 0 } };
+	{ "crowded", crowded }, { "frozen", frozen }, { "many", many }, { 0 } };
 
 /* -- a run of one -------------------------------------------------------------------------- */
 
@@ -246,6 +302,32 @@ static void read_only(const char *model)
 	is_int(each(false, -1), 0, "in it");
 }
 
+/* All of them are probed, whoever compiled them, once each. */
+static void of_many(int cached)
+{
+	struct run r;
+	int wrong = 0, found = 0, from_cache = 0;
+	run_begin(&r);
+	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 4 * MANY);
+	struct ebpf_fragment f = by_site(map, EBPF_POINT_STORE, false);
+	run_attach(&r, &f, "*");
+	r.env[0] = setting;
+	int status = run_role(&r, "many");
+	for (uint32_t i = 0; i < r.file->n_kernels; i++) {
+		const struct session_kernel *k = &r.file->kernels[i];
+		uint64_t sum = 0;
+		for (uint32_t j = 0; j < k->n_sites; j++)
+			sum += run_count(&r, map, k->first_site + j);
+		wrong += k->state != SESSION_KERNEL_INSTRUMENTED || sum != N || k->launches_instrumented != 1;
+		from_cache += k->compile_cached;
+		found++;
+	}
+	ok(!status && found == MANY && !wrong && from_cache == cached, "%d kernels at once, %d of them from the cache", MANY, cached);
+	if (status || wrong)
+		printf("# status %d, %d found, %d wrong, %d cached\n", status, found, wrong, from_cache);
+	run_end(&r);
+}
+
 int main(int argc, char **argv)
 {
 	harness_main(argc, argv, roles);
@@ -267,6 +349,10 @@ int main(int argc, char **argv)
 	check("pair", STORES, 2, 0, first, "without taking the place of the others");
 	each(true, -1);
 	check("pair", STORES, 0, 2, first, "an empty cache");
+	of_many(0);
+	of_many(MANY);
+	each(true, -1);
+	check("pair", STORES, 0, 2, first, "an empty cache again");
 	one_missing(first);
 	read_only(first);
 	killed(first);
