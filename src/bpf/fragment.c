@@ -551,7 +551,7 @@ static int read_repeat(struct reader *r, struct ebpf_fragment *f)
 	if (!take_number(r, 4, &words) || !take(r, "\n") || !words || words == 3 || !take(r, "repeat"))
 		return bad(r, "no valid number of words");
 	f->words = (uint32_t)words;
-	return !f->anywhere || f->warp || f->sampled ? bad(r, "a program that may not be repeated") : read_text(r, &f->repeat);
+	return !f->anywhere || f->warp ? bad(r, "a program that may not be repeated") : read_text(r, &f->repeat);
 }
 
 int ebpf_fragment_parse(struct arena *arena, const char *text, size_t size,

@@ -54,12 +54,13 @@ static bool is_splice(const struct walk *w, uint32_t i)
 	       !memcmp(w->c->m->text + at, marker, sizeof(marker) - 1);
 }
 
-/* A hash map's way to its slot: most find it at once. */
+/* What goes round in our text: a way to a hash map's slot, a lane's share of several sites. Most are through at once; a program's own loops
+ * are not among these. */
 static bool goes_round_once(const struct walk *w, uint32_t head)
 {
 	for (uint32_t i = w->cfg.blocks[head].first; i <= w->cfg.blocks[head].last; i++) {
 		const struct ptx_stmt *s = &w->f->stmts[i];
-		if (s->kind == PTX_STMT_LABEL && (w->ours || !strncmp(s->name, "$egpu_h", 7) || !strncmp(s->name, "$egpu_l", 7)))
+		if (s->kind == PTX_STMT_LABEL && (w->ours || (!strncmp(s->name, "$egpu_", 6) && strncmp(s->name, "$egpu_f", 7))))
 			return true;
 	}
 	return false;

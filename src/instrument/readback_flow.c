@@ -738,12 +738,14 @@ static bool is_kept(const char *name)
 }
 
 /* Inputs may set what is carried over an instruction, the warp's weight, and the multiprocessor's replica: declared among the first in the
- * function. */
+ * function, splices not counted. */
 static bool declare_kept(struct region *g)
 {
-	for (uint32_t i = 0; i < 16 && i < g->from; i++) {
+	for (uint32_t i = 0, n = 0; n < 16 && i < g->from; i++, n++) {
 		const struct ptx_stmt *s = &g->f->stmts[i];
-		if (s->kind == PTX_STMT_REG && s->n_regs == 1 &&
+		if (readback_is_splice(g->r, s))
+			i = s->match;
+		else if (s->kind == PTX_STMT_REG && s->n_regs == 1 &&
 			is_kept(s->regs[0].name) &&
 			!declare(g, s))
 			return false;

@@ -154,14 +154,15 @@ static uint32_t place_in(const struct variant *v, const struct place *place, uin
 }
 
 /* As late as every site allows, outside of loops: a kernel that lives for its loads should have them under way first, and a thread that has
- * nothing to do should end without. A function that is called needs it before the call: then it is done at once. */
+ * nothing to do should end without. A function that is called needs it before the call, and so do the ways out of one whose passes are counted (tally.c):
+ * then it is done at once. */
 static bool choice_at(struct variant *v, struct place *place, uint32_t *at)
 {
 	struct ptx_cfg *g = &place->cfg;
 	uint32_t block = UINT32_MAX;
 
 	*at = place->func->body.begin + 1;
-	if (v->weight_in_calls || !g->n_blocks)
+	if (v->weight_in_calls || place->n_leaves || !g->n_blocks)
 		return true;
 	if (ptx_cfg_dominators(v->arena, g))
 		return no_memory(v);

@@ -413,6 +413,8 @@ static char *group_text(const struct splicer *s, const struct group *g, const st
 	buf_printf(&b, "{ // egpu site %u\n", in.site);
 	emit_declarations(&in, &b);
 	fan_declare(&b);
+	if (m->n_sampled == m->n)
+		buf_printf(&b, "\t@!%" CHOSEN_REG " bra.uni $egpu_end%u;\n", site);
 	if (guard)
 		buf_printf(&b, "\t@%s%s bra $egpu_end%u;\n", guard->pred_negated ? "" : "!", guard->pred, site);
 	if (g->counters)

@@ -139,7 +139,7 @@ bool tr_anywhere(struct tr *t)
 
 bool tr_repeats(struct tr *t)
 {
-	return !t->one_lane && !t->once && !t->p->sampled && tr_anywhere(t) && !(t->v->fields & (BIT(ACTIVE_MASK) | BIT(MEM_MASK) | BIT(MEM_LANES)));
+	return !t->one_lane && !t->once && tr_anywhere(t) && !(t->v->fields & (BIT(ACTIVE_MASK) | BIT(MEM_MASK) | BIT(MEM_LANES)));
 }
 
 /* Most warps of most blocks are through after the first question; that the answer to the second is used later (zero) keeps ptxas from asking both

@@ -6,14 +6,14 @@ char LICENSE[] SEC("license") = "Apache-2.0";
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1024);
+	__uint(max_entries, 16384);
 	__type(key, __u32);
 	__type(value, __u64);
 } enters SEC(".maps"), stored SEC(".maps");
 
 static __always_inline void count(void *map, __u32 block, __u32 warp)
 {
-	__u32 key = block * 2 + warp;
+	__u32 key = block * 32 + warp;
 	__u64 *v = bpf_map_lookup_elem(map, &key);
 	if (v)
 		*v += 1;
