@@ -23,6 +23,7 @@ enum { PATH_BYTES = 512 };
 struct request {
 	struct map_write head;
 	uint8_t *key, *value; /* value NULL: the key is to go */
+	uint32_t value_size;  /* that there is room for: the image can be scribbled over */
 };
 
 static bool ok(CUresult r)
@@ -73,7 +74,7 @@ static bool is_sane(const struct request *r, const struct map_image *image, uint
 	if (map_is_keyless(image->type))
 		return !r->head.key_size &&
 		       ((r->head.op == MAP_WRITE_POP && !r->head.bytes && map_is_queue(image->type)) ||
-			       (r->head.op == MAP_WRITE_PUSH && r->head.bytes == image->value_size &&
+			       (r->head.op == MAP_WRITE_PUSH && r->head.bytes == r->value_size &&
 				       size >= sizeof(r->head) + r->head.bytes));
 	uint64_t end = (uint64_t)r->head.offset + r->head.bytes;
 	bool part = image->type == BPF_MAP_TYPE_ARRAY && end <= image->value_size;
@@ -95,13 +96,14 @@ static int read_request(uint32_t id, const struct map_image *image, struct reque
 {
 	uint64_t size;
 	size_t key = (size_t)map_round_up(image->key_size, 8);
+	r->value_size = image->value_size;
 	int fd = open_request(id, O_RDONLY, &size);
 	if (fd < 0)
 		return fd;
 	int err = file_read_at(fd, &r->head, sizeof(r->head), 0);
 	if (!err && !is_sane(r, image, size))
 		err = -EINVAL;
-	r->key = err ? NULL : calloc(1, key + (size_t)map_stride(image->value_size));
+	r->key = err ? NULL : calloc(1, key + (size_t)map_stride(r->value_size));
 	if (!err && !r->key)
 		err = -ENOMEM;
 	if (!err && key + r->head.bytes)
@@ -391,8 +393,8 @@ static int change_keyless(struct context *c, struct devmap *m, uint32_t id, cons
 {
 	struct image_here here = { c, m };
 	const struct map_image *im = m->image;
-	struct keyless k = { im->type, im->value_size, im->max_entries, agent.shared->maps[id].extra, &here, read_here, write_here };
-	if (k.extra > MAP_BLOOM_MAX_HASHES)
+	struct keyless k = { im->type, r->value_size, im->max_entries, agent.shared->maps[id].extra, &here, read_here, write_here };
+	if (k.extra > MAP_BLOOM_MAX_HASHES || !k.max_entries)
 		return -EINVAL;
 	map_instance_begin(m->instance);
 	int err = copy_down(c, m) ? 0 : -EIO;

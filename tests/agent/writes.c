@@ -623,11 +623,14 @@ static void queue_while_running(void)
 	is_int(run_wait(&r, pid, 60), 0, "the target ended well");
 	is_int(push_all(&r, map, &eight, 1, BPF_ANY), 0, "after its end a value is pushed");
 	uint64_t all = all_values(&r, map);
-	ok(all == 8 || all == 78, "it is the last, and the first there once at most");
-	while (pop_one(&r, map, &err) != 8 && !err)
-		;
+	/* What the target has left lies behind what the host has. */
+	if (!ok(all == 8 || all == 78 || all == 87, "it is there, and the first once at most"))
+		printf("# %llu\n", (unsigned long long)all);
+	for (int n = all > 10 ? 2 : 1; n; n--)
+		pop_one(&r, map, &err);
+	is_int(err, 0, "as many are popped");
 	pop_one(&r, map, &err);
-	is_int(err, -ENOENT, "and nothing else");
+	is_int(err, -ENOENT, "and no more");
 	run_end(&r);
 }
 
