@@ -236,8 +236,8 @@ struct context {
 	struct lock compiling; /* held by a thread of ours that needs the context, and before copying by who ends it */
 	void *scratch;       /* counters of a ring */
 	size_t scratch_bytes;
-	bool settling; /* the last look at a ring saw records that are too fresh to be taken */
-	bool stuck;    /* or some that no reader makes room for */
+	_Atomic bool settling; /* the last look at a ring saw records that are too fresh to be taken */
+	_Atomic bool stuck;    /* or some that no reader makes room for */
 	int ring_ms;   /* until the next look */
 	uint64_t copy_took_ns;
 	struct devmap maps[EBPF_MAX_MAPS];
