@@ -69,10 +69,10 @@ static bool site_repeats(const struct taller *t, uint32_t site)
 	return any;
 }
 
-/* Whether a thread that is here goes on by itself, and nobody tells from its steps how far it is. */
+/* Whether a thread that is here goes on by itself, and tells nobody how far it is: neither waits nor publishes. */
 static bool is_calm(const struct taller *t, uint32_t block)
 {
-	static const char *const waits[] = { "atom", "mbarrier", "nanosleep", "griddepcontrol", "brkpt", "tcgen05", "clusterlaunchcontrol" };
+	static const char *const waits[] = { "atom", "mbarrier", "nanosleep", "griddepcontrol", "brkpt", "tcgen05", "clusterlaunchcontrol", "membar", "fence" };
 	static const char *const strong[] = { "volatile", "acquire", "relaxed", "mmio", "release" };
 	const struct ptx_block *b = &t->g->blocks[block];
 

@@ -115,6 +115,7 @@ static void test_refused(void)
 	refused(with("ld.acquire.gpu.global.u32 %r4, [%rd1+16];"), leaves, "or acquires it");
 	refused(with("atom.global.add.u32 %r4, [%rd1+16], 1;"), leaves, "or asks for the result of an atomic");
 	refused(with("nanosleep.u32 100;"), leaves, "or sleeps");
+	refused(with("membar.gl;"), leaves, "or tells others how far it is");
 	ok(count(instrumented(with("red.global.add.u32 [%rd1+16], 1;"), leaves), "add.s64 %egpu_n"), "one that adds may count");
 	ok(count(instrumented(with("bar.sync 0;"), leaves), "add.s64 %egpu_n"), "one with a barrier too");
 
