@@ -432,10 +432,8 @@ void native_choose(const char *driver, struct live_choice *out, char why[256])
 	const char *tier = getenv("EGPU_LIVE_TIER");
 	char error[256] = "", failed[256] = "";
 	*out = (struct live_choice){ LIVE_TIER_NATIVE, NULL };
-	if (tier && !strcmp(tier, "native"))
-		return;
-	if (tier && !strcmp(tier, "interpreted"))
-		snprintf(why, 256, "EGPU_LIVE_TIER says so");
+	if (!tier || strcmp(tier, "native"))
+		snprintf(why, 256, "EGPU_LIVE_TIER=native asks for machine code");
 	else if (in_child(test_all, (void *)driver, failed, sizeof(failed), LIMIT_S, error))
 		return;
 	else

@@ -322,6 +322,7 @@ int main(int argc, char **argv)
 		else
 			times = atoi(argv[i]);
 	}
+	setenv("EGPU_LIVE_TIER", "native", 0);
 	if (prepare()) {
 		tap_skip("EGPU_BUILD does not name the build directory");
 		return tap_done();
