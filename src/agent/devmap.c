@@ -75,10 +75,11 @@ static bool finish(struct context *c)
 	return ok(REAL(cuStreamSynchronize)(c->stream));
 }
 
-/* A per-CPU map begins with zeros: its pages in the session, tens of megabytes on a large device, need not be there yet. */
+/* A per-CPU map begins with zeros: its pages in the session, tens of megabytes on a large device, need not be there yet. But the driver sets
+ * memory by a kernel, which beside one that fills the device waits for its end. */
 static bool image_to_device(struct context *c, struct devmap *m)
 {
-	bool zero = m->image->type == BPF_MAP_TYPE_PERCPU_ARRAY && REAL(cuMemsetD8Async);
+	bool zero = m->image->type == BPF_MAP_TYPE_PERCPU_ARRAY && REAL(cuMemsetD8Async) && !m->pooled;
 	if (!zero && map_instance_reserve(agent.session, m->instance))
 		return false;
 	return (!zero || ok(REAL(cuMemsetD8Async)(m->address, 0, m->bytes, c->stream))) &&

@@ -475,14 +475,15 @@ void request_watch(struct context *c, uint32_t id)
 	c->host_mask |= (uint64_t)1 << id;
 }
 
-/* The value is in replica 0; what was added to the others is over. */
+/* The value is in replica 0; what was added to the others is over. By copies: memory is set by a kernel, which waits for one that fills the device. */
 static bool clear_replicas(struct context *c, struct devmap *m, size_t at, size_t n)
 {
 	uint64_t replica = map_replica_bytes(m->image->max_entries, m->image->value_size);
 	bool good = true;
 	for (uint32_t r = 1; r < m->image->n_replicas && good; r++) {
-		good = ok(REAL(cuMemsetD8Async)(m->address + r * replica + at, 0, n, c->stream));
-		memset((char *)m->image + r * replica + at, 0, n);
+		char *zeros = (char *)m->image + r * replica + at;
+		memset(zeros, 0, n);
+		good = ok(REAL(cuMemcpyHtoDAsync_v2)(m->address + r * replica + at, zeros, n, c->stream));
 	}
 	return good;
 }
