@@ -218,7 +218,7 @@ static uint32_t end_of(const struct taller *t, uint32_t block)
 	return t->f->stmts[i].insn && ptx_insn_ends_block(t->f->stmts[i].insn) ? i : NO_STMT;
 }
 
-/* Where threads end. */
+/* Where threads end. The closing brace ends those that no branch or way out before it has taken, and has no block. */
 static void add_ends(struct taller *t, uint32_t block)
 {
 	uint32_t end = end_of(t, block);
@@ -226,7 +226,7 @@ static void add_ends(struct taller *t, uint32_t block)
 
 	if (last && (!strcmp(last->base, "ret") || !strcmp(last->base, "exit")))
 		add_leave(t, before(t, end), guard_of(t, end), false);
-	else if (!last && !t->g->blocks[block].n_succ)
+	if (block + 1 == t->g->n_blocks && (!last || last->pred))
 		add_leave(t, t->f->body.end - 1, NO_STMT, false);
 }
 

@@ -97,6 +97,22 @@ static void test_edges(void)
 	ok(!between(ptx, "$out:\n", "%egpu_passes", "@!%p3 ret;"), "nothing is left for the way out");
 }
 
+/* A thread that comes to the closing brace ends there, also behind a branch or a way out that others take. */
+static void test_brace(void)
+{
+	static const char loop[] = "$loop:\n\tld.global.u32 %r2, [%rd1];\n\tadd.u32 %r1, %r1, 1;\n\tsetp.lt.u32 %p1, %r1, 9;\n";
+	static const char asked[] = "\tatom.global.add.u32 %r3, [%rd1+64], 1;\n";
+	const char *ptx = instrumented(loop, "\t@%p1 bra $loop;\n}\n");
+	ok(between(ptx, "@%p1 bra $loop;", "%egpu_passes", "\n\t}"), "at the closing brace, behind a branch back");
+	ptx = instrumented(arena_printf(arena, "%s%s", asked, loop), "\t@%p1 bra $loop;\n}\n");
+	ok(between(ptx, "@%p1 bra $loop;", "%egpu_passes", "\n\t}"), "also where a loop's edges are its ways out");
+	ptx = instrumented(loop, "\t@%p1 bra $loop;\n\t@%p3 ret;\n}\n");
+	ok(between(ptx, "@%p3 ret;", "%egpu_passes", "\n\t}"), "behind a way out for some lanes");
+	is_int(count(ptx, "+128], %egpu_passes"), 2, "which has its own");
+	ptx = instrumented(arena_printf(arena, "\tbra $loop;\n$out:\n%s\tret;\n%s", asked, loop), "\t@!%p1 bra $out;\n\t@%p3 bra $loop;\n\t@%p2 bra $out;\n}\n");
+	is_int(count(ptx, "+128], %egpu_passes"), 2, "a loop that is left before its last branch");
+}
+
 static void refused(const char *body, const char *end, const char *what)
 {
 	const char *ptx = instrumented(body, end);
@@ -181,6 +197,7 @@ int main(void)
 	fragments[0] = adder(EBPF_POINT_MEM, BIT(SITE) | BIT(BYTES), true);
 	test_calm();
 	test_edges();
+	test_brace();
 	test_refused();
 	test_lanes();
 	test_entry();
