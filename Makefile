@@ -17,7 +17,7 @@ help:
 	@echo 'make deps     install the packages that are missing (scripts/install-deps --list prints them)'
 	@echo 'make asan     only the address- and undefined-sanitizer part of the suite'
 	@echo 'make tsan     the thread-sanitizer part of the suite'
-	@echo 'make fuzz     each fuzz target for SECONDS seconds (default 60) with libFuzzer'
+	@echo 'make fuzz     each fuzz target for SECONDS_EACH seconds (default 60) with libFuzzer'
 	@echo 'make device   the suite of a machine with an NVIDIA GPU'
 	@echo 'make bench    benchmarks'
 	@echo 'make format   clang-format over the tree'

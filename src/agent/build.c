@@ -472,7 +472,8 @@ static int job_end(struct job *j)
 		row->compile_cached = j->cached;
 		row->last_bit_may_differ = b->result.last_bit_may_differ;
 	}
-	tell_estimate(k, &b->result.cost);
+	if (!(b->maps & build_words_map())) /* guards alone cost what is attached later does */
+		tell_estimate(k, &b->result.cost);
 	sites_mark_skipped(k, &b->result);
 	agent_log("%s built in %.1f ms: %u sites, %u probed, %zu bytes", k->name, (double)(now_ns() - j->begun_ns) / 1e6,
 		b->result.n_sites, b->result.n_probed, b->cubin_bytes);

@@ -40,16 +40,15 @@ struct opts {
 static const struct opt options[] = {
 	{ 'k', "kernel", OPT_STRING, offsetof(struct opts, pattern), "PATTERN",
 		"kernels to probe: a name, a shell pattern or /regex/ (default: all)" },
-	{ 0, "for", OPT_STRING, offsetof(struct opts, time), "SECONDS",
-		"detach and report after that time (default: at Ctrl-C, or when the process "
+	{ 0, "for", OPT_STRING, offsetof(struct opts, time), "TIME",
+		"detach and report after that time: 10, 500ms, 2m (default: at Ctrl-C, or when the process "
 		"ends)" },
 	{ 0, "device", OPT_STRING, offsetof(struct opts, device), "N",
 		"only kernels on device N (as the process counts them)" },
 	{ 'd', "detached", OPT_FLAG, offsetof(struct opts, detached), NULL,
 		"leave the probe attached and return at once; egpu detach ends it" },
 	{ 0, "live", OPT_MAYBE, offsetof(struct opts, live), "POINTS",
-		"into kernels that run already; where the process has no guards yet (egpu run --live), kernels that -k names get them at "
-		"POINTS of entry, exit, loop, mem (default: " LIVE_POINTS_DEFAULT ") from their next launch on" },
+		"into kernels that run already; kernels without guards get them at POINTS (see below)" },
 	{ 0, "set", OPT_LIST, offsetof(struct opts, set), "VAR=VALUE",
 		"initial value of a global variable of the probe" },
 	{ 0, "json", OPT_STRING, offsetof(struct opts, json), "FILE",
@@ -504,6 +503,7 @@ static int report(const struct opts *o, const struct probe *p, struct attached *
 		.tool = p->tool,
 		.probe = p->options->name,
 		.command = command,
+		.attached = true,
 		.per_cpu = o->verbose > 0 };
 	if (!rep.snap)
 		return say_fail("out of memory");
@@ -724,12 +724,12 @@ static int run(const void *opts, const struct opt_rest *rest)
 		.verbose = o->verbose > 1 };
 	struct attached a = { 0 };
 	struct probe p;
-	char *end = NULL;
-	double seconds = o->time ? strtod(o->time, &end) : 0;
-	if (attach_pid(rest->args[0], &a.pid))
+	uint64_t ns;
+	if (attach_pid(rest->args[0], &a.pid) || filter_duration(o->time, &ns))
 		return EGPU_FAILED;
-	if (o->time && (*end == 's' && !end[1] ? 0 : *end || seconds <= 0))
-		return say_fail("--for %s: not a number of seconds", o->time);
+	if (o->detached && (o->json || o->out || o->time))
+		return say_fail("-d returns at once, without a report: leave out %s, or -d",
+			o->json ? "--json" : o->out ? "-o" : "--for");
 	if (a.pid == getpid())
 		return say_fail("process %d is egpu itself", (int)a.pid);
 	if (check_out(o->out) || check_out(o->json))
@@ -740,7 +740,7 @@ static int run(const void *opts, const struct opt_rest *rest)
 		return status;
 	status = join_session(&a, po.name);
 	if (!status)
-		status = attach(o, &p, &a, seconds);
+		status = attach(o, &p, &a, (double)ns / 1e9);
 	leave_session(&a);
 	probe_free(&p);
 	return status;
@@ -760,6 +760,8 @@ const struct command cmd_attach = {
 		"  egpu attach --for 10 -k 'gemm*' 4711 count.bpf.c\n"
 		"  egpu attach -d 4711 count.bpf.o; egpu ps; egpu detach 4711\n"
 		"  egpu attach --live 4711 loops.bpf.c          into what runs at this moment\n"
+		"Where the process has no guards yet (egpu run --live), --live gives them to the kernels that -k names, from their next\n"
+		"launch on, at POINTS of entry, exit, loop, mem (default: " LIVE_POINTS_DEFAULT ").\n"
 		"docs/dynamic.md says what is probed when, and what cannot be.\n",
 	.opts = options,
 	.opts_bytes = sizeof(struct opts),

@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/compile.h"
 #include "cli/driver.h"
+#include "cli/filter.h"
 #include "cli/grid.h"
 #include "cli/json.h"
 #include "cli/kernels.h"
@@ -33,7 +34,7 @@ static const struct opt options[] = {
 		"device that the code is for (default: this machine's, else sm_90)" },
 	{ 0, "json", OPT_STRING, offsetof(struct opts, json), "FILE", "also write JSON" },
 	{ 'o', NULL, OPT_STRING, offsetof(struct opts, out), "FILE", "write the list there" },
-	{ 0, "for", OPT_STRING, offsetof(struct opts, time), "SECONDS", "with a process: look at it for that long (default: 3)" },
+	{ 0, "for", OPT_STRING, offsetof(struct opts, time), "TIME", "with a process: look at it for that long: 10, 500ms, 2m (default: 3)" },
 	{ 0 },
 };
 
@@ -251,7 +252,7 @@ static void shape_cell(struct grid *g, const struct snap_kernel *k)
 	buf_free(&text);
 }
 
-static void seen_text(const struct snapshot *snap, struct buf *out)
+static void seen_text(const struct snapshot *snap, const char *when, struct buf *out)
 {
 	static const char *const heads[] = { ">GPU TIME", ">LAUNCHES", "<LAUNCHED AS", "<PTX", "<KERNEL", NULL };
 	struct grid *g = grid_new(heads);
@@ -270,8 +271,8 @@ static void seen_text(const struct snapshot *snap, struct buf *out)
 		grid_cell(g, "%s", *k->source ? k->source : "?");
 		grid_cell(g, "%s%s%s", k->demangled, *k->reason ? "  - " : "", k->reason);
 	}
-	buf_printf(out, "%u kernel%s launched, %" PRIu64 " launches", snap->n_kernels - unused,
-		snap->n_kernels - unused == 1 ? "" : "s", snap->launches);
+	buf_printf(out, "%u kernel%s launched, %" PRIu64 " launch%s", snap->n_kernels - unused,
+		snap->n_kernels - unused == 1 ? "" : "s", snap->launches, snap->launches == 1 ? "" : "es");
 	if (snap->time_ns)
 		buf_printf(out, ", %.3f ms of GPU time, %.1f%% of it in kernels with PTX", (double)snap->time_ns / 1e6,
 			100.0 * (double)(snap->time_ns - bare_ns) / (double)snap->time_ns);
@@ -279,7 +280,7 @@ static void seen_text(const struct snapshot *snap, struct buf *out)
 	if (snap->n_kernels > unused)
 		grid_print(g, "", out);
 	if (unused)
-		buf_printf(out, "%u more loaded but not launched (in --json)\n", unused);
+		buf_printf(out, "%u more loaded but not launched%s (in --json)\n", unused, when);
 	grid_free(g);
 }
 
@@ -289,7 +290,7 @@ static int write_seen(const struct opts *o, struct snapshot *snap, char **comman
 	struct buf text = { 0 }, json_text = { 0 };
 	struct json j;
 	qsort(snap->kernels, snap->n_kernels, sizeof(*snap->kernels), by_time);
-	seen_text(snap, &text);
+	seen_text(snap, command ? "" : " meanwhile", &text);
 	json_init(&j, &json_text, JSON_PRETTY);
 	json_object(&j);
 	json_put_string(&j, "egpu", EGPU_VERSION);
@@ -334,10 +335,15 @@ static int list_command(const struct opts *o, char **command)
 
 /* -- a process ---------------------------------------------------------------- */
 
+static bool is_number(const char *text)
+{
+	return *text && strspn(text, "0123456789") == strlen(text);
+}
+
 static bool is_process(const char *text)
 {
 	char path[64];
-	return *text && strspn(text, "0123456789") == strlen(text) && strlen(text) < 11 && access(text, F_OK) &&
+	return is_number(text) && strlen(text) < 11 && access(text, F_OK) &&
 	       snprintf(path, sizeof(path), "/proc/%s", text) > 0 && !access(path, F_OK);
 }
 
@@ -345,11 +351,8 @@ static int list_process(const struct opts *o, const char *text)
 {
 	struct snapshot *snap;
 	pid_t pid;
-	char *end = NULL;
-	double seconds = o->time ? strtod(o->time, &end) : 3;
-	if (o->time && (*end || seconds <= 0))
-		return say_fail("--for %s: not a number of seconds", o->time);
-	if (attach_pid(text, &pid) || attach_look(pid, seconds, &snap))
+	uint64_t ns;
+	if (filter_duration(o->time ? o->time : "3", &ns) || attach_pid(text, &pid) || attach_look(pid, (double)ns / 1e9, &snap))
 		return EGPU_FAILED;
 	int status = write_seen(o, snap, NULL, (int)pid, stdout);
 	snap_free(snap);
@@ -370,6 +373,8 @@ static int run(const void *opts, const struct opt_rest *rest)
 			"give a file, a process's number, or a command after --:\n  egpu %s", cmd_list.synopsis);
 	if (is_process(rest->args[0]))
 		return list_process(o, rest->args[0]);
+	if (is_number(rest->args[0]) && access(rest->args[0], F_OK))
+		return say_fail("%s: there is no process and no file of this name", rest->args[0]);
 	return list_file(o, rest->args[0]);
 }
 

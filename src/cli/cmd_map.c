@@ -151,12 +151,16 @@ static int parse_key(const char *text, uint32_t key_size, uint8_t *key)
 	return fits ? 0 : -ERANGE;
 }
 
+static int no_keys(const char *name, uint32_t type)
+{
+	if (type == BPF_MAP_TYPE_RINGBUF)
+		return say_fail("%s is a ring buffer, which has no keys: egpu map dump %s counts its records", name, name);
+	return say_fail("%s has no keys: egpu map %s", name,
+		type == BPF_MAP_TYPE_BLOOM_FILTER ? "peek and push ask and change it" : "dump, peek, push and pop show and change it");
+}
+
 static int bad_key(const char *text, uint32_t key_size)
 {
-	if (!key_size)
-		return say_fail("key '%s': a ring buffer has no keys; egpu map dump counts its "
-				"records",
-			text);
 	if (key_size > 8)
 		return say_fail("key '%s' does not fit: give hex: and %u hex digits in memory "
 				"order",
@@ -166,16 +170,28 @@ static int bad_key(const char *text, uint32_t key_size)
 		text, key_size, 2 * key_size);
 }
 
+static bool is_globals(struct dump *d, uint32_t id)
+{
+	uint32_t key_type, type = 0;
+	const struct btf *btf = dump_btf(d, id, &key_type, &type);
+	return btf && type && typed_section_name(btf, type);
+}
+
 static int get(struct session *s, struct dump *d, uint32_t id, const char *text)
 {
-	uint32_t key_size = session_data(s)->maps[id].key_size;
+	const struct session_map *row = &session_data(s)->maps[id];
+	uint32_t key_size = row->key_size;
 	struct buf out = { 0 };
 	struct diag diag = { 0 };
 	uint8_t *key = calloc(1, key_size + 8);
 	int status = 0;
 	if (!key)
 		return say_fail("out of memory");
-	if (!key_size || parse_key(text, key_size, key))
+	if (!key_size)
+		status = no_keys(dump_map_name(d, id), row->type);
+	else if (is_globals(d, id) && strcmp(text, "0"))
+		status = dump_variable_text(d, id, text, &out, &diag) ? say_diag(dump_map_name(d, id), &diag) : 0;
+	else if (parse_key(text, key_size, key))
 		status = bad_key(text, key_size);
 	else if (dump_value_text(d, id, key, &out, &diag))
 		status = say_diag(dump_map_name(d, id), &diag);
@@ -228,7 +244,9 @@ static int set_element(struct dump *d, struct map *m, uint32_t id, const char *k
 	int status = 0, err = 0;
 	if (!key || !value)
 		status = say_fail("out of memory");
-	else if (!row->key_size || parse_key(key_text, row->key_size, key))
+	else if (!row->key_size)
+		status = no_keys(name, row->type);
+	else if (parse_key(key_text, row->key_size, key))
 		status = bad_key(key_text, row->key_size);
 	else if (parse_value(d, id, row, text, value, &diag))
 		status = say_diag(name, &diag);
@@ -266,24 +284,23 @@ static int set(struct session *s, struct dump *d, uint32_t id, const char *key, 
 {
 	struct diag diag = { 0 };
 	struct map *m;
-	uint32_t key_type, type = 0;
 	const struct session_map *row = &session_data(s)->maps[id];
-	const struct btf *btf = dump_btf(d, id, &key_type, &type);
 	if (row->flags & BPF_F_RDONLY_PROG)
 		return say_fail("%s is read-only data: its values are constants in the kernels",
 			dump_map_name(d, id));
 	if (map_open(s, id, &m, &diag))
 		return say_diag(dump_map_name(d, id), &diag);
-	int status = btf && type && typed_section_name(btf, type) ? set_global(d, m, id, key, value)
-								  : set_element(d, m, id, key, value);
+	int status = is_globals(d, id) ? set_global(d, m, id, key, value) : set_element(d, m, id, key, value);
 	map_close(m);
 	return status;
 }
 
 /* -- maps without keys -------------------------------------------------------------- */
 
-static int keyless_failed(const char *name, int err)
+static int keyless_failed(const char *name, uint32_t type, int err)
 {
+	if (err == -EOPNOTSUPP && type == BPF_MAP_TYPE_BLOOM_FILTER)
+		return say_fail("%s is a Bloom filter, which forgets the values: egpu map peek %s VALUE asks for one", name, name);
 	if (err == -ENOENT)
 		return say_fail("%s is empty", name);
 	if (err == -E2BIG)
@@ -295,14 +312,14 @@ static int keyless_failed(const char *name, int err)
 	return set_failed(name, err);
 }
 
-static int take(struct dump *d, uint32_t id, bool pop)
+static int take(struct session *s, struct dump *d, uint32_t id, bool pop)
 {
 	struct buf out = { 0 };
 	struct diag diag = { 0 };
 	int err = dump_peek_text(d, id, pop, &out, &diag);
 	fputs(out.data ? out.data : "", stdout);
 	buf_free(&out);
-	return err ? keyless_failed(dump_map_name(d, id), err) : 0;
+	return err ? keyless_failed(dump_map_name(d, id), session_data(s)->maps[id].type, err) : 0;
 }
 
 /* Of a Bloom filter `ask` tells whether the value may be in it. */
@@ -324,7 +341,7 @@ static int put(struct session *s, struct dump *d, uint32_t id, const char *text,
 	else if (ask && (!(err = map_peek(m, value)) || err == -ENOENT))
 		puts(err ? "no" : "maybe");
 	else if (ask || (err = map_push(m, value, BPF_ANY)))
-		status = keyless_failed(name, err);
+		status = keyless_failed(name, map_info(m)->type, err);
 	free(value);
 	map_close(m);
 	return status;
@@ -340,10 +357,12 @@ static int act(const struct opts *o, const struct opt_rest *rest, struct session
 	uint32_t id = (uint32_t)found;
 	if (found < 0)
 		return EGPU_FAILED;
+	if (o->order && (strcmp(verb, "dump") || session_data(s)->maps[id].type != BPF_MAP_TYPE_RINGBUF))
+		return say_fail("--order is for egpu map dump of a ring buffer");
 	if (!strcmp(verb, "dump"))
 		return dump_map(d, id, o);
 	if (!strcmp(verb, "pop") || (!strcmp(verb, "peek") && rest->n_args == 2))
-		return take(d, id, *verb == 'p' && verb[1] == 'o');
+		return take(s, d, id, *verb == 'p' && verb[1] == 'o');
 	if (!strcmp(verb, "peek") || !strcmp(verb, "push"))
 		return put(s, d, id, words[2], !strcmp(verb, "peek"));
 	return !strcmp(verb, "get") ? get(s, d, id, words[2]) : set(s, d, id, words[2], words[3]);
@@ -400,7 +419,7 @@ const struct command cmd_map = {
 		"  egpu map get pairs hex:0100000002000000   key as bytes in memory order\n"
 		"  egpu map dump --device 1 counts  what device 1 added\n"
 		"  egpu map set counts 3 0          also while kernels count\n"
-		"  egpu map set .data threshold 100 a global variable\n"
+		"  egpu map set .data threshold 100 a global variable; get .data threshold\n"
 		"  egpu map push work 17            a queue, stack or Bloom filter; pop work; peek work\n"
 		"  egpu map peek seen 17            whether the Bloom filter `seen` may have it\n"
 		"  egpu map dump --order=time events   records that nobody has read yet, which stay\n"

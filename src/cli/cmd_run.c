@@ -179,6 +179,8 @@ static int run(const void *opts, const struct opt_rest *rest)
 	status = status ? status : filter_read(&o->filter, &filter);
 	if (status)
 		return status;
+	if (filter.max_overhead_ppm && o->no_time)
+		return say_fail("--max-overhead compares times of launches: leave out --no-time, or give --sample-warps N");
 	status = po.name ? probe_read(&p, &po) : 0;
 	if (status)
 		return status;

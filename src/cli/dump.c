@@ -635,6 +635,35 @@ int dump_value_text(
 	return err;
 }
 
+int dump_variable_text(struct dump *d, uint32_t id, const char *name, struct buf *out, struct diag *diag)
+{
+	const uint32_t key = 0;
+	uint32_t key_type, type = 0;
+	struct typed_var v;
+	struct map *map = opened(d, id, diag);
+	if (!map)
+		return diag_set(diag, ENOENT, "no such map");
+	const struct btf *btf = dump_btf(d, id, &key_type, &type);
+	bool there = false;
+	for (uint32_t i = 0; !there && typed_section_var(btf, type, i, &v); i++)
+		there = !strcmp(v.name, name);
+	const uint32_t size = map_info(map)->value_size;
+	if (!there || v.offset > size || v.size > size - v.offset)
+		return diag_set(diag, ENOENT, "there is no variable '%s'; egpu map dump %s lists them", name, dump_map_name(d, id));
+	uint8_t *value = calloc(1, map_value_bytes(map) + 8);
+	int err = value ? map_lookup(map, &key, value) : -ENOMEM;
+	struct json j;
+	json_init(&j, out, JSON_TEXT);
+	if (err)
+		diag_set(diag, -err, "%s", strerror(-err));
+	else
+		typed_value(&j, btf, v.type, value + v.offset, v.size);
+	if (!err)
+		buf_puts(out, "\n");
+	free(value);
+	return err;
+}
+
 /* -- JSON -------------------------------------------------------------------- */
 
 static void json_section(const struct element *e, struct json *j)

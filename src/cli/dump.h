@@ -43,6 +43,8 @@ int dump_one_json(struct dump *d, uint32_t id, const struct dump_options *o, str
 int dump_value_text(
 	struct dump *d, uint32_t id, const void *key, struct buf *out, struct diag *diag);
 
+/* The value of a global variable of section `id` (".bss"); one line. */
+int dump_variable_text(struct dump *d, uint32_t id, const char *name, struct buf *out, struct diag *diag);
 /* QUEUE, STACK: the value that is popped next, which `pop` takes out; one line. -errno, without words. */
 int dump_peek_text(struct dump *d, uint32_t id, bool pop, struct buf *out, struct diag *diag);
 

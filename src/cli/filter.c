@@ -22,8 +22,7 @@ static int number(const char *option, const char *text, uint64_t min, uint64_t m
 	return 0;
 }
 
-/* "10" and "10s", "500ms", "2m"; fractions too. */
-static int duration(const char *text, uint64_t *ns)
+int filter_duration(const char *text, uint64_t *ns)
 {
 	static const struct {
 		const char *name;
@@ -75,7 +74,7 @@ int filter_read(const struct filter_opts *o, struct session_filter *out)
 		number("stream", o->stream, 0, 1000000000, &stream) ||
 		number("sample-warps", o->sample_warps, 1, INSTRUMENT_MAX_ONE_IN, &warps) ||
 		number("seed", o->seed, 0, UINT64_MAX - 1, &out->sample_seed) ||
-		duration(o->duration, &out->for_ns) ||
+		filter_duration(o->duration, &out->for_ns) ||
 		percentage(o->max_overhead, &out->max_overhead_ppm))
 		return EGPU_FAILED;
 	if (o->sample_warps && o->max_overhead)
@@ -131,5 +130,5 @@ void filter_text(const struct session *s, struct buf *text)
 		buf_printf(text, " launches from %" PRIu64 " on, of %" PRIu64 "\n", f->skip + 1,
 			f->seen);
 	else
-		buf_printf(text, " %" PRIu64 " launches\n", f->seen);
+		buf_printf(text, " %" PRIu64 " launch%s\n", f->seen, f->seen == 1 ? "" : "es");
 }

@@ -35,6 +35,8 @@ struct filter_opts {
 			"probe in this stream only: 0 the default one, N the N-th other used"      \
 	}
 
+/* --for: "10" and "10s", "500ms", "2m", fractions too. NULL: 0. 0, or EGPU_FAILED after a message. */
+int filter_duration(const char *text, uint64_t *ns);
 /* 0, or EGPU_FAILED after a message. *out is ready to be copied into a session. */
 int filter_read(const struct filter_opts *o, struct session_filter *out);
 /* Whether such options were given with --live, with a message. */

@@ -332,7 +332,9 @@ static void coverage_text(const struct run_report *r, struct buf *text)
 		buf_puts(text, "  probes were switched off during the run\n");
 	if (snap->launches || snap->kernels_lost)
 		return;
-	if (snap->n_kernels)
+	if (r->attached)
+		buf_puts(text, "  no kernel was launched meanwhile\n");
+	else if (snap->n_kernels)
 		buf_puts(text, "  the command launched no kernel\n");
 	else if (agent_came(r->session))
 		buf_puts(text, "  the command launched no kernel: it loaded no GPU code through "

@@ -16,6 +16,7 @@ struct run_report {
 	const char *probe;       /* as the user wrote it */
 	char **command;
 	int exit_status;
+	bool attached; /* to a process that ran: no command was started */
 	bool per_cpu; /* -v: every slot of per-CPU maps, and how each variant was made */
 };
 

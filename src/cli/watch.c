@@ -55,7 +55,7 @@ static void say_estimates(struct watch *w)
 		w->told[i] = now;
 		struct arena *a = arena_new();
 		if (a)
-			say("estimate: %s will take about %.2f times as long, as a rule between %.2f and %.2f", 
+			say("estimate: %s will take about %.2f times as long, as a rule between %.2f and %.2f",
 				name_short(a, session_text(w->session, k->name), NAME_WIDTH), (double)now / 1e6,
 				(double)k->estimate_least_ppm / 1e6, (double)k->estimate_most_ppm / 1e6);
 		arena_free(a);
