@@ -116,7 +116,19 @@ static void get_site(struct reader *r, struct instrument_site *s, const struct i
 	s->function = get_string(r, before->function);
 	s->skipped = get_string(r, before->skipped);
 	s->unguarded = get_string(r, before->unguarded);
-	r->bad |= !is_bool(&s->parts_product);
+	r->bad |= !is_bool(&s->parts_product) || s->point < EBPF_POINT_ENTRY || s->point > EBPF_POINT_LOAD_DONE;
+}
+
+/* Numbers that nothing can have counted would make an estimate that is no number. */
+static bool is_cost(const struct instrument_cost *c)
+{
+	const double most = 1e100, all[] = { c->insns, c->bytes, c->shared, c->probe_insns, c->adds, c->atoms, c->loads, c->stores, c->exchanges,
+		c->scattered };
+	_Static_assert(sizeof(all) == sizeof(*c), "each of them");
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (!(all[i] >= 0 && all[i] < most))
+			return false;
+	return true;
 }
 
 static bool plausible(const struct instrument_result *r, size_t bytes)
@@ -134,6 +146,8 @@ int instrument_restore(struct arena *arena, const char *bytes, size_t n, struct 
 	get(&r, out, sizeof(*out));
 	if (r.bad || !plausible(out, n))
 		return -EINVAL;
+	if (!is_cost(&out->cost)) /* of a kernel with calls of calls in loops it may be too much to count */
+		out->cost = (struct instrument_cost){ 0 };
 	out->symbols = arena_array(arena, out->n_symbols, sizeof(*out->symbols));
 	out->sites = arena_array(arena, out->n_sites, sizeof(*out->sites));
 	if (!out->symbols || !out->sites)

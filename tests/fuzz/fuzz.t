@@ -5,7 +5,7 @@ cd "$EGPU_SOURCE" || exit 1
 n=0
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-for t in ptx:800 instrument:60 fatbin:1500 module:300 session:60 fragment:8000 decoder:3000 verifier:1500 object:60; do
+for t in ptx:800 instrument:60 fatbin:1500 module:300 session:60 cache:2000 fragment:8000 decoder:3000 verifier:1500 object:60; do
 	n=$((n + 1))
 	rounds=${t#*:}
 	t=${t%:*}

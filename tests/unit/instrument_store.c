@@ -38,6 +38,7 @@ static bool same(const struct instrument_result *a, const struct instrument_resu
 		    a->n_params == b->n_params && a->launch_param_offset == b->launch_param_offset &&
 		    a->last_bit_may_differ == b->last_bit_may_differ && a->reads_launch == b->reads_launch &&
 		    a->sampled == b->sampled && a->local_bytes_added == b->local_bytes_added;
+	good = good && a->cost.insns == b->cost.insns && a->cost.probe_insns == b->cost.probe_insns && a->cost.stores == b->cost.stores;
 	for (uint32_t i = 0; good && i < a->n_symbols; i++)
 		good = !strcmp(a->symbols[i], b->symbols[i]);
 	for (uint32_t i = 0; good && i < a->n_sites; i++)
@@ -51,6 +52,7 @@ static bool read_back(const char *bytes, size_t n, const struct instrument_resul
 	struct arena *a = arena_new();
 	struct instrument_result r;
 	size_t used = 0, letters = 0;
+	bool points = true;
 	/* A copy of this size exactly: what reads past it is seen. */
 	char *copy = malloc(n ? n : 1);
 	memcpy(copy, bytes, n);
@@ -61,7 +63,13 @@ static bool read_back(const char *bytes, size_t n, const struct instrument_resul
 	for (uint32_t i = 0; good && i < r.n_sites; i++)
 		letters += strlen(r.sites[i].opcode ? r.sites[i].opcode : "") + r.sites[i].ordinal +
 			   strlen(r.sites[i].file ? r.sites[i].file : "");
-	bool whole = good && used <= n && r.table_entries == EBPF_TABLE_SYMBOLS + r.n_symbols &&
+	for (uint32_t i = 0; good && i < r.n_sites; i++)
+		points &= r.sites[i].point >= EBPF_POINT_ENTRY && r.sites[i].point <= EBPF_POINT_LOAD_DONE;
+	struct instrument_estimate e = { 1, 1, 1 };
+	if (good)
+		instrument_estimate(&r.cost, &e);
+	bool numbers = e.least >= 1 && e.slowdown >= 1 && e.most >= 1 && e.most < 1e300;
+	bool whole = good && used <= n && points && numbers && r.table_entries == EBPF_TABLE_SYMBOLS + r.n_symbols &&
 		     (letters || !r.n_sites) && (!want || same(&r, want));
 	arena_free(a);
 	return want ? whole : !good || whole;
