@@ -118,7 +118,8 @@ static uint32_t writer_of(const struct gather *g, const char *name, uint32_t fro
 			continue;
 		for (size_t k = 0; k < sizeof(bases) / sizeof(bases[0]); k++)
 			plain |= !strcmp(insn->base, bases[k]);
-		plain &= !insn->pred && insn->operands[0].kind == PTX_OPERAND_REG && insn->operands[0].component < 0 &&
+		/* Carries are the kernel's. */
+		plain &= !insn->pred && !ptx_insn_has_mod(insn, "cc") && insn->operands[0].kind == PTX_OPERAND_REG && insn->operands[0].component < 0 &&
 			 insn->operands[0].reg;
 		for (uint32_t k = 1; plain && k < insn->n_operands; k++)
 			plain = insn->operands[k].kind == PTX_OPERAND_INT ||
@@ -331,12 +332,12 @@ bool batches_held(struct variant *v, const struct place *place, const struct pro
 
 /* -- their text -- */
 
-/* The register that stands for one that the slice writes. */
-static void put_reg(const struct batch *b, const struct batch_item *item, const char *name, struct buf *out)
+/* The register that stands for one that the first `n` of the slice write; those behind a reader do not matter to it. */
+static void put_reg(const struct batch *b, const struct batch_item *item, uint32_t n, const char *name, struct buf *out)
 {
-	for (uint32_t i = 0; i < item->n_slice; i++) {
-		if (writes(b->place->func->stmts[item->slice[i]].insn, name)) {
-			buf_printf(out, "%%egpu_a%u", i);
+	for (uint32_t i = n; i; i--) {
+		if (writes(b->place->func->stmts[item->slice[i - 1]].insn, name)) {
+			buf_printf(out, "%%egpu_a%u", i - 1);
 			return;
 		}
 	}
@@ -356,7 +357,7 @@ static void put_slice(const struct batch *b, const struct variant *v, const stru
 			const struct ptx_operand *op = &insn->operands[k];
 			buf_puts(out, k ? ", " : "");
 			if (op->kind == PTX_OPERAND_REG)
-				put_reg(b, item, op->name, out);
+				put_reg(b, item, k ? i : i + 1, op->name, out);
 			else
 				buf_add(out, v->m->text + op->span.begin, op->span.end - op->span.begin);
 		}
@@ -383,7 +384,7 @@ static void put_inputs(const struct variant *v, const struct batch *b, uint32_t 
 
 	put_slice(b, v, item, out);
 	if (op->name && op->base_is_reg && item->n_slice) {
-		put_reg(b, item, op->name, &reg);
+		put_reg(b, item, item->n_slice, op->name, &reg);
 		in.address_reg = reg.data;
 	}
 	emit_inputs(&in, out);

@@ -58,6 +58,17 @@ static const char original[] = PTX_HEAD
 	" st.global.u32 [%rd8+800000], %r19;\n"
 	" add.u32 %r18, %r18, 1; setp.lt.u32 %p3, %r18, 5;\n"
 	" @%p3 bra $loop;\n"
+	" mov.u64 %rd14, %rd2; mov.u32 %r16, 0xffffffff;\n"
+	" bar.sync 0;\n"
+	" ld.global.u32 %r6, [%rd3];\n"
+	" add.s64 %rd15, %rd14, %rd1; mov.u64 %rd14, 64; add.s64 %rd16, %rd15, %rd14;\n" /* %rd14 is read before it is written */
+	" st.global.u32 [%rd16+900000], %r6;\n"
+	" bar.sync 0;\n"
+	" add.cc.u32 %r16, %r16, 1;\n"
+	" ld.global.u32 %r6, [%rd3];\n"
+	" addc.u32 %r17, %r4, 0;\n" /* the sum before carries */
+	" add.cc.u32 %r18, %r4, %r4; cvt.u64.u32 %rd17, %r18; add.s64 %rd18, %rd17, %rd1;\n"
+	" st.global.u8 [%rd18+1000000], %r17;\n"
 	"$out:\n"
 	" ret;\n"
 	"}\n";
@@ -70,6 +81,7 @@ struct got {
 	uint32_t n;
 	bool accesses, bad;
 	uint64_t *order; /* by thread: of the sites that it sent from, as they lie in the ring; where the program says which thread */
+	uint64_t memory; /* what the kernel left there */
 };
 
 struct wide { /* of the probe */
@@ -162,6 +174,9 @@ static struct ringwalk run_with(const struct probe_object *o, const struct ebpf_
 			e = run_wait(&r);
 	}
 	struct ringwalk all = { .bad = e };
+	got->memory = 0;
+	for (uint32_t k = 0; k < DATA / 8; k++)
+		got->memory = (got->memory ^ ((uint64_t *)data)[k]) * UINT64_C(0x100000001b3);
 	for (uint32_t k = 0; k < o->n_maps && k < 8; k++) {
 		if (o->maps[k].type == BPF_MAP_TYPE_RINGBUF) {
 			struct ringwalk w = ring_walk((void *)memory[k], take, got);
@@ -229,6 +244,7 @@ static void check(const struct probe_object *o, uint32_t k)
 			ok(b.lost && b.records, "%s: there is no room for all", p->name);
 		else
 			ok(!a.lost && !b.lost && got.n && contains(&want, &got) && contains(&got, &want), "%s: the same records", p->name);
+		ok(want.memory == got.memory, "%s: the kernel does what it did", p->name);
 		ok(!memcmp(want.order, got.order, GRID * BLOCK * sizeof(*got.order)), "%s: in the same order", p->name);
 		sg_device_free(device);
 	}
