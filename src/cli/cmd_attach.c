@@ -162,12 +162,14 @@ static int find_session(pid_t pid, struct session **s, struct diag *d)
 {
 	char root[64], dir[96];
 	int err = session_of_process(pid, s, d);
-	if (!err || inject_same_namespace(pid, "mnt") || foreign_root(pid, root))
+	if (err != -ESRCH || inject_same_namespace(pid, "mnt") || foreign_root(pid, root))
 		return err;
-	for (size_t i = 0; err && i < sizeof(foreign_dirs) / sizeof(foreign_dirs[0]); i++) {
+	for (size_t i = 0; err == -ESRCH && i < sizeof(foreign_dirs) / sizeof(foreign_dirs[0]); i++) {
 		snprintf(dir, sizeof(dir), "%s%s", root, foreign_dirs[i]);
 		setenv("EGPU_DIR", dir, 1);
-		err = session_of_process(pid, s, NULL);
+		if (d)
+			*d = (struct diag){ 0 };
+		err = session_of_process(pid, s, d);
 	}
 	if (err)
 		unsetenv("EGPU_DIR");
@@ -202,9 +204,8 @@ static int make_session(struct attached *a)
 int attach_find(pid_t pid, struct session **s)
 {
 	struct diag d = { 0 };
-	if (find_session(pid, s, &d))
-		return say_fail("%s: nothing is attached to it", d.text);
-	return 0;
+	int err = find_session(pid, s, &d);
+	return err ? say_fail("%s%s", d.text, err == -EPROTO ? "" : ": nothing is attached to it") : 0;
 }
 
 static void nap_ms(int ms)
@@ -306,8 +307,12 @@ static int join_session(struct attached *a, const char *probe)
 	session_gc();
 	if (lock_target(a))
 		return EGPU_FAILED;
-	if (!find_session(a->pid, &a->session, NULL))
+	int err = find_session(a->pid, &a->session, &d);
+	if (!err)
 		return enter_session(a, probe);
+	if (err == -EPROTO)
+		return say_fail("%s; that one can detach from it, and this one attach when the process has been started anew", d.text);
+	d = (struct diag){ 0 };
 	if (inject_look(a->pid, &a->target, &d))
 		return say_fail("%s", d.text);
 	return came_late(a) ? enter_session(a, probe) : make_session(a);

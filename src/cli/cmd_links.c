@@ -24,7 +24,10 @@ static int each_session(int (*fn)(struct session *s, void *arg), void *arg)
 	int n = dirs ? session_list(dirs, MAX_SESSIONS) : 0, seen = 0;
 	for (int i = 0; i < n && i < MAX_SESSIONS; i++) {
 		struct session *s;
-		if (session_open(dirs[i], &s, NULL))
+		int err = session_open(dirs[i], &s, NULL);
+		if (err == -EPROTO)
+			say("session %s was made by another version of egpu: it is left alone", dirs[i]);
+		if (err)
 			continue;
 		seen++;
 		int stop = fn(s, arg);

@@ -319,14 +319,38 @@ static bool has_process(const struct session *s, pid_t pid)
 	return false;
 }
 
+/* Whether a process has the file of a session, of whatever version, mapped. */
+static bool has_mapped(pid_t pid, const char *dir)
+{
+	char path[32], *line = NULL, want[SESSION_FILE_PATH_BYTES];
+	const char *name = strrchr(dir, '/');
+	size_t cap = 0;
+	bool found = false;
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	/* What lies above it is another path in a container. */
+	snprintf(want, sizeof(want), "%s/session\n", name ? name : dir);
+	FILE *f = fopen(path, "re");
+	for (size_t n = strlen(want); f && !found && getline(&line, &cap, f) > 0;) {
+		size_t have = strlen(line);
+		found = have >= n && !strcmp(line + have - n, want);
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	return found;
+}
+
 int session_of_process(pid_t pid, struct session **out, struct diag *d)
 {
 	enum { MAX = 256 };
 	char(*dirs)[256] = calloc(MAX, sizeof(*dirs));
 	int n = dirs ? session_list(dirs, MAX) : 0, err = -ESRCH;
-	for (int i = 0; i < n && i < MAX && err; i++) {
+	for (int i = 0; i < n && i < MAX && err == -ESRCH; i++) {
 		struct session *s;
-		if (session_open(dirs[i], &s, NULL))
+		int open = session_open(dirs[i], &s, NULL);
+		if (open == -EPROTO && has_mapped(pid, dirs[i]))
+			err = diag_set(d, EPROTO, "process %d is in session %s, which was made by another version of egpu", (int)pid, dirs[i]);
+		if (open)
 			continue;
 		if (has_process(s, pid)) {
 			*out = s;
@@ -336,5 +360,5 @@ int session_of_process(pid_t pid, struct session **out, struct diag *d)
 		}
 	}
 	free(dirs);
-	return err ? diag_set(d, ESRCH, "process %d is in no session", (int)pid) : 0;
+	return err == -ESRCH ? diag_set(d, ESRCH, "process %d is in no session", (int)pid) : err;
 }

@@ -1,4 +1,5 @@
 #include "map/internal.h"
+#include "session_version.h"
 
 #include <errno.h>
 #include <fcntl.h>

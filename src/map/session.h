@@ -35,7 +35,8 @@
 #include "map/layout.h"
 
 #define SESSION_MAGIC 0x5047455353494f4eu
-#define SESSION_VERSION 1u
+/* SESSION_VERSION, of builds whose loaders and agents understand one another, is made of the text of the headers that describe what they
+ * share (version.sh): a change of any of them makes another one. */
 #define SESSION_ENV "EGPU_SESSION" /* absolute path of the directory, set for the target */
 
 enum {
@@ -352,7 +353,7 @@ int session_enter(struct session *s, const char *probe, struct diag *d);
 /* This client has ended: rows that nothing uses are freed now, others by a later client. */
 void session_end_client(struct session *s);
 uint32_t session_client_number(const struct session *s);
-/* Opens the session that a process is in. -ESRCH: it is in none. */
+/* Opens the session that a process is in. -ESRCH: it is in none; -EPROTO with d: in one of another version. */
 int session_of_process(pid_t pid, struct session **out, struct diag *d);
 /* Detaches all links of a client (0: of every client); the number of links. */
 int session_detach_client(struct session *s, uint32_t client);

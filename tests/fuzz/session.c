@@ -1,8 +1,7 @@
 /* session.c - fuzz target: any bytes in a session's files; readers and agents that open it end
  * without a crash. Input: u8 which file is damaged, u32 where, then the bytes that are written
  * there. The session has an array, a hash, a per-CPU array and a ring, each with a device instance,
- * a program, a link, a kernel, a site. Build: clang -fsanitize=fuzzer,address,undefined
- * -D_GNU_SOURCE -Isrc -Iinclude tests/fuzz/session.c src/map/[a-z]*.c src/base/[a-z]*.c */
+ * a program, a link, a kernel, a site. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -195,9 +195,13 @@ static void test_refusals(void)
 	session_data(s)->magic = 0;
 	is_int(session_open(dir, &t, NULL), -EINVAL, "no magic");
 	session_data(s)->magic = SESSION_MAGIC;
-	session_data(s)->version = 99;
+	session_data(s)->version++;
 	is_int(session_open(dir, &t, NULL), -EPROTO, "another version");
-	session_data(s)->version = SESSION_VERSION;
+	d = (struct diag){ 0 };
+	is_int(session_of_process(getpid(), &t, &d), -EPROTO, "a process in a session of another version");
+	ok(strstr(d.text, "another version") && strstr(d.text, dir), "is said to be: %s", d.text);
+	is_int(session_of_process(getppid(), &t, NULL), -ESRCH, "another process is not");
+	session_data(s)->version--;
 	chmod(dir, 0755);
 	is_int(session_open(dir, &t, NULL), -EPERM, "a directory open to others");
 	chmod(dir, 0700);
