@@ -75,6 +75,7 @@ static bool declare(struct parser *p, struct decl decl)
 		return fail_memory(p);
 	*slot = d;
 	*d = decl;
+	d->order = p->undo.n;
 	d->shadowed = table_gets(p->decls, d->name);
 	return table_puts(p->decls, d->name, d) ? fail_memory(p) : true;
 }
@@ -107,11 +108,12 @@ void names_unwind(struct parser *p, size_t to)
 	}
 }
 
-/* %r<10> declares %r0..%r9; the prefix itself may end in digits, so every split is tried. */
+/* %r<10> declares %r0..%r9; the prefix itself may end in digits, so every split is tried, and the innermost scope's is meant. */
 static const struct decl *in_range(const struct parser *p, const char *name)
 {
 	size_t n = strlen(name), digits = 0;
 	uint64_t index = 0, scale = 1;
+	const struct decl *found = NULL;
 
 	while (digits + 1 < n && digits < 9) {
 		char c = name[n - 1 - digits];
@@ -123,18 +125,18 @@ static const struct decl *in_range(const struct parser *p, const char *name)
 		if (c == '0' && digits > 1)
 			continue; /* a leading zero is no spelling of an index */
 		const struct decl *d = table_get(p->decls, name, n - digits);
-		if (d && d->is_reg && d->count > index)
-			return d;
+		if (d && d->is_reg && d->count > index && (!found || d->order > found->order))
+			found = d;
 	}
-	return NULL;
+	return found;
 }
 
 bool names_is_reg(const struct parser *p, const char *name, const struct decl **decl)
 {
-	const struct decl *d = table_gets(p->decls, name);
+	const struct decl *d = table_gets(p->decls, name), *one_of = in_range(p, name);
 
-	if (!d || (d->is_reg && d->count))
-		d = in_range(p, name);
+	if (!d || (d->is_reg && d->count) || (one_of && one_of->order > d->order))
+		d = one_of;
 	*decl = d;
 	if (d)
 		return d->is_reg;

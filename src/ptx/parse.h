@@ -46,6 +46,7 @@ struct decl {
 	const struct ptx_var *var; /* NULL: a register */
 	uint32_t count;            /* registers: %r<count>; 0: the plain name */
 	bool is_reg;
+	size_t order; /* of what is in scope, the inner ones have the higher numbers */
 };
 
 /* An open '{' of a body. */

@@ -58,6 +58,7 @@ static const char original[] = PTX_HEAD
 	" st.global.u32 [%rd8+800000], %r19;\n"
 	" add.u32 %r18, %r18, 1; setp.lt.u32 %p3, %r18, 5;\n"
 	" @%p3 bra $loop;\n"
+	" ld.shared.u32 %r18, [%r16]; ld.shared.u16 %rs1, [%r16+2];\n"	  /* 32-bit addresses, together */
 	" mov.u64 %rd14, %rd2; mov.u32 %r16, 0xffffffff;\n"
 	" bar.sync 0;\n"
 	" ld.global.u32 %r6, [%rd3];\n"

@@ -253,6 +253,30 @@ static void test_errors(void)
 	is_int(ptx_parse(".version 8.0\0\n.target sm_80", 27, &m, NULL), -EINVAL, "a NUL inside, no diag");
 }
 
+/* The declaration of the innermost scope, whether it is of one name or of a range of them. */
+static void test_scopes(void)
+{
+	static const char text[] = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n"
+				   "\t.reg .b64 %r1, %a1<9>, %b<9>;\n\t{\n\t.reg .b32 %r<8>, %a<20>, %b2;\n"
+				   "\tmov.u32 %r1, 7;\n\tmov.u32 %a15, 7;\n\tmov.u32 %b2, 7;\n\tmov.u64 %b3, 7;\n\t}\n"
+				   "\tmov.u64 %r1, 7;\n\tmov.u64 %a15, 7;\n\tmov.u64 %b2, 7;\n\tret;\n}\n";
+	static const uint32_t bits[] = { 32, 32, 32, 64, 64, 64, 64 };
+	struct ptx_module *m = NULL;
+	struct diag d = { 0 };
+	uint32_t n = 0;
+
+	is_int(ptx_parse(text, strlen(text), &m, &d), 0, "names of several scopes");
+	const struct ptx_func *f = m ? ptx_find_func(m, "k") : NULL;
+	for (uint32_t i = 0; f && i < f->n_stmts; i++) {
+		const struct ptx_insn *insn = f->stmts[i].insn;
+		if (insn && insn->n_operands && n < sizeof(bits) / sizeof(bits[0]))
+			is_int(insn->operands[0].reg ? insn->operands[0].reg->type.bits : 0, bits[n++], "%s, line %u", insn->operands[0].name,
+				f->stmts[i].line);
+	}
+	is_int(n, sizeof(bits) / sizeof(bits[0]), "all of them");
+	ptx_module_free(m);
+}
+
 static void test_depth(void)
 {
 	struct ptx_module *m;
@@ -317,6 +341,7 @@ int main(void)
 		free(text);
 	}
 	test_errors();
+	test_scopes();
 	test_depth();
 	test_decimals();
 	return tap_done();
