@@ -121,7 +121,7 @@ struct pace_times {
 struct pace {
 	_Atomic uint32_t one_in; /* warps; 0: as the estimate says, once there is one */
 	atomic_int given_up;	 /* the limit cannot be kept: originals run */
-	uint64_t links;		 /* that it is for */
+	uint64_t links, changed; /* that it is for; the generation at which the youngest of them came: numbers are given again */
 	uint32_t failed;	 /* how often fewer than one_in were too many */
 	struct pace_times plain, sampled; /* launches of the original; with the programs in one warp of one_in */
 };

@@ -188,11 +188,22 @@ static uint32_t first_pace(const struct kernel *k, const struct session_filter *
 	return round_up((double)(row->estimate_least_ppm - 1000000) / (double)f->max_overhead_ppm);
 }
 
+static uint64_t youngest(uint64_t links)
+{
+	uint64_t changed = 0;
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
+		uint64_t at = links >> i & 1 ? __atomic_load_n(&agent.shared->links[i].changed, __ATOMIC_RELAXED) : 0;
+		changed = at > changed ? at : changed;
+	}
+	return changed;
+}
+
 /* Other programs cost something else. */
-static void begin_again(struct kernel *k, uint64_t links)
+static void begin_again(struct kernel *k, uint64_t links, uint64_t changed)
 {
 	struct session_kernel *row = atomic_load(&k->shared);
 	k->pace.links = links;
+	k->pace.changed = changed;
 	k->pace.failed = 0;
 	k->pace.plain = (struct pace_times){ 0 };
 	atomic_store(&k->pace.given_up, 0);
@@ -205,11 +216,11 @@ static void begin_again(struct kernel *k, uint64_t links)
 void filter_begin(struct kernel *k)
 {
 	const struct session_filter *f = filter();
-	uint64_t links = atomic_load(&k->links);
-	if (!f->active || !session_samples(f) || k->pace.links == links)
+	uint64_t links = atomic_load(&k->links), changed = youngest(links);
+	if (!f->active || !session_samples(f) || (k->pace.links == links && k->pace.changed == changed))
 		return;
 	lock_take(&agent.times.lock);
-	begin_again(k, links);
+	begin_again(k, links, changed);
 	set_pace(k, f->sample_warps ? f->sample_warps : first_pace(k, f));
 	lock_drop(&agent.times.lock);
 }

@@ -107,9 +107,8 @@ void filter_apply(struct session *s, const struct session_filter *f)
 	__atomic_store_n(&to->active, 1, __ATOMIC_RELEASE);
 }
 
-void filter_text(const struct session *s, struct buf *text)
+void filter_text(const struct session_filter *f, struct buf *text)
 {
-	const struct session_filter *f = &session_data((struct session *)s)->filter;
 	if (!f->active)
 		return;
 	buf_puts(text, "  chosen:");

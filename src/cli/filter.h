@@ -44,6 +44,6 @@ bool filter_samples_live(const struct filter_opts *o, bool live);
 /* Before the target starts. */
 void filter_apply(struct session *s, const struct session_filter *f);
 /* One line that says what was chosen; nothing without a filter. */
-void filter_text(const struct session *s, struct buf *text);
+void filter_text(const struct session_filter *f, struct buf *text);
 
 #endif

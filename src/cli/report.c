@@ -312,7 +312,7 @@ static void coverage_text(const struct run_report *r, struct buf *text)
 		dump_insertions_refused(r->dump), plural(dump_insertions_refused(r->dump)));
 	fault_text(r, text);
 	time_text(snap, text);
-	filter_text(r->session, text);
+	filter_text(&snap->filter, text);
 	list_unprobed(snap, text);
 	list_differing(snap, text);
 	list_slowed(snap, r->per_cpu, text);
@@ -543,9 +543,8 @@ static void json_coverage(const struct run_report *r, struct json *j)
 }
 
 /* What was asked for; null where nothing was. */
-static void json_filter(const struct session *s, struct json *j)
+static void json_filter(const struct session_filter *f, struct json *j)
 {
-	const struct session_filter *f = &session_data((struct session *)s)->filter;
 	if (!f->active) {
 		json_null(j);
 		return;
@@ -588,7 +587,7 @@ static void json_head(const struct run_report *r, struct json *j)
 	json_key(j, "clock_error_ns");
 	clock_error_ns(r->session) ? json_u64(j, clock_error_ns(r->session)) : json_null(j);
 	json_key(j, "filter");
-	json_filter(r->session, j);
+	json_filter(&r->snap->filter, j);
 	json_key(j, "kernels");
 	report_kernels_json(r->snap, j);
 	json_key(j, "sites");

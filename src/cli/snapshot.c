@@ -99,8 +99,20 @@ static const struct snap_kernel *kernel_of_id(const struct snapshot *snap, uint3
 
 static void shapes_since(struct snap_kernel *k, const struct snap_kernel *was);
 
+/* What programs in a part of the warps did for others, before, is not this attach's. */
+static void sampling_since(const struct snapshot *snap, struct snap_kernel *k, const struct snap_kernel *was)
+{
+	k->warps = was ? less(k->warps, was->warps) : k->warps;
+	if (session_samples(&snap->filter) && (k->launches_instrumented || k->given_up))
+		return;
+	k->one_in = k->one_in_least = k->one_in_most = 0;
+	k->given_up = false;
+	k->overhead_ppm = 0;
+}
+
 void snap_since(struct snapshot *snap, const struct snapshot *before)
 {
+	snap->filter.seen = before ? less(snap->filter.seen, before->filter.seen) : snap->filter.seen;
 	snap->launches = snap->launches_instrumented = 0;
 	snap->time_ns = snap->probed_ns = 0;
 	snap->untimed = 0;
@@ -116,6 +128,7 @@ void snap_since(struct snapshot *snap, const struct snapshot *before)
 				was->samples.first_ns ? 0 : ever.first_ns };
 			shapes_since(k, was);
 		}
+		sampling_since(snap, k, was);
 		snap->launches += k->launches;
 		snap->launches_instrumented += k->launches_instrumented;
 		take_time(snap, k, &ever);

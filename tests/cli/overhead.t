@@ -25,7 +25,7 @@ cat > "$tmp/adds.c" <<'C'
 int main(int argc, char **argv)
 {
 	static char text[4096];
-	FILE *f = argc == 2 ? fopen(argv[1], "r") : NULL;
+	FILE *f = argc == 3 ? fopen(argv[1], "r") : NULL;
 	if (!f || !fread(text, 1, sizeof(text) - 1, f))
 		die("no PTX");
 	fclose(f);
@@ -35,7 +35,7 @@ int main(int argc, char **argv)
 	CUdeviceptr out;
 	CHECK(MemAlloc(&out, 4));
 	void *params[] = { &out };
-	for (int i = 0; i < 1500; i++) {
+	for (int i = 0; i < atoi(argv[2]); i++) {
 		CHECK(LaunchKernel(fn, 4, 1, 1, 64, 1, 1, 0, NULL, params, NULL));
 		CHECK(CtxSynchronize());
 	}
@@ -46,13 +46,34 @@ int main(int argc, char **argv)
 C
 if cc -O1 -D_GNU_SOURCE -I"$EGPU_SOURCE/samples" -I"$EGPU_SOURCE/include" -o "$tmp/adds" "$tmp/adds.c" -ldl; then
 	for try in 1 2 3 4 5 6; do # where others keep the processors busy, times say nothing
-		run "$egpu" run $on --json="$tmp/json" --max-overhead 1% "$tmp/adds.bpf.c" -- "$tmp/adds" "$EGPU_SOURCE/tests/cli/kernels/adds.ptx"
+		run "$egpu" run $on --json="$tmp/json" --max-overhead 1% "$tmp/adds.bpf.c" -- "$tmp/adds" "$EGPU_SOURCE/tests/cli/kernels/adds.ptx" 1500
 		grep -q 'given up' "$tmp/err" && break
 	done
 	is $status 0 "a limit that cannot be kept"
 	says "the report says what it took, and that the rest ran unprobed" '^  given up: adds: [0-9.]+% slower even with one warp in 1024; its last launches ran unprobed$'
 	is "$(json "$tmp/json" 'my $k = $j->{kernels}[0]; my $s = $k->{sampling}; $k->{launches}, $k->{launches_instrumented} < 1312 ? 1 : 0, $s->{given_up} ? 1 : 0, $s->{one_warp_in}, $s->{overhead_percent} > 1 ? 1 : 0')" \
 		"1500 1 1 1024 1" "and so does JSON"
+
+	# Attached one after the other to one process: each report has its own sampling and its own launches.
+	LD_LIBRARY_PATH=$EGPU_BUILD/src/softgpu "$tmp/adds" "$EGPU_SOURCE/tests/cli/kernels/adds.ptx" 100000000 >"$tmp/adds.out" 2>&1 &
+	pid=$!
+	while [ -d /proc/$pid ] && ! grep -q libcuda /proc/$pid/maps; do sleep 0.02; done
+	for part in "--sample-warps 4" "" "--sample-warps 3" "--device 3 --allow-empty"; do
+		# shellcheck disable=SC2086
+		run "$egpu" attach --for 300ms $part --json="$tmp/json" "$pid" "$tmp/adds.bpf.c"
+		is $status 0 "attach $part"
+		is "$(json "$tmp/json" 'my $s = $j->{kernels}[0]{sampling}; ($s ? $s->{one_warp_in} : 0), ($j->{filter}{seen} // 0) <= $j->{coverage}{launches} ? 1 : 0')" \
+			"$(echo "$part" | sed -n 's/.*warps //p' | grep . || echo 0) 1" "says what was sampled for it, and its own launches"
+		grep -q 'sampled:' "$tmp/err"
+		is $? "$(echo "$part" | grep -q warps; echo $?)" "and so does the text"
+	done
+	# A limit that cannot be kept, and then one that can: the second is found anew.
+	run "$egpu" attach --for 700ms --max-overhead 1% --allow-empty "$pid" "$tmp/adds.bpf.c"
+	run "$egpu" attach --for 300ms --max-overhead 1000000% --json="$tmp/json" "$pid" "$tmp/adds.bpf.c"
+	is "$status $(json "$tmp/json" 'my $k = $j->{kernels}[0]; my $s = $k->{sampling}; $s->{one_warp_in}, $s->{given_up} ? 1 : 0, $k->{launches_instrumented} > 1 ? 1 : 0')" \
+		"0 1 0 1" "another limit is another search"
+	kill $pid
+	wait $pid 2>/dev/null
 fi
 for bad in "-1%" "0" "x" "5percent"; do
 	run "$egpu" run $on --max-overhead="$bad" memtrace -- "$samples/streams"
