@@ -17,10 +17,11 @@
  * the limit. Runs under agent.build.
  */
 #include <dirent.h>
-#include <dlfcn.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,8 @@
 
 enum {
 	FILE_BYTES = PATH_MAX + 64,
-	KEY_BYTES = 2 * FILE_BYTES + 256,
+	SELF_BYTES = 128,
+	KEY_BYTES = FILE_BYTES + SELF_BYTES + 256,
 	CHUNK_BYTES = 64 << 10,
 	NAME_BYTES = 64,
 	DEFAULT_MB = 256,
@@ -42,6 +44,7 @@ enum {
 	PRUNE_TO = 4,         /* a quarter of the limit is made free at once */
 };
 
+#define NOTE_PAD(n) (((size_t)(n) + 3) & ~(size_t)3)
 static const uint64_t MAX_ENTRY = 256u << 20;
 #define ENTRY_MAGIC 0x3250434a55504765u /* "eGPUJCP2" */
 
@@ -116,14 +119,51 @@ static int stat_at(int dir, const char *name, struct stat *st)
 
 /* -- what ---------------------------------------------------------------------- */
 
-/* A file as it is now: a version number does not tell two builds apart. False: it cannot be found. */
+extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
+
+/* What the linker made of all that is in us, from our own memory: the file may be another one by now, and two files may agree in size
+ * and time. False: it did not. */
+static bool describe_self(char text[SELF_BYTES])
+{
+	const char *base = (const char *)&__ehdr_start;
+	const ElfW(Phdr) *p = (const void *)(base + __ehdr_start.e_phoff), *end = p + __ehdr_start.e_phnum;
+	for (; p < end; p++) {
+		const char *at = base + p->p_offset, *to = at + p->p_filesz;
+		while (p->p_type == PT_NOTE && to - at >= (ptrdiff_t)sizeof(ElfW(Nhdr))) {
+			const ElfW(Nhdr) *n = (const void *)at;
+			const unsigned char *id = (const unsigned char *)(n + 1) + NOTE_PAD(n->n_namesz);
+			if (n->n_type == NT_GNU_BUILD_ID && n->n_descsz && n->n_descsz < SELF_BYTES / 2) {
+				for (uint32_t i = 0; i < n->n_descsz; i++)
+					snprintf(text + 2 * i, 3, "%02x", id[i]);
+				return true;
+			}
+			at = (const char *)id + NOTE_PAD(n->n_descsz);
+		}
+	}
+	return false;
+}
+
+struct lookup {
+	uintptr_t at;
+	char *path;
+};
+
+static void take_path(const struct mapping *m, void *arg)
+{
+	struct lookup *l = arg;
+	if (l->at >= m->from && l->at < m->to && m->path[0] == '/' && strlen(m->path) < PATH_MAX)
+		strcpy(l->path, m->path);
+}
+
+/* The file that something lies in, as it is now. dladdr(3) would wait for whoever loads a library, who may wait for us. False: it cannot
+ * be found. */
 static bool describe_file(void *inside, char text[FILE_BYTES])
 {
 	char file[PATH_MAX] = "";
 	struct stat st = { 0 };
-	Dl_info where;
-	if (!dladdr(inside, &where) || !where.dli_fname || !realpath(where.dli_fname, file) ||
-		stat_at(AT_FDCWD, file, &st))
+	memory_each(take_path, &(struct lookup){ (uintptr_t)inside, file });
+	file[strcspn(file, "\n")] = 0;
+	if (!file[0] || stat_at(AT_FDCWD, file, &st))
 		return false;
 	int n = snprintf(text, FILE_BYTES, "%s %lld %lld.%09ld", file, (long long)st.st_size,
 		(long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
@@ -135,17 +175,16 @@ static const char *makers(void)
 {
 	static char text[KEY_BYTES - 64];
 	static bool asked;
-	char own[FILE_BYTES], driver[FILE_BYTES];
+	char self[SELF_BYTES], driver[FILE_BYTES];
 	int version = 0;
 	if (asked)
 		return text;
 	asked = true;
 	if (!real_calls()->cuDriverGetVersion ||
-		!describe_file(*(void **)&real_calls()->cuDriverGetVersion, driver) ||
-		!describe_file((void *)text, own))
+		!describe_file(*(void **)&real_calls()->cuDriverGetVersion, driver) || !describe_self(self))
 		return text;
 	REAL(cuDriverGetVersion)(&version);
-	snprintf(text, sizeof(text), "%s %s cuda %d driver %s", EGPU_VERSION, own, version, driver);
+	snprintf(text, sizeof(text), "egpu %s cuda %d driver %s", self, version, driver);
 	return text;
 }
 
@@ -284,15 +323,17 @@ static int by_age(const void *a, const void *b)
 	return (x->used.tv_nsec > y->used.tv_nsec) - (x->used.tv_nsec < y->used.tv_nsec);
 }
 
+/* Only what is named as we name files is ours to remove: the user may have named a directory that holds other things. */
 static bool is_entry(const char *name)
 {
-	size_t n = strlen(name);
-	return n > 4 && n < NAME_BYTES && !strcmp(name + n - 4, ".jit");
+	return strspn(name, "0123456789abcdef") == 16 && !strcmp(name + 16, ".jit");
 }
 
 static bool is_temporary(const char *name)
 {
-	return !strncmp(name, "new-", 4) && strlen(name) < NAME_BYTES;
+	int pid, tid, end = 0;
+	unsigned int serial;
+	return strlen(name) < NAME_BYTES && sscanf(name, "new-%d-%d-%u%n", &pid, &tid, &serial, &end) == 3 && !name[end];
 }
 
 /* Entries of the directory, and their sum; what dead writers left is removed. */

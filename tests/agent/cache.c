@@ -1,6 +1,9 @@
 /* Compiled variants on disk: the second run compiles nothing; whatever is wrong with the cache, the
  * program runs and is probed as without it. */
 #include <dirent.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -39,7 +42,42 @@ static int placed(void)
 	return fill();
 }
 
-static const struct role roles[] = { { "fill", fill }, { "limited", limited }, { "placed", placed },
+/* A library of the program's is being loaded, and its loading waits for what another thread does on the device. */
+static atomic_int inside, filled, gave_up;
+
+static void wait_for_fill(void)
+{
+	atomic_store(&inside, 1);
+	for (int ms = 0; !atomic_load(&filled) && ms < 5000; ms++)
+		usleep(1000);
+	atomic_store(&gave_up, !atomic_load(&filled));
+}
+
+static void *load_library(void *arg)
+{
+	if (!dlopen(WAITING_LIB, RTLD_NOW))
+		printf("# %s\n", dlerror());
+	return NULL;
+}
+
+static int loading(void)
+{
+	char text[32];
+	pthread_t thread;
+	target_context();
+	snprintf(text, sizeof(text), "%p", (void *)(uintptr_t)wait_for_fill);
+	setenv("EGPU_TEST_CALL", text, 1);
+	if (pthread_create(&thread, NULL, load_library, NULL))
+		return 2;
+	for (int ms = 0; !atomic_load(&inside) && ms < 5000; ms++)
+		usleep(1000);
+	int bad = fill();
+	atomic_store(&filled, 1);
+	pthread_join(thread, NULL);
+	return bad ? bad : !atomic_load(&inside) ? 3 : atomic_load(&gave_up) ? 4 : 0;
+}
+
+static const struct role roles[] = { { "fill", fill }, { "limited", limited }, { "placed", placed }, { "loading", loading },
 	{ 0 } };
 
 static char top[] = "/tmp/egpu-cache-XXXXXX", dir[64], setting[128];
@@ -48,6 +86,8 @@ struct seen {
 	int status, cached;
 	uint64_t count;
 };
+
+static const char *another_agent; /* NULL: that of this build */
 
 /* One run with one counter at the kernel's entry. more: one further NAME=VALUE, or NULL. */
 static struct seen probe_role(const char *role, const char *env, const char *more)
@@ -59,6 +99,7 @@ static struct seen probe_role(const char *role, const char *env, const char *mor
 	run_attach(&r, &f, "fill");
 	r.env[0] = env;
 	r.env[1] = more;
+	r.agent = another_agent;
 	struct seen s = { .status = run_role(&r, role), .cached = -1 };
 	s.count = run_count(&r, map, 0);
 	struct session_kernel *k = run_kernel(&r, "fill");
@@ -246,11 +287,15 @@ static void bounded(void)
 	old_file("new-1-1-1", 100, 7200);
 	old_file("new-1-1-2", 100, 60);
 	old_file("notes.txt", 2 << 20, 9000);
+	old_file("new-report", 100, 9000);
+	old_file("new-1-2-3-4", 100, 9000);
+	old_file("mine.jit", 2 << 20, 9000);
 	ok(is(probe(setting, "EGPU_CACHE_MB=1"), 0), "a cache over its limit takes a new entry");
 	ok(!there("0000000000000001.jit") && !there("0000000000000002.jit"), "the oldest went");
 	ok(there("0000000000000003.jit"), "the newer stayed");
 	ok(!there("new-1-1-1") && there("new-1-1-2"), "what a dead writer left went, a live one's stayed");
-	ok(there("notes.txt"), "files that are not the cache's are left alone");
+	ok(there("notes.txt") && there("new-report") && there("new-1-2-3-4") && there("mine.jit"),
+		"files that are not the cache's are left alone");
 	ok(is(probe(setting, "EGPU_CACHE_MB=1"), 1), "the new entry stayed");
 	each(dir, wipe);
 	ok(is(probe(setting, "EGPU_CACHE_MB=0"), 0) && !each(dir, NULL), "a limit of 0 keeps nothing");
@@ -287,6 +332,53 @@ static void places(void)
 	ok(is(probe("EGPU_CACHE=/nonexistent/a/b", NULL), 0), "a place that cannot be made: no cache");
 }
 
+static void held_up(void)
+{
+	each(dir, wipe);
+	ok(is(probe_role("loading", setting, NULL), 0), "what is asked of the cache does not wait for a library that is being loaded");
+	each(dir, wipe);
+}
+
+/* The agent's file with other contents of the same size and time: what the linker made of it is changed. */
+static bool rebuild(const char *path)
+{
+	static const char note[] = "GNU";
+	struct stat st;
+	bool done = false;
+	int fd = open(path, O_RDWR);
+	char *text = fd >= 0 && !fstat(fd, &st) ? malloc((size_t)st.st_size) : NULL;
+	if (text && pread(fd, text, (size_t)st.st_size, 0) == st.st_size)
+		for (off_t i = 0; !done && i + 32 < st.st_size; i++) {
+			uint32_t type;
+			memcpy(&type, text + i, 4);
+			if (type != 3 || memcmp(text + i + 4, note, sizeof(note)))
+				continue;
+			text[i + 10] ^= 1;
+			done = pwrite(fd, text, (size_t)st.st_size, 0) == st.st_size;
+		}
+	const struct timespec times[2] = { st.st_atim, st.st_mtim };
+	done = done && !futimens(fd, times);
+	free(text);
+	close(fd);
+	return done;
+}
+
+static void another_build(void)
+{
+	char path[96], copy[1200];
+	snprintf(path, sizeof(path), "%s/libegpu-agent.so", top);
+	snprintf(copy, sizeof(copy), "cp %s %s", AGENT_LIB, path);
+	if (system(copy))
+		printf("# %s\n", copy);
+	another_agent = path;
+	each(dir, wipe);
+	ok(is(probe(setting, NULL), 0) && is(probe(setting, NULL), 1), "an agent elsewhere");
+	ok(rebuild(path), "its file is that of another build, with the size and the time of the old one");
+	ok(is(probe(setting, NULL), 0) && is(probe(setting, NULL), 1), "which uses nothing that the old one made");
+	another_agent = NULL;
+	each(dir, wipe);
+}
+
 int main(int argc, char **argv)
 {
 	char link_to[96];
@@ -305,6 +397,8 @@ int main(int argc, char **argv)
 	damaged();
 	two_at_once();
 	bounded();
+	another_build();
+	held_up();
 	places();
 	snprintf(link_to, sizeof(link_to), "%s/l", top);
 	if (symlink(dir, link_to))

@@ -35,6 +35,7 @@ struct run {
 	const char *library_path; /* with no_alias: the whole LD_LIBRARY_PATH */
 	bool no_alias;            /* the session's driver link is left out */
 	bool no_agent;            /* nothing is preloaded */
+	const char *agent;        /* preloaded instead of AGENT_LIB */
 	const char *env[16];      /* "NAME=VALUE" more for the target; NULL-ended */
 	int status;               /* of waitpid */
 };
@@ -174,7 +175,7 @@ static inline void run_child(struct run *r, const char *role)
 		putenv((char *)(uintptr_t)r->env[i]);
 	setenv("EGPU_CACHE", "off", 0);
 	if (!r->no_agent)
-		setenv("LD_PRELOAD", AGENT_LIB, 1);
+		setenv("LD_PRELOAD", r->agent ? r->agent : AGENT_LIB, 1);
 	execl("/proc/self/exe", "target", role, (char *)NULL);
 	_exit(126);
 }

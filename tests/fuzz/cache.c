@@ -44,6 +44,13 @@ const struct real *real_calls(void)
 	return &real;
 }
 
+/* The driver lies in some file. */
+void memory_each(void (*fn)(const struct mapping *m, void *arg), void *arg)
+{
+	uintptr_t at = (uintptr_t)driver_version;
+	fn(&(struct mapping){ at, at + 1, false, true, "/bin/sh\n" }, arg);
+}
+
 /* -- the good entry -- */
 
 static const char original[] =
