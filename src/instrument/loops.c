@@ -213,7 +213,8 @@ static int64_t rounds(const struct counter *c, const char *cmp, int64_t limit)
 static int64_t rounds_by(const struct loops *l, uint32_t b)
 {
 	const struct ptx_block *block = &l->g->blocks[b];
-	const struct ptx_insn *branch = l->f->stmts[block->last].insn;
+	uint32_t end = ptx_block_end(l->f, block);
+	const struct ptx_insn *branch = end == PTX_NO_BLOCK ? NULL : l->f->stmts[end].insn;
 	struct counter c;
 	int64_t limit;
 

@@ -141,7 +141,8 @@ static bool leave_loops(struct variant *v, const struct ptx_cfg *g, uint32_t *bl
 static uint32_t place_in(const struct variant *v, const struct place *place, uint32_t block)
 {
 	const struct ptx_func *f = place->func;
-	uint32_t at = UINT32_MAX, last = place->cfg.blocks[block].last;
+	const struct ptx_block *b = &place->cfg.blocks[block];
+	uint32_t at = UINT32_MAX, end = ptx_block_end(f, b);
 
 	for (uint32_t i = 0; i < v->n_sites; i++) {
 		const struct spot *s = &v->spots[i];
@@ -150,7 +151,7 @@ static uint32_t place_in(const struct variant *v, const struct place *place, uin
 	}
 	if (at != UINT32_MAX)
 		return at;
-	return f->stmts[last].insn && ptx_insn_ends_block(f->stmts[last].insn) ? insert_point(v, f, last) : f->stmts[last].span.end;
+	return end != PTX_NO_BLOCK ? insert_point(v, f, end) : f->stmts[b->last].span.end;
 }
 
 /* As late as every site allows, outside of loops: a kernel that lives for its loads should have them under way first, and a thread that has

@@ -141,6 +141,14 @@ static bool follow_loads(struct taller *t, struct table *regs, bool *changed)
 	return true;
 }
 
+/* The branch or way out that ends a block, else NO_STMT. */
+static uint32_t end_of(const struct taller *t, uint32_t block)
+{
+	uint32_t end = ptx_block_end(t->f, &t->g->blocks[block]);
+
+	return end == PTX_NO_BLOCK ? NO_STMT : end;
+}
+
 /* Whether the marked loop ends by what it loads: lanes search, and stop apart from each other, most after a few rounds; putting off what
  * they count then costs more than counting. (A hash join on an H200: 1.15 of native instead of 1.05.) */
 static bool ends_by_data(struct taller *t)
@@ -153,7 +161,8 @@ static bool ends_by_data(struct taller *t)
 		t->failed |= !follow_loads(t, regs, &changed);
 	}
 	for (uint32_t b = 0; regs && b < t->g->n_blocks; b++) {
-		const struct ptx_insn *last = t->f->stmts[t->g->blocks[b].last].insn;
+		uint32_t end = end_of(t, b);
+		const struct ptx_insn *last = end == NO_STMT ? NULL : t->f->stmts[end].insn;
 		bool out = last && (!strcmp(last->base, "ret") || !strcmp(last->base, "exit"));
 		for (uint32_t k = 0; k < t->g->blocks[b].n_succ; k++)
 			out |= !t->in[t->g->blocks[b].succ[k]];
@@ -205,17 +214,6 @@ static uint32_t before(const struct taller *t, uint32_t stmt)
 static uint32_t guard_of(const struct taller *t, uint32_t stmt)
 {
 	return t->f->stmts[stmt].insn->pred ? stmt : NO_STMT;
-}
-
-/* The branch or way out that ends a block, else NO_STMT. */
-static uint32_t end_of(const struct taller *t, uint32_t block)
-{
-	const struct ptx_block *b = &t->g->blocks[block];
-	uint32_t i = b->last;
-
-	while (i > b->first && !t->f->stmts[i].insn)
-		i--;
-	return t->f->stmts[i].insn && ptx_insn_ends_block(t->f->stmts[i].insn) ? i : NO_STMT;
 }
 
 /* Where threads end. The closing brace ends those that no branch or way out before it has taken, and has no block. */

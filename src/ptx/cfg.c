@@ -191,15 +191,22 @@ static bool cut_blocks(struct build *b)
 	return true;
 }
 
+uint32_t ptx_block_end(const struct ptx_func *f, const struct ptx_block *block)
+{
+	for (uint32_t i = block->last + 1; block->n_insns && i > block->first; i--) {
+		const struct ptx_insn *insn = f->stmts[i - 1].insn;
+		if (insn)
+			return ptx_insn_ends_block(insn) ? i - 1 : PTX_NO_BLOCK;
+	}
+	return PTX_NO_BLOCK;
+}
+
 /* The instruction that ends the block, or NULL where it runs into the next. */
 static const struct ptx_insn *terminator(const struct build *b, const struct ptx_block *block)
 {
-	for (uint32_t i = block->last + 1; block->n_insns && i > block->first; i--) {
-		const struct ptx_insn *insn = b->f->stmts[i - 1].insn;
-		if (insn)
-			return ptx_insn_ends_block(insn) ? insn : NULL;
-	}
-	return NULL;
+	uint32_t end = ptx_block_end(b->f, block);
+
+	return end == PTX_NO_BLOCK ? NULL : b->f->stmts[end].insn;
 }
 
 static bool falls_through(const struct build *b, uint32_t i)

@@ -36,6 +36,9 @@ struct ptx_cfg {
 	bool unknown_targets; /* a branch whose targets the text does not say */
 };
 
+/* The statement that ends a block, a branch or way out; declarations and braces may stand behind it. PTX_NO_BLOCK: it runs into the next block. */
+uint32_t ptx_block_end(const struct ptx_func *f, const struct ptx_block *block);
+
 /* Blocks, edges and loop heads. 0 or -ENOMEM. */
 int ptx_cfg_build(struct arena *arena, const struct ptx_func *f, struct ptx_cfg *out);
 /* Sets idom and irreducible, which are unset before. 0 or -ENOMEM. */

@@ -132,6 +132,8 @@ static void test_refused(void)
 	refused(with("atom.global.add.u32 %r4, [%rd1+16], 1;"), leaves, "or asks for the result of an atomic");
 	refused(with("nanosleep.u32 100;"), leaves, "or sleeps");
 	refused(with("membar.gl;"), leaves, "or tells others how far it is");
+	refused("$loop:\n\tld.global.u32 %r2, [%rd1];\n\tsetp.ne.u32 %p1, %r2, 9;\n\t@%p1 bra $loop;\n", leaves, "one that ends by what it loads");
+	refused("$loop:\n\tld.global.u32 %r2, [%rd1];\n\tsetp.ne.u32 %p1, %r2, 9;\n\t@%p1 bra $loop;\n\t.loc 1 2 3\n", leaves, "whatever stands behind its branch");
 	ok(count(instrumented(with("red.global.add.u32 [%rd1+16], 1;"), leaves), "add.s64 %egpu_n"), "one that adds may count");
 	ok(count(instrumented(with("bar.sync 0;"), leaves), "add.s64 %egpu_n"), "one with a barrier too");
 
@@ -190,6 +192,23 @@ static void test_entry(void)
 	n_fragments = 1;
 }
 
+/* Whether a warp is chosen is known wherever somebody asks: before the branch that ends the last common block, whatever stands behind that. */
+static void test_choice(void)
+{
+	static const char *const behind[] = { "", "\t.loc 1 2 3\n", "\t.reg .b32 %more;\n" };
+	fragments[0] = adder(EBPF_POINT_MEM, BIT(SITE) | BIT(BYTES), true);
+	fragments[0].sampled = true;
+	for (int i = 0; i < 3; i++) {
+		const char *ptx = instrumented(arena_printf(arena, "\t@%%p2 bra $other;\n%s\tld.global.u32 %%r2, [%%rd1];\n\tret;\n$other:\n", behind[i]),
+			"\tst.global.u32 [%rd1], %r1;\n\tret;\n}\n");
+		ok(between(ptx, "setp.eq.u64 %p3", "setp.eq.u32 %egpu_chosen", "@%p2 bra $other;"), "sampled: chosen before the branch, %d", i);
+	}
+	const char *ptx = instrumented("\t{\n\tT: .branchtargets $one, $other;\n\tbrx.idx %r1, T;\n\t}\n$one:\n\tld.global.u32 %r2, [%rd1];\n\tret;\n$other:\n",
+		"\tst.global.u32 [%rd1], %r1;\n\tret;\n}\n");
+	ok(between(ptx, "setp.eq.u64 %p3", "setp.eq.u32 %egpu_chosen", "brx.idx"), "also in a scope that the branch ends");
+	fragments[0].sampled = false;
+}
+
 int main(void)
 {
 	arena = arena_new();
@@ -201,6 +220,7 @@ int main(void)
 	test_refused();
 	test_lanes();
 	test_entry();
+	test_choice();
 	arena_free(arena);
 	return tap_done();
 }
