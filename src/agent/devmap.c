@@ -108,20 +108,23 @@ bool devmap_pin(void *at, size_t bytes, unsigned int flags)
 	return ok(REAL(cuMemHostRegister_v2)(at, (bytes + page - 1) / page * page, flags));
 }
 
+/* As its loader called it. */
+#define NAME(id) (int)sizeof(agent.shared->maps[0].name), agent.shared->maps[id].name
+
 /* The image in the session becomes the device's own. */
 static int map_image(struct devmap *m, uint32_t id, struct diag *d)
 {
 	CUdeviceptr at;
 	size_t before = (size_t)((char *)m->image - (char *)m->instance);
 	if (map_instance_reserve(agent.session, m->instance))
-		return diag_set(d, ENOSPC, "there is no room in %s for map %u", session_path(agent.session), id);
+		return diag_set(d, ENOSPC, "there is no room in %s for map %.*s", session_path(agent.session), NAME(id));
 	if (!REAL(cuMemHostGetDevicePointer_v2) ||
 		!devmap_pin(m->instance, before + m->bytes, CU_MEMHOSTREGISTER_DEVICEMAP))
 		return diag_set(d, ENOTSUP,
-			"map %u is to be in host memory, which the driver does not map for the device (the session has to be on a tmpfs)", id);
+			"map %.*s is to be in host memory, which the driver does not map for the device (the session has to be on a tmpfs)", NAME(id));
 	m->instance_pinned = true;
 	if (!ok(REAL(cuMemHostGetDevicePointer_v2)(&at, m->instance, 0)))
-		return diag_set(d, ENOTSUP, "map %u is to be in host memory, which this device does not reach", id);
+		return diag_set(d, ENOTSUP, "map %.*s is to be in host memory, which this device does not reach", NAME(id));
 	m->address = at + before;
 	return 0;
 }
@@ -160,7 +163,7 @@ static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 	else if (m->mapped)
 		err = map_image(m, id, d);
 	else if (!ok(REAL(cuMemAlloc_v2)(&m->address, m->device_bytes)))
-		err = diag_set(d, ENOMEM, "no device memory for map %u", id);
+		err = diag_set(d, ENOMEM, "no device memory for map %.*s", NAME(id));
 	if (err) {
 		if (REAL(cuMemHostUnregister) && m->instance_pinned)
 			REAL(cuMemHostUnregister)(m->instance);
@@ -174,7 +177,7 @@ static int make_map(struct context *c, uint32_t id, bool pooled, struct diag *d)
 	if (!m->mapped && (!image_to_device(c, m) || !finish(c))) {
 		free_image(m);
 		forget(m);
-		return diag_set(d, EIO, "map %u cannot be copied to the device", id);
+		return diag_set(d, EIO, "map %.*s cannot be copied to the device", NAME(id));
 	}
 	agent_log("map %u: %zu bytes on the device, %spinned here%s", id, m->device_bytes,
 		m->instance_pinned ? "" : "not ", m->mapped ? ", in host memory" : "");

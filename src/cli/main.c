@@ -64,6 +64,8 @@ int main(int argc, char **argv)
 				opt_help(commands[i], stdout);
 				return 0;
 			}
+		if (argc > 2)
+			return no_such_command(argv[2]);
 		usage(stdout);
 		return 0;
 	}

@@ -109,6 +109,7 @@ bad "a file that is not executable" 'cannot be run' "$egpu" run --softgpu memtra
 bad "no -- before the command" 'put -- before the command' "$egpu" run --softgpu memtrace "$samples/vecadd" 10
 bad "no command" 'no command to run' "$egpu" run --softgpu memtrace
 bad "an egpu command that does not exist" "no command 'rnu'; nearest: run" "$egpu" rnu
+bad "help of a command that does not exist" "no command 'rnu'; nearest: run" "$egpu" help rnu
 bad "an option that does not exist" 'unknown option --jsno.*--json' "$egpu" run --jsno=x memtrace -- true
 bad "an option without its value" '-k needs a value' "$egpu" run -k -- true
 for option in -o --json; do
