@@ -129,7 +129,7 @@ static int check_args(const struct command *cmd, const struct opt_rest *rest)
 {
 	if (rest->n_args >= cmd->min_args && rest->n_args <= cmd->max_args)
 		return 0;
-	if (rest->n_args > cmd->max_args && strstr(cmd->synopsis, "--") && !rest->command)
+	if (rest->n_args > cmd->max_args && strstr(cmd->synopsis, "-- COMMAND") && !rest->command)
 		say_fail("%s: put -- before the command to run:\n  egpu %s",
 			rest->args[cmd->max_args], cmd->synopsis);
 	else if (rest->n_args > cmd->max_args)

@@ -107,6 +107,7 @@ clean "killed by a signal"
 bad "a command that does not exist" 'nosuchcommand: no command of this name' "$egpu" run --softgpu memtrace -- nosuchcommand
 bad "a file that is not executable" 'cannot be run' "$egpu" run --softgpu memtrace -- "$tmp/text.bpf.o"
 bad "no -- before the command" 'put -- before the command' "$egpu" run --softgpu memtrace "$samples/vecadd" 10
+bad "an argument too many" 'unexpected argument nope' "$egpu" off nope
 bad "no command" 'no command to run' "$egpu" run --softgpu memtrace
 bad "an egpu command that does not exist" "no command 'rnu'; nearest: run" "$egpu" rnu
 bad "help of a command that does not exist" "no command 'rnu'; nearest: run" "$egpu" help rnu
