@@ -261,8 +261,10 @@ static void move_entry(struct stretch *s, const bool *looks, struct spot *spot)
 		if (s->behind != was)
 			spot->n_off = n;
 	}
-	if (!s->behind || s->behind >= f->n_stmts)
+	if (!s->behind || s->behind >= f->n_stmts) {
+		spot->n_off = 0;
 		return;
+	}
 	spot->at = insert_point(s->v, f, s->behind);
 	spot->moved = true;
 	spot->before = s->behind;

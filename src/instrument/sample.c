@@ -137,6 +137,12 @@ static bool leave_loops(struct variant *v, const struct ptx_cfg *g, uint32_t *bl
 	return true;
 }
 
+/* The block that a site's programs run in. They may stand at its end, before the label of the next. */
+static uint32_t block_of(const struct place *place, const struct spot *s)
+{
+	return place->cfg.block_of[s->stmt == NO_STMT ? s->probe : s->stmt];
+}
+
 /* Where the block's first site is, or its end. */
 static uint32_t place_in(const struct variant *v, const struct place *place, uint32_t block)
 {
@@ -146,7 +152,7 @@ static uint32_t place_in(const struct variant *v, const struct place *place, uin
 
 	for (uint32_t i = 0; i < v->n_sites; i++) {
 		const struct spot *s = &v->spots[i];
-		if (s->place == place && s->sampled && place->cfg.block_of[s->probe] == block && s->at < at)
+		if (s->place == place && s->sampled && block_of(place, s) == block && s->at < at)
 			at = s->at;
 	}
 	if (at != UINT32_MAX)
@@ -173,9 +179,9 @@ static bool choice_at(struct variant *v, struct place *place, uint32_t *at)
 		const struct spot *s = &v->spots[i];
 		if (s->place != place || !s->sampled)
 			continue;
-		if (s->probe >= place->func->n_stmts || !g->blocks[g->block_of[s->probe]].reachable)
+		if (s->probe >= place->func->n_stmts || !g->blocks[block_of(place, s)].reachable)
 			return true;
-		uint32_t b = g->block_of[s->probe];
+		uint32_t b = block_of(place, s);
 		block = block == UINT32_MAX ? b : common(g, block, b);
 	}
 	if (block == UINT32_MAX)

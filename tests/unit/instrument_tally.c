@@ -179,6 +179,8 @@ static void test_entry(void)
 	ok(between(ptx, "ld.global.u32 %r2", "egpu site 0", "add.u32 %r2"), "behind the load");
 	ok(between(ptx, "setp.eq.u64 %p3", "@!%p2 bra $egpu_end0", "@%p2 bra $end;"), "for lanes that branch off");
 	ok(between(ptx, "@%p2 bra $end;", "@!%p3 bra $egpu_end0", "@%p3 ret;"), "and for those that return");
+	ptx = instrumented("\t@%p3 ret;\n\tld.global.u32 %r2, [%rd1];\n", "}\n");
+	is_int(count(ptx, "{ // egpu site 0\n"), 1, "nor twice where the text ends with the load");
 	ptx = instrumented(stores, leaves);
 	ok(between(ptx, ".entry", "egpu site 0", "ld.param"), "not behind a store");
 	fragments[0].anywhere = false;
@@ -203,7 +205,11 @@ static void test_choice(void)
 			"\tst.global.u32 [%rd1], %r1;\n\tret;\n}\n");
 		ok(between(ptx, "setp.eq.u64 %p3", "setp.eq.u32 %egpu_chosen", "@%p2 bra $other;"), "sampled: chosen before the branch, %d", i);
 	}
-	const char *ptx = instrumented("\t{\n\tT: .branchtargets $one, $other;\n\tbrx.idx %r1, T;\n\t}\n$one:\n\tld.global.u32 %r2, [%rd1];\n\tret;\n$other:\n",
+	/* A probe that goes to the end of its block stands before the label of the next one, and is not of that. */
+	const char *ptx = instrumented("\t@%p2 bra $other;\n\tadd.u32 %r1, %r1, 1;\n\tbra $join;\n$other:\n\tld.global.u32 %r2, [%rd1];\n$join:\n",
+		"\tst.global.u32 [%rd1], %r1;\n\tret;\n}\n");
+	ok(between(ptx, "setp.eq.u64 %p3", "setp.eq.u32 %egpu_chosen", "@%p2 bra $other;"), "a probe behind the loads of its block");
+	ptx = instrumented("\t{\n\tT: .branchtargets $one, $other;\n\tbrx.idx %r1, T;\n\t}\n$one:\n\tld.global.u32 %r2, [%rd1];\n\tret;\n$other:\n",
 		"\tst.global.u32 [%rd1], %r1;\n\tret;\n}\n");
 	ok(between(ptx, "setp.eq.u64 %p3", "setp.eq.u32 %egpu_chosen", "brx.idx"), "also in a scope that the branch ends");
 	fragments[0].sampled = false;
