@@ -58,6 +58,7 @@ static struct {
 	struct question asked[ASKED]; /* under lock */
 	uint32_t n_asked;
 	atomic_int news; /* something was asked */
+	atomic_int waits; /* a thread waits for the work of contexts */
 	struct question searched[ASKED]; /* the thread's: whose PTX is looked for */
 	uint32_t n_searched;
 	atomic_int forgotten; /* handles that were asked about may be gone; launches ask again */
@@ -218,18 +219,61 @@ static void find_contexts(void)
 }
 
 /* A context's work so far is waited for; launches go on meanwhile, and what they bring is seen. */
-static void know_contexts(void)
+static void *know_contexts(void *unused)
 {
 	CUcontext was;
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	bool news = false;
+	if (REAL(cuThreadExchangeStreamCaptureMode))
+		REAL(cuThreadExchangeStreamCaptureMode)(&mode);
 	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next) {
 		if (atomic_load(&c->dead) || atomic_load(&c->known) || atomic_load(&agent.captures))
 			continue;
 		if (REAL(cuCtxPushCurrent_v2)(c->handle) != CUDA_SUCCESS)
 			continue;
-		if (REAL(cuCtxSynchronize)() == CUDA_SUCCESS)
+		if (REAL(cuCtxSynchronize)() == CUDA_SUCCESS) {
 			atomic_store(&c->known, 1);
+			news = true;
+		}
 		REAL(cuCtxPopCurrent_v2)(&was);
 	}
+	atomic_store(&late.waits, 0);
+	if (news)
+		late_poke();
+	return unused;
+}
+
+static bool contexts_unknown(void)
+{
+	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next)
+		if (!atomic_load(&c->dead) && !atomic_load(&c->known))
+			return true;
+	return false;
+}
+
+/* A thread without the process's signals. */
+static int start_thread(void *(*run)(void *))
+{
+	pthread_t thread;
+	pthread_attr_t attr;
+	sigset_t all, old;
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &old);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	int err = pthread_create(&thread, &attr, run, NULL);
+	pthread_attr_destroy(&attr);
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	return err;
+}
+
+/* A kernel that was there before may never end: what else there is to do does not wait for it. */
+static void begin_knowing(void)
+{
+	if (atomic_load(&agent.captures) || !contexts_unknown() || atomic_exchange(&late.waits, 1))
+		return;
+	if (start_thread(know_contexts))
+		atomic_store(&late.waits, 0);
 }
 
 /* -- in and out -------------------------------------------------------------------------------- */
@@ -362,7 +406,7 @@ static int round_of_work(void)
 	if (late.swapping)
 		hook_more();
 	if (!late.swapping)
-		know_contexts();
+		begin_knowing();
 	atomic_store(&late.news, 0);
 	while (take(&q))
 		answer(&q);
@@ -375,12 +419,14 @@ static int round_of_work(void)
 		late.idle_ns = 0;
 	else if (!late.idle_ns)
 		late.idle_ns = now_ns();
-	if (late.idle_ns && now_ns() - late.idle_ns > LINGER_NS && settled() && !links_changed()) {
+	/* What a context has done when nobody tells us is not known: a wait that ends then would say too much. */
+	if (late.idle_ns && now_ns() - late.idle_ns > LINGER_NS && settled() && !links_changed() && !atomic_load(&late.waits)) {
 		late.idle_ns = 0;
 		unhook();
 		return links_attached() ? 0 : -1;
 	}
-	bool calm = settled() && !late.n_searched && !late.swapping && !atomic_load(&late.news);
+	/* Beside work that may never end nothing is loaded; its end pokes us. */
+	bool calm = (settled() || contexts_unknown()) && !late.n_searched && !late.swapping && !atomic_load(&late.news);
 	return calm ? CALM_MS : BUSY_MS;
 }
 
@@ -403,9 +449,6 @@ static void *late_thread(void *arg)
 __attribute__((constructor)) static void arrive(void)
 {
 	Dl_info self;
-	pthread_t thread;
-	pthread_attr_t attr;
-	sigset_t all, old;
 	int keep = errno;
 	if (!dladdr(&late, &self) || !self.dli_fname || self.dli_fname[0] != '/')
 		return;
@@ -415,12 +458,6 @@ __attribute__((constructor)) static void arrive(void)
 		return;
 	memcpy(late.dir, self.dli_fname, n);
 	late.dir[n] = 0;
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_create(&thread, &attr, late_thread, NULL);
-	pthread_attr_destroy(&attr);
-	sigprocmask(SIG_SETMASK, &old, NULL);
+	start_thread(late_thread);
 	errno = keep;
 }
