@@ -1,7 +1,7 @@
 /* persistent MODE [MS [BLOCKS]]: a kernel that runs until the host ends it, and how many passes it makes a second.
  *
  * queue: blocks take work that the host offers; full: as many threads as fit; memory: copies without end. A line with the rate
- * comes every 100 ms; it also ends when a pipe at its standard input is closed. At the end comes "persistent: MODE ok".
+ * comes every 100 ms; it also ends when a pipe at its standard input is closed. At the end comes "persistent: MODE ... ok".
  */
 #include "common.h"
 #include "persistent.h"

@@ -53,6 +53,9 @@ for name in light heavy shared; do
 	run "$egpu" run $on "$tmp/$name.bpf.c" -- "$samples/vecadd" 1000
 	is "$(grep -c "estimate:" "$tmp/err")" 0 "$name: nothing is said without -v"
 done
+# What guards cost is up to the programs that come.
+run "$egpu" run $on -v --live -k vecadd --json="$tmp/json" -- "$samples/vecadd" 1000
+is "$status $(grep -c "estimate:" "$tmp/err") $(json "$tmp/json" '$j->{kernels}[0]{state}, $j->{kernels}[0]{estimate}')" "0 0 instrumented null" "of guards alone nothing is said"
 # The kernel of transpose that has a tile in shared memory.
 for name in light heavy shared; do
 	run "$egpu" run $on --json="$tmp/$name.json" "$tmp/$name.bpf.c" -- "$samples/transpose"
