@@ -25,6 +25,8 @@ static bool is_fault(CUresult r)
 	}
 }
 
+#define BEING_WRITTEN UINT64_MAX /* no launch's number */
+
 void blackbox_launch(const struct kernel *k, const CUlaunchConfig *c, bool variant)
 {
 	if (!agent.row)
@@ -32,7 +34,9 @@ void blackbox_launch(const struct kernel *k, const CUlaunchConfig *c, bool varia
 	struct session_blackbox *b = &agent.row->box;
 	uint64_t n = __atomic_fetch_add(&b->launches, 1, __ATOMIC_RELAXED);
 	struct session_launch *l = &b->last[n % SESSION_LAST_LAUNCHES];
-	__atomic_store_n(&l->number, 0, __ATOMIC_RELAXED);
+	/* A launch that came as many launches later may be at it: one of them is enough. */
+	if (__atomic_exchange_n(&l->number, BEING_WRITTEN, __ATOMIC_ACQUIRE) == BEING_WRITTEN)
+		return;
 	l->kernel = k->row;
 	l->stream = stream_number(c->hStream);
 	l->variant = variant;

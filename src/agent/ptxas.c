@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "map/file.h"
 
 enum { CHILD_STACK = 64 << 10, TIMEOUT_MS = 120000 };
 
@@ -74,16 +75,8 @@ static int write_file(const char *path, const char *data, size_t n)
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
-	while (n) {
-		ssize_t got = write(fd, data, n);
-		if (got <= 0) {
-			close(fd);
-			return -EIO;
-		}
-		data += got;
-		n -= (size_t)got;
-	}
-	return close(fd) ? -EIO : 0;
+	int err = file_write_at(fd, data, n, 0);
+	return close(fd) || err ? -EIO : 0;
 }
 
 static int read_file(const char *path, char **data, size_t *n)

@@ -30,7 +30,7 @@ void agent_log(const char *fmt, ...)
 	if (len > sizeof(line) - 2)
 		len = sizeof(line) - 2;
 	line[len++] = '\n';
-	if (write(agent.log_fd, line, len) < 0)
+	if (file_append(agent.log_fd, line, len))
 		agent.log_fd = -1;
 	errno = keep;
 }

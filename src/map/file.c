@@ -132,6 +132,15 @@ int file_write_at(int fd, const void *from, size_t n, uint64_t offset)
 	return 0;
 }
 
+int file_append(int fd, const void *from, size_t n)
+{
+	struct quiet q;
+	quiet_begin(&q);
+	ssize_t put = write(fd, from, n);
+	quiet_end(&q);
+	return put < 0 ? -errno : put < (ssize_t)n ? -EIO : 0;
+}
+
 void file_sleep_ms(int ms)
 {
 	struct timespec ts = { ms / 1000, (long)(ms % 1000) * 1000000 };

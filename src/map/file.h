@@ -24,6 +24,8 @@ int file_reserve(int fd, uint64_t offset, uint64_t bytes);
 /* All n bytes or -errno (-EIO at the end of the file). */
 int file_read_at(int fd, void *to, size_t n, uint64_t offset);
 int file_write_at(int fd, const void *from, size_t n, uint64_t offset);
+/* One write(2) where the file ends, or into what has no end. Too large a file is no signal either. */
+int file_append(int fd, const void *from, size_t n);
 /* Advisory lock on a whole file, owned by the open description: 0, or -EAGAIN after `ms`
  * milliseconds. */
 int file_lock(int fd, bool exclusive, int ms);

@@ -178,7 +178,7 @@ struct session_site { /* writer: the agent that claimed its kernel */
 /* What is left when a device has faulted (agent/blackbox.c). */
 enum { SESSION_LAST_LAUNCHES = 16 };
 struct session_launch { /* writer: the agent */
-	uint64_t number; /* from 1; 0: being written */
+	uint64_t number; /* from 1; 0: none, all ones: being written */
 	uint32_t kernel; /* row; UINT32_MAX: it has none */
 	uint32_t stream; /* as session_filter numbers them */
 	uint32_t variant, pad;
