@@ -1,5 +1,5 @@
-/* runner PTX OUT COUNTS KERNEL GRID BLOCK ARGUMENT...: launches a kernel of a PTX file once and
- * writes its buffers to OUT. An argument is b:BYTES (a buffer with a pattern in it) or a number (64
+/* runner PTX OUT COUNTS KERNEL[,KERNEL...] GRID BLOCK ARGUMENT...: launches each kernel of a PTX file once and
+ * writes their buffers to OUT. An argument is b:BYTES (a buffer with a pattern in it) or a number (64
  * bits, of which the kernel takes what it declares). COUNTS gets the module's variable counts, when
  * it has one, as decimal lines. GRID and BLOCK are 4, 4x2 or 4x2x3. */
 #include "common.h"
@@ -79,15 +79,16 @@ int main(int argc, char **argv)
 	CUdevice dev = open_device();
 	char *ptx = read_text(argv[1]);
 	CUmodule module = load_module(ptx);
-	CUfunction fn = get_kernel(module, argv[4]);
 	for (int i = 7; i < argc; i++) {
 		values[i - 7] = argument(argv[i]);
 		params[i - 7] = &values[i - 7];
 	}
 	shape(argv[5], grid);
 	shape(argv[6], block);
-	CHECK(LaunchKernel(fn, grid[0], grid[1], grid[2], block[0], block[1], block[2], 0, NULL, params, NULL));
-	CHECK(CtxSynchronize());
+	for (char *name = strtok(argv[4], ","); name; name = strtok(NULL, ",")) {
+		CHECK(LaunchKernel(get_kernel(module, name), grid[0], grid[1], grid[2], block[0], block[1], block[2], 0, NULL, params, NULL));
+		CHECK(CtxSynchronize());
+	}
 	FILE *f = fopen(argv[2], "w");
 	for (int i = 0; f && i < n_buffers; i++) {
 		void *p = copy(buffers[i].at, buffers[i].bytes);
