@@ -215,7 +215,8 @@ static void check(const struct probe_object *o, uint32_t k)
 	struct verifier_result v;
 	struct ebpf_fragment f, plain;
 	struct diag d = { 0 };
-	struct got want = { calloc(MAX_RECORDS, RECORD), 0, false, false, calloc(GRID * BLOCK, 8) }, got = { calloc(MAX_RECORDS, RECORD), 0, false, false, calloc(GRID * BLOCK, 8) };
+	struct got want = { .all = calloc(MAX_RECORDS, RECORD), .order = calloc(GRID * BLOCK, 8) };
+	struct got got = { .all = calloc(MAX_RECORDS, RECORD), .order = calloc(GRID * BLOCK, 8) };
 	bool expected = true, tiny = strstr(p->name, "tiny"), accesses = strstr(p->name, "access");
 	want.accesses = got.accesses = accesses;
 	uint32_t none, batches;
