@@ -76,8 +76,8 @@ static int check_map(const struct encoder *e, const struct bpf_insn *i, uint32_t
 	if (!m || m->type == BPF_MAP_TYPE_ARRAY || m->type == BPF_MAP_TYPE_PERCPU_ARRAY || m->type == BPF_MAP_TYPE_HASH ||
 		m->type == BPF_MAP_TYPE_RINGBUF)
 		return 0;
-	return diag_set(e->d, EOPNOTSUPP, "instruction %u: map %s is of a type that is not there inside a running kernel; use an ARRAY, PERCPU_ARRAY or "
-		"HASH, or attach without --live", at, m->name ? m->name : "(no name)");
+	return diag_set(e->d, EOPNOTSUPP, "instruction %u: map %s is of a type that is not there inside a running kernel; use an ARRAY, PERCPU_ARRAY, HASH "
+		"or RINGBUF, or attach without --live", at, m->name ? m->name : "(no name)");
 }
 
 static void put_imm64(struct encoder *e, uint32_t at)
