@@ -23,6 +23,7 @@
 #ifndef EGPU_AGENT_AGENT_H
 #define EGPU_AGENT_AGENT_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -767,6 +768,9 @@ static inline bool links_changed(void)
 }
 /* A moment at which variants may be loaded. */
 void agent_moment(enum load_hurry hurry);
+/* A thread that takes none of the process's signals, whose handlers run in the process's threads. thread: to be joined; NULL: detached.
+ * 0 or -errno. */
+int agent_thread(pthread_t *thread, void *(*run)(void *), void *arg);
 void agent_log(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

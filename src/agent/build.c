@@ -2,7 +2,6 @@
  * made anew. Nothing here touches a device. Everything runs under agent.build. */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -517,17 +516,12 @@ static void compile_all(struct job *jobs, uint32_t n)
 	pthread_t threads[MAX_CREW];
 	uint32_t n_compile = 0, started = 0;
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	sigset_t all, old;
 	for (uint32_t i = 0; i < n; i++)
 		n_compile += !jobs[i].err && !jobs[i].cached;
 	bool can = REAL(cuCtxGetCurrent)(&c.context) == CUDA_SUCCESS && c.context;
-	/* Signals are the program's. */
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, &old);
 	while (can && started < MAX_CREW && started + 1 < n_compile && (long)started + 1 < cpus &&
-		!pthread_create(&threads[started], NULL, crew_thread, &c))
+		!agent_thread(&threads[started], crew_thread, &c))
 		started++;
-	sigprocmask(SIG_SETMASK, &old, NULL);
 	crew_work(&c);
 	for (uint32_t i = 0; i < started; i++)
 		pthread_join(threads[i], NULL);

@@ -6,8 +6,6 @@
  */
 #include <errno.h>
 #include <linux/magic.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -563,25 +561,15 @@ static void *sync_thread(void *arg)
 
 int devmap_start(void)
 {
-	pthread_t thread;
-	pthread_attr_t attr;
-	sigset_t all, old;
 	int none = 0;
 	if (!atomic_compare_exchange_strong(&agent.sync.started, &none, 1))
 		return 0;
-	/* The target's handlers run in the target's threads. */
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	int err = pthread_create(&thread, &attr, sync_thread, NULL);
-	pthread_attr_destroy(&attr);
-	sigprocmask(SIG_SETMASK, &old, NULL);
+	int err = agent_thread(NULL, sync_thread, NULL);
 	if (err)
 		atomic_store(&agent.sync.started, 0);
 	else
 		agent_stay_last();
-	return -err;
+	return err;
 }
 
 static void wait_for(atomic_int *flag, int ms)

@@ -17,8 +17,6 @@
 #include <limits.h>
 #include <link.h>
 #include <linux/futex.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -251,28 +249,12 @@ static bool contexts_unknown(void)
 	return false;
 }
 
-/* A thread without the process's signals. */
-static int start_thread(void *(*run)(void *))
-{
-	pthread_t thread;
-	pthread_attr_t attr;
-	sigset_t all, old;
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	int err = pthread_create(&thread, &attr, run, NULL);
-	pthread_attr_destroy(&attr);
-	sigprocmask(SIG_SETMASK, &old, NULL);
-	return err;
-}
-
 /* A kernel that was there before may never end: what else there is to do does not wait for it. */
 static void begin_knowing(void)
 {
 	if (atomic_load(&agent.captures) || !contexts_unknown() || atomic_exchange(&late.waits, 1))
 		return;
-	if (start_thread(know_contexts))
+	if (agent_thread(NULL, know_contexts, NULL))
 		atomic_store(&late.waits, 0);
 }
 
@@ -458,6 +440,6 @@ __attribute__((constructor)) static void arrive(void)
 		return;
 	memcpy(late.dir, self.dli_fname, n);
 	late.dir[n] = 0;
-	start_thread(late_thread);
+	agent_thread(NULL, late_thread, NULL);
 	errno = keep;
 }

@@ -5,8 +5,6 @@
  * to it. Whatever fails on the way leaves the list as it is, interpreted, and says why.
  */
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,21 +183,6 @@ static void *compile_thread(void *arg)
 	return NULL;
 }
 
-static int start_thread(struct context *c)
-{
-	pthread_t thread;
-	pthread_attr_t attr;
-	sigset_t all, old;
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	int err = pthread_create(&thread, &attr, compile_thread, c);
-	pthread_attr_destroy(&attr);
-	sigprocmask(SIG_SETMASK, &old, NULL);
-	return -err;
-}
-
 static void begin(struct context *c, struct native *n, struct set *s)
 {
 	struct job *j = &n->job;
@@ -213,7 +196,7 @@ static void begin(struct context *c, struct native *n, struct set *s)
 	}
 	s->state = SET_COMPILING;
 	atomic_store(&j->state, JOB_RUNS);
-	if (start_thread(c)) {
+	if (agent_thread(NULL, compile_thread, c)) {
 		atomic_store(&j->state, JOB_NONE);
 		fail(s, "no thread can be started to compile it");
 	}

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,22 @@
 #include "map/file.h"
 
 struct agent agent = { .log_fd = -1 };
+
+int agent_thread(pthread_t *thread, void *(*run)(void *), void *arg)
+{
+	pthread_t detached;
+	pthread_attr_t attr;
+	sigset_t all, old;
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &old);
+	pthread_attr_init(&attr);
+	if (!thread)
+		pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	int err = pthread_create(thread ? thread : &detached, &attr, run, arg);
+	pthread_attr_destroy(&attr);
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	return -err;
+}
 
 void agent_log(const char *fmt, ...)
 {
