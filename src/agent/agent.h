@@ -477,7 +477,7 @@ uint32_t sites_likely_first(const struct kernel *k, uint64_t links);
 /* What only the instrumenter knows: which sites stay without probes. */
 void sites_mark_skipped(const struct kernel *k, const struct instrument_result *r);
 
-/* -- compile.c: under agent.build -- */
+/* -- compile.c: any thread, the context current; compile_ptx under agent.build, whose the cache is -- */
 /* m: of the text, which tells what is newer than the driver; NULL: nothing is. */
 int compile(const char *ptx, size_t bytes, const struct ptx_module *m, uint32_t cc, uint32_t max_regs, char **cubin,
 	size_t *cubin_bytes, struct diag *d);

@@ -1,5 +1,5 @@
 /* compile.c - PTX to machine code: the driver's linker, which touches no device, and the toolkit's compiler where PTX is
- * newer than the driver. Under agent.build. */
+ * newer than the driver. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -229,7 +229,7 @@ static int place(struct context *c, struct native *n, const struct job *j, CUdev
 			code.frame_bytes, code.bytes, LIVE_NATIVE_REGS, LIVE_NATIVE_FRAME, LIVE_NATIVE_BYTES);
 	uint64_t need = (code.bytes + LIVE_NATIVE_GAP - 1) / LIVE_NATIVE_GAP * LIVE_NATIVE_GAP + LIVE_NATIVE_GAP;
 	if (need > n->bytes - n->used)
-		return diag_set(d, ENOSPC, "the room for machine code is used up until the kernels that run have ended");
+		return diag_set(d, ENOSPC, "the room for machine code is used up for the life of this context");
 	char *bytes = malloc(code.bytes);
 	*at = n->pool + n->used;
 	err = bytes ? cubin_code(j->cubin, j->cubin_bytes, NATIVE_NAME, *at, bytes, code.bytes, &code) : -ENOMEM;

@@ -33,11 +33,13 @@ static struct session_shape *find(struct kernel *k, uint32_t kernel, const CUlau
 	return NULL;
 }
 
-static void add(struct kernel *k, uint32_t kernel, const CUlaunchConfig *c, uint32_t stream)
+/* NULL: there is no room. */
+static struct session_shape *add(struct kernel *k, uint32_t kernel, const CUlaunchConfig *c, uint32_t stream)
 {
 	struct shape *first = atomic_load(&k->shapes), *s;
-	if ((first && first->nth >= MOST) || find(k, kernel, c, stream) || !(s = calloc(1, sizeof(*s))))
-		return;
+	struct session_shape *other = find(k, kernel, c, stream);
+	if (other || (first && first->nth >= MOST) || !(s = calloc(1, sizeof(*s))))
+		return other;
 	struct session_shape row = { .kernel = kernel,
 		.grid = { c->gridDimX, c->gridDimY, c->gridDimZ },
 		.block = { c->blockDimX, c->blockDimY, c->blockDimZ },
@@ -46,11 +48,13 @@ static void add(struct kernel *k, uint32_t kernel, const CUlaunchConfig *c, uint
 	s->row = session_add_shape(agent.session, &row);
 	if (!s->row) {
 		free(s);
-		return;
+		return NULL;
 	}
 	s->next = first;
 	s->nth = first ? first->nth + 1 : 1;
 	atomic_store_explicit(&k->shapes, s, memory_order_release);
+	atomic_store_explicit(&k->last_shape, s, memory_order_release);
+	return s->row;
 }
 
 struct session_shape *shape_of(struct kernel *k, const struct session_kernel *row, const CUlaunchConfig *c)
@@ -61,9 +65,10 @@ struct session_shape *shape_of(struct kernel *k, const struct session_kernel *ro
 		return last->row;
 	struct session_shape *found = find(k, kernel, c, stream);
 	struct shape *first = found ? NULL : atomic_load(&k->shapes);
-	if (found || (first && first->nth >= MOST) || !lock_try(&agent.shapes))
+	if (found || (first && first->nth >= MOST) ||
+		__atomic_load_n(&agent.shared->n_shapes, __ATOMIC_RELAXED) >= SESSION_MAX_SHAPES || !lock_try(&agent.shapes))
 		return found;
-	add(k, kernel, c, stream);
+	found = add(k, kernel, c, stream);
 	lock_drop(&agent.shapes);
-	return find(k, kernel, c, stream);
+	return found;
 }

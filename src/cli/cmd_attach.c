@@ -23,6 +23,7 @@
 #include "cli/watch.h"
 #include "inject/inject.h"
 #include "live/program.h"
+#include "map/file.h"
 #include "map/session.h"
 
 enum { TICK_MS = 50, COME_MS = 5000, DRAIN_MS = 2000, LOCK_MS = 15000, LOCK_TICK_MS = 5, LATE_MS = 1500, LOOK_MS = 20000 };
@@ -208,12 +209,6 @@ int attach_find(pid_t pid, struct session **s)
 	return err ? say_fail("%s%s", d.text, err == -EPROTO ? "" : ": nothing is attached to it") : 0;
 }
 
-static void nap_ms(int ms)
-{
-	struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
-	nanosleep(&t, NULL);
-}
-
 static void unlock_target(struct attached *a)
 {
 	if (a->lock > 0)
@@ -235,7 +230,7 @@ static int lock_target(struct attached *a)
 			return say_fail(
 				"another egpu attach to process %d has not come to an end in %d s; try again",
 				(int)a->pid, LOCK_MS / 1000);
-		nap_ms(LOCK_TICK_MS);
+		file_sleep_ms(LOCK_TICK_MS);
 	}
 	return 0;
 }
@@ -282,7 +277,7 @@ static bool came_late(struct attached *a)
 	for (int ms = 0; ms < LATE_MS; ms += 10) {
 		if (!find_session(a->pid, &a->session, NULL))
 			return true;
-		nap_ms(10);
+		file_sleep_ms(10);
 	}
 	a->copied = true;
 	return false;
@@ -340,7 +335,7 @@ static int bring_agent(struct attached *a, bool verbose)
 	if (err)
 		return say_fail("%s", d.text);
 	for (int ms = 0; ms < COME_MS && !agent_of(a->session, a->pid); ms++)
-		nap_ms(1);
+		file_sleep_ms(1);
 	if (become(a->target.uid, a->target.gid))
 		return EGPU_FAILED;
 	if (!agent_of(a->session, a->pid))
@@ -373,7 +368,7 @@ static int choose_device(struct attached *a, uint32_t device)
 		if (f->device != SESSION_NO_DEVICE || ms > LOOK_MS)
 			return say_fail("other probes are attached to process %d on %s: detach them, or give the same --device", (int)a->pid,
 				f->device ? "another device" : "all devices");
-		nap_ms(10);
+		file_sleep_ms(10);
 	}
 	f->device = device;
 	__atomic_store_n(&f->active, f->active || device, __ATOMIC_RELEASE);
@@ -697,7 +692,7 @@ int attach_look(pid_t pid, double seconds, struct snapshot **out)
 	unlock_target(&a);
 	struct snapshot *before = status ? NULL : snap_take(a.session);
 	for (double left = seconds; !status && left > 0 && alive(pid); left -= 0.01)
-		nap_ms(10);
+		file_sleep_ms(10);
 	*out = status ? NULL : snap_take(a.session);
 	if (*out)
 		snap_since(*out, before);

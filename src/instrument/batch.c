@@ -91,18 +91,9 @@ static enum part takes_part(const struct gather *g, uint32_t site)
 
 /* -- where its address comes from -- */
 
-static bool names(const struct ptx_operand *op, const char *name)
-{
-	for (uint32_t i = 0; i < op->n_sub; i++) {
-		if (names(&op->sub[i], name))
-			return true;
-	}
-	return op->name && !strcmp(op->name, name);
-}
-
 static bool writes(const struct ptx_insn *insn, const char *name)
 {
-	return insn && insn->n_operands && insn->operands[0].kind != PTX_OPERAND_ADDRESS && names(&insn->operands[0], name);
+	return insn && insn->n_operands && insn->operands[0].kind != PTX_OPERAND_ADDRESS && names_reg(&insn->operands[0], name);
 }
 
 /* The statement in [from, to) that writes the register; `to`: there is none; UINT32_MAX: several do, or one that cannot be repeated. */
@@ -222,7 +213,7 @@ static bool add_batch(struct gather *g)
 	return true;
 }
 
-static bool list_sites(struct gather *g, struct gather_list *l, uint32_t first, uint32_t end)
+static void list_sites(struct gather *g, struct gather_list *l, uint32_t first, uint32_t end)
 {
 	const struct ebpf_fragment *f = g->req->fragments[g->fragment];
 
@@ -236,7 +227,6 @@ static bool list_sites(struct gather *g, struct gather_list *l, uint32_t first, 
 		l->sites[l->n] = i;
 		l->part[l->n++] = part == PART_BATCH;
 	}
-	return true;
 }
 
 /* As many of the sites from *at on as there can be together, with nothing of the program's between them. What was sent before is sent before
@@ -275,8 +265,7 @@ static bool gather(struct gather *g, const uint32_t *parted, uint32_t behind, ui
 
 	if (!l.sites || !l.part)
 		return no_memory(g->v);
-	if (!list_sites(g, &l, first, end))
-		return false;
+	list_sites(g, &l, first, end);
 	for (uint32_t at = 0; at < l.n;) {
 		if (!take_some(g, &l, parted, behind, least, &at))
 			return false;
@@ -302,7 +291,7 @@ bool form_batches(struct variant *v, const struct instrument_request *req, const
 		any |= has_batch(req->fragments[i]);
 	while (any && ok && next_stretch(v, place, parted, &s, &ok)) {
 		for (uint32_t i = 0; ok && i < req->n_fragments; i++) {
-			struct gather g = { .v = v, .req = req, .place = place, .from = s.from, .to = s.to, .before = s.behind, .fragment = i };
+			struct gather g = { .v = v, .req = req, .place = place, .from = s.from, .to = s.to, .fragment = i };
 			if (has_batch(req->fragments[i]))
 				ok = gather(&g, parted, s.behind, first, end);
 		}

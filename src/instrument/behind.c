@@ -46,15 +46,6 @@ static bool bounds(const struct stretch *s, uint32_t i)
 	return a.sync || a.opaque || (a.op == PTX_ACCESS_STORE && a.space == PTX_SPACE_PARAM);
 }
 
-static bool waits(const struct stretch *s, const struct ptx_operand *op)
-{
-	for (uint32_t i = 0; i < op->n_sub; i++) {
-		if (waits(s, &op->sub[i]))
-			return true;
-	}
-	return op->name && table_gets(s->loaded, op->name);
-}
-
 static void set(struct stretch *s, const struct ptx_operand *op, bool loaded)
 {
 	for (uint32_t i = 0; i < op->n_sub; i++)
@@ -85,7 +76,7 @@ static bool follow(struct stretch *s, uint32_t i)
 
 	ptx_insn_access(insn, &a);
 	for (uint32_t k = result; k < insn->n_operands; k++)
-		late |= waits(s, &insn->operands[k]);
+		late |= reads_any(s->loaded, &insn->operands[k]);
 	if (is_slow(&a, result)) {
 		if (late)
 			return false;
@@ -93,7 +84,7 @@ static bool follow(struct stretch *s, uint32_t i)
 		late = true;
 	}
 	if (result)
-		set(s, &insn->operands[0], late || (insn->pred && waits(s, &insn->operands[0])));
+		set(s, &insn->operands[0], late || (insn->pred && reads_any(s->loaded, &insn->operands[0])));
 	return true;
 }
 

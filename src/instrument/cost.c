@@ -40,7 +40,6 @@ struct walk {
 	int64_t next;
 	uint32_t joined;
 	bool ours; /* a program's function: all of it is the program's */
-	uint32_t calls;
 };
 
 /* -- how often --------------------------------------------------------------------------- */
@@ -267,9 +266,10 @@ static bool result_of(const struct known *k, const struct ptx_insn *insn, uint64
 		(insn->n_operands > 2 && !value_of(k, &insn->operands[2], &b)) || insn->n_operands > 3)
 		return false;
 	if (!strcmp(insn->base, "setp")) {
-		yes = compare(insn, a, b, &yes) ? yes : false;
+		if (!compare(insn, a, b, &yes))
+			return false;
 		*out = yes;
-		return compare(insn, a, b, &yes);
+		return true;
 	}
 	if (!strcmp(insn->base, "mov") || !strcmp(insn->base, "cvt"))
 		*out = a;

@@ -21,34 +21,10 @@ struct loops {
 
 /* -- bodies ---------------------------------------------------------------------- */
 
-bool loop_body(const struct ptx_cfg *g, uint32_t head, bool *in, uint32_t *queue)
-{
-	uint32_t n = 0;
-
-	memset(in, 0, g->n_blocks * sizeof(*in));
-	in[head] = true;
-	for (uint32_t at = 0, b = head; ; b = queue[at++]) {
-		for (uint32_t k = 0; k < g->blocks[b].n_pred; k++) {
-			uint32_t p = g->blocks[b].pred[k];
-			bool back = ptx_cfg_dominates(g, head, p);
-			if (b == head && !back)
-				continue;
-			if (!back && g->blocks[p].reachable)
-				return false;
-			if (!in[p] && g->blocks[p].reachable) {
-				in[p] = true;
-				queue[n++] = p;
-			}
-		}
-		if (at == n)
-			return true;
-	}
-}
-
-static bool mark_body(struct loops *l, uint32_t head)
+static void mark_body(struct loops *l, uint32_t head)
 {
 	l->head = head;
-	return loop_body(l->g, head, l->in, l->queue);
+	ptx_cfg_loop(l->g, head, l->in, l->queue);
 }
 
 /* Whether a block is passed in every round. */
@@ -259,17 +235,22 @@ static int64_t count_rounds(const struct loops *l)
 /* Whether another loop is around this one, whose body is marked. */
 static bool is_nested(struct loops *l, uint32_t head)
 {
-	for (uint32_t b = 0; b < l->g->n_blocks; b++)
-		if (b != head && l->g->blocks[b].loop_head && ptx_cfg_dominates(l->g, b, head) && mark_body(l, b) && l->in[head])
+	for (uint32_t b = 0; b < l->g->n_blocks; b++) {
+		if (b == head || !l->g->blocks[b].loop_head || !ptx_cfg_dominates(l->g, b, head))
+			continue;
+		mark_body(l, b);
+		if (l->in[head])
 			return true;
+	}
 	return false;
 }
 
 /* NULL: the head has a guard. */
 static const char *why_no_guard(struct loops *l, uint32_t head)
 {
-	if (l->g->irreducible || l->g->unknown_targets || !mark_body(l, head))
+	if (l->g->irreducible || l->g->unknown_targets)
 		return NULL;
+	mark_body(l, head);
 	uint32_t insns = count_plain(l);
 	int64_t n = insns ? count_rounds(l) : 0;
 	if (!n || n > SHORT_INSNS / insns || !is_nested(l, head))

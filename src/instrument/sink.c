@@ -25,7 +25,7 @@ bool keeps_order(const struct ptx_insn *insn)
 
 /* -- moving a probe behind the sums -- */
 
-static bool names_reg(const struct ptx_operand *op, const char *name)
+bool names_reg(const struct ptx_operand *op, const char *name)
 {
 	for (uint32_t i = 0; i < op->n_sub; i++) {
 		if (names_reg(&op->sub[i], name))

@@ -104,7 +104,7 @@ static bool all_calm(const struct taller *t, const bool *in)
 
 /* -- loops ---------------------------------------------------------------------------------- */
 
-static bool reads_any(const struct table *regs, const struct ptx_operand *op)
+bool reads_any(const struct table *regs, const struct ptx_operand *op)
 {
 	for (uint32_t i = 0; i < op->n_sub; i++)
 		if (reads_any(regs, &op->sub[i]))
@@ -177,13 +177,11 @@ static bool ends_by_data(struct taller *t)
 static void find_loops(struct taller *t)
 {
 	for (uint32_t head = 0; head < t->g->n_blocks; head++) {
-		uint32_t n = 0;
-		if (!t->g->blocks[head].loop_head || !t->g->blocks[head].reachable || !loop_body(t->g, head, t->in, t->queue))
+		if (!t->g->blocks[head].loop_head || !t->g->blocks[head].reachable)
 			continue;
-		for (uint32_t b = 0; b < t->g->n_blocks; b++) {
-			n += t->in[b];
+		uint32_t n = ptx_cfg_loop(t->g, head, t->in, t->queue);
+		for (uint32_t b = 0; b < t->g->n_blocks; b++)
 			t->depth[b] += t->in[b];
-		}
 		if (!all_calm(t, t->in) || ends_by_data(t))
 			continue;
 		for (uint32_t b = 0; b < t->g->n_blocks; b++) {

@@ -242,8 +242,13 @@ bool is_guard(const struct ebpf_fragment *f);
 /* loops.c */
 bool choose_guards(struct variant *v, const struct instrument_request *req);
 
-/* Marks the blocks of the loop of a head; the queue has room for all blocks. False: it has another entry. Needs dominators. */
-bool loop_body(const struct ptx_cfg *g, uint32_t head, bool *in, uint32_t *queue);
+/* tally.c */
+/* Whether an operand has a register of the table. */
+bool reads_any(const struct table *regs, const struct ptx_operand *op);
+
+/* sink.c */
+/* Whether an operand has the register. */
+bool names_reg(const struct ptx_operand *op, const char *name);
 
 /* behind.c */
 /* A part of a basic block without calls, barriers and the like: statements [from, to); probes that may run anywhere in it go before
