@@ -88,6 +88,9 @@ static int load_bell(struct live *l, uint32_t cc, struct diag *d)
 		return err;
 	if (!ok(REAL(cuModuleLoadData)(&l->bell_module, cubin)) || !ok(REAL(cuModuleGetFunction)(&l->bell, l->bell_module, "egpu_bell")))
 		err = diag_set(d, EIO, "the doorbell kernel cannot be loaded");
+	/* A driver that loads functions when they are first launched would wait then for the kernel that runs. */
+	else if (REAL(cuFuncLoad))
+		REAL(cuFuncLoad)(l->bell);
 	free(cubin);
 	/* Before the program's own blocks that wait for a place. */
 	if (REAL(cuCtxGetStreamPriorityRange))
@@ -179,12 +182,10 @@ int live_pool_take(struct context *c, uint32_t map, size_t bytes, CUdeviceptr *o
 static int resolve(struct context *c, uint64_t *insns, const struct live_reloc *relocs, uint32_t n, struct diag *d)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		uint64_t at = c->maps[relocs[i].map].address, *lo = &insns[relocs[i].insn];
+		uint64_t at = c->maps[relocs[i].map].address;
 		if (!at || relocs[i].offset >= c->maps[relocs[i].map].bytes)
 			return diag_set(d, EINVAL, "a live program refers to a map that the device does not have");
-		at += relocs[i].offset;
-		lo[0] = (uint32_t)lo[0] | at << 32;
-		lo[1] = (uint32_t)lo[1] | at >> 32 << 32;
+		live_put_address(insns, &relocs[i], at);
 	}
 	return 0;
 }

@@ -88,6 +88,7 @@ struct CUctx_st {
 	CUfunc_cache cache;
 	CUsharedconfig banks;
 	uint64_t next_stream_id;
+	uint32_t n_launched; /* kernels that have not ended */
 };
 
 /* -- streams ------------------------------------------------------------------ */
@@ -171,6 +172,7 @@ struct CUfunc_st {
 	int carveout;
 	int cluster_width, cluster_height, cluster_depth; /* set attributes; 0: none */
 	int non_portable_cluster, cluster_policy;
+	bool loaded; /* with `strict`: launched before, or loaded by cuFuncLoad */
 	/* cuFuncSetBlockShape and cuParamSet*, the way to launch before 4.0 */
 	int shape[3];
 	unsigned int old_shared;
@@ -369,6 +371,7 @@ struct drv_state {
 	CUresult init_error; /* sticks once a start has failed */
 	bool forked;         /* a child of the process that started it: nothing works here */
 	bool told_runtime;   /* the message about NVIDIA's runtime is out */
+	bool strict;         /* calls that NVIDIA's driver holds back while kernels run wait here too */
 	/* Devices differ in their contexts, pools and shares of memory. Below, all are one: one
 	 * address space and one set of workers, so that each reaches the memory of the others. */
 	int n_devices;
@@ -413,6 +416,9 @@ void drv_remove_handle(struct drv_object *object);
 void *drv_find(const void *handle, enum drv_kind kind); /* NULL: no such object */
 void drv_wait(void);                                    /* for the next broadcast of drv.progress */
 void drv_broadcast(void);
+/* Without the lock: with `strict`, waits until no kernel of the current context runs. For calls that NVIDIA's driver may hold back until then: loads, the first
+ * launch of a function that was not loaded, memory that it maps. */
+void drv_hold(void);
 /* Without the lock. The first failure of a context sticks, and its other grids are ended. The
  * caller holds an operation of a stream of it. */
 void drv_fail(struct CUctx_st *ctx, CUresult error);

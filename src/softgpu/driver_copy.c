@@ -9,11 +9,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
 	STAGE_BYTES = 64 << 10, /* pageable sources up to this are copied aside at the call */
 	QUICK_BYTES =
 		256 << 10, /* copies up to this are done in the caller's thread when they can be */
+	SET_THREADS = 128, /* of a block that sets memory */
 };
 
 /* -- one operation ------------------------------------------------------------------- */
@@ -536,10 +538,19 @@ static bool set_range(const struct set_op *o, size_t *bytes)
 	       extent(&s, row, o->height, 1, bytes);
 }
 
+/* NVIDIA's driver sets memory by a kernel, which wants a place on a multiprocessor. */
+static void wait_for_room(const struct CUctx_st *ctx)
+{
+	while (!ctx->error && !ctx->closing && !sg_has_room(drv.dev, SET_THREADS))
+		nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
+}
+
 static bool run_set(struct drv_op *op, bool skip)
 {
 	const struct set_op *o = (void *)op->data;
 	size_t bytes;
+	if (!skip && drv.strict)
+		wait_for_room(op->stream->ctx);
 	if (skip)
 		return true;
 	if (!set_range(o, &bytes) || !sg_mem_check(drv.dev, o->addr, bytes)) {
@@ -570,7 +581,7 @@ static CUresult submit_set(struct CUstream_st *s, const struct set_op *o, size_t
 	if (!op)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	memcpy(op->data, o, sizeof(*o));
-	return wait ? drv_submit_wait(s, op) : drv_submit(s, op, bytes <= QUICK_BYTES);
+	return wait ? drv_submit_wait(s, op) : drv_submit(s, op, bytes <= QUICK_BYTES && !drv.strict);
 }
 
 static CUresult fill(const struct set_op *o, CUstream stream, bool async)

@@ -208,7 +208,14 @@ CUresult CUDAAPI cuFuncLoad(CUfunction fn)
 {
 	struct CUfunc_st *f;
 	CUresult r = enter_function(fn, &f);
-	return r ? r : drv_leave(CUDA_SUCCESS);
+	if (r)
+		return r;
+	bool first = !f->loaded;
+	f->loaded = true;
+	drv_leave(CUDA_SUCCESS);
+	if (first)
+		drv_hold();
+	return CUDA_SUCCESS;
 }
 
 /* -- occupancy ------------------------------------------------------------------------------- */

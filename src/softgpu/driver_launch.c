@@ -128,6 +128,7 @@ static void account(struct drv_op *op, CUresult error)
 		drv_fail(op->stream->ctx, error);
 	pthread_mutex_lock(&drv.lock);
 	l->module->running--;
+	op->stream->ctx->n_launched--;
 	pthread_mutex_unlock(&drv.lock);
 }
 
@@ -179,9 +180,12 @@ static CUresult submit_launch(struct CUstream_st *stream, struct CUfunc_st *f,
 	memcpy(l->start.block, s->block, sizeof(s->block));
 	memcpy(l->start.cluster, s->cluster, sizeof(s->cluster));
 	f->module->running++;
+	stream->ctx->n_launched++;
 	CUresult r = drv_submit(stream, op, true);
-	if (r)
+	if (r) {
 		f->module->running--;
+		stream->ctx->n_launched--;
+	}
 	return r;
 }
 
@@ -198,6 +202,33 @@ CUresult drv_kernel_run(struct CUstream_st *stream, const void *handle,
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	memcpy(((struct launch *)op->data)->params, packed, f->info.param_bytes);
 	return submit_launch(stream, f, &s, op);
+}
+
+void drv_hold(void)
+{
+	struct CUctx_st *ctx;
+	if (!drv.strict || drv_enter(&ctx))
+		return;
+	ctx->refs++;
+	while (ctx->n_launched && !ctx->closing)
+		drv_wait();
+	drv_ctx_put(ctx);
+	drv_leave(CUDA_SUCCESS);
+}
+
+/* NVIDIA's driver loads a function when it is launched for the first time. */
+static void load_lazily(void *handle)
+{
+	struct CUctx_st *ctx;
+	struct CUfunc_st *f;
+	if (drv_enter(&ctx))
+		return;
+	bool first = !drv_function_of(ctx, handle, &f) && !f->loaded;
+	if (first)
+		f->loaded = true;
+	drv_leave(CUDA_SUCCESS);
+	if (first)
+		drv_hold();
 }
 
 /* Holds the lock. */
@@ -229,6 +260,8 @@ static CUresult launch(
 static CUresult launch_call(void *handle, struct drv_shape *s, void **params, void **extra)
 {
 	struct CUctx_st *ctx;
+	if (drv.strict)
+		load_lazily(handle);
 	CUresult r = drv_enter(&ctx);
 	if (r)
 		return r;

@@ -134,6 +134,7 @@ static CUresult alloc_device(struct CUctx_st *ctx, size_t bytes, CUdeviceptr *ou
 CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *addr, size_t bytes)
 {
 	struct CUctx_st *ctx;
+	drv_hold();
 	CUresult r = drv_enter(&ctx);
 	if (r)
 		return r;
@@ -269,6 +270,7 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *host, size_t bytes, unsigned int fla
 	const unsigned int known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
 				   CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
 	struct CUctx_st *ctx;
+	drv_hold();
 	CUresult r = drv_enter(&ctx);
 	if (r)
 		return r;

@@ -286,6 +286,7 @@ static CUresult load(
 {
 	uint64_t start = drv_now_ns();
 	struct CUctx_st *ctx;
+	drv_hold();
 	if (!r)
 		r = drv_enter(&ctx);
 	if (!r)
@@ -356,6 +357,7 @@ CUresult CUDAAPI cuModuleUnload(CUmodule handle)
 {
 	struct CUctx_st *ctx;
 	struct CUmod_st *m;
+	drv_hold();
 	CUresult r = enter_module(handle, &ctx, &m);
 	if (r)
 		return r;

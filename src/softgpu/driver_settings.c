@@ -1,4 +1,4 @@
-/* driver_settings.c - EGPU_SOFTGPU: "sm_90,sms=8,workers=4,memory=4G,check,seed=7", parsed
+/* driver_settings.c - EGPU_SOFTGPU: "sm_90,sms=8,workers=4,memory=4G,check,strict,seed=7", parsed
  * strictly. */
 #include "softgpu/driver.h"
 
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define USAGE                                                                                      \
-	"expected sm_75..sm_90, sms=N, workers=N, memory=N[K|M|G], devices=N, check and seed=N, separated by commas"
+	"expected sm_75..sm_90, sms=N, workers=N, memory=N[K|M|G], devices=N, check, strict and seed=N, separated by commas"
 
 static bool number(const char *s, uint64_t min, uint64_t max, bool size, uint64_t *out)
 {
@@ -67,6 +67,8 @@ static bool setting(const char *word, struct sg_config *c)
 		return drv.n_devices = (int)v, true;
 	if (!strcmp(word, "check"))
 		return c->check = true, true;
+	if (!strcmp(word, "strict"))
+		return drv.strict = true, true;
 	if (!strncmp(word, "seed=", 5) && number(word + 5, 0, UINT32_MAX, false, &v))
 		return c->shuffle_seed = v, true;
 	return false;
@@ -85,6 +87,7 @@ int drv_settings(const char *text, struct sg_config *config, struct diag *d)
 {
 	*config = (struct sg_config){ .sm = 90, .n_sms = 8, .memory_bytes = default_memory() };
 	drv.n_devices = 1;
+	drv.strict = false;
 	if (!text)
 		return 0;
 	while (*text) {

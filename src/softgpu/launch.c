@@ -122,6 +122,17 @@ static bool take_sms(struct sg_device *dev, struct sg_grid *g, uint32_t *sm, uin
 	return true;
 }
 
+bool sg_has_room(struct sg_device *dev, uint32_t threads)
+{
+	const struct sg_grid block = { .threads = threads };
+	bool room = false;
+	pthread_mutex_lock(&dev->lock);
+	for (uint32_t i = 0; i < dev->config.n_sms && !room; i++)
+		room = fits(dev, &block, &dev->sms[i], 1);
+	pthread_mutex_unlock(&dev->lock);
+	return room;
+}
+
 /* -- blocks that start ---------------------------------------------------------- */
 
 struct start {

@@ -52,6 +52,8 @@ bool sg_mem_check(struct sg_device *dev, uint64_t addr, size_t bytes);
 /* The allocation, variable or range that holds addr. */
 bool sg_mem_range(struct sg_device *dev, uint64_t addr, uint64_t *base, size_t *bytes, bool *is_host);
 void sg_mem_info(struct sg_device *dev, size_t *free_bytes, size_t *total_bytes);
+/* Whether some multiprocessor has a place for a block of so many threads. */
+bool sg_has_room(struct sg_device *dev, uint32_t threads);
 
 /* -- modules ----------------------------------------------------------------- */
 

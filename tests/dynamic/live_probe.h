@@ -25,7 +25,7 @@ static void start_with(struct target *t, const char *command, const char *mode, 
 {
 	char egpu[600], sample[600], live[64], driver[64] = "--gpu";
 	if (!opt.gpu)
-		snprintf(driver, sizeof(driver), "--softgpu=sm_90,sms=2,seed=%u", opt.seed++);
+		snprintf(driver, sizeof(driver), "--softgpu=sm_90,sms=2,strict,seed=%u", opt.seed++);
 	snprintf(egpu, sizeof(egpu), "%s/egpu", opt.build);
 	snprintf(sample, sizeof(sample), "%s/samples/persistent", opt.build);
 	snprintf(live, sizeof(live), "--live=%s", points ? points : "");

@@ -46,7 +46,7 @@ static struct session *begin(struct target *t)
 	char egpu[600], target[600], driver[64];
 	snprintf(egpu, sizeof(egpu), "%s/egpu", build);
 	snprintf(target, sizeof(target), "%s/tests/dynamic/target_live", build);
-	snprintf(driver, sizeof(driver), "--softgpu=sm_90,sms=2,seed=%lu", seed & 0xffff);
+	snprintf(driver, sizeof(driver), "--softgpu=sm_90,sms=2,strict,seed=%lu", seed & 0xffff);
 	char *argv[] = { egpu, "run", driver, "--live=exit,loop", "-k", "*", "--", target, NULL };
 	answers = 0;
 	start_command(t, argv);

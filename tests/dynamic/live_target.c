@@ -54,6 +54,12 @@ static void prepare(struct side *s, CUdevice dev)
 	CU(cuModuleLoadData(&s->module, ptx));
 	CU(cuMemAlloc_v2(&s->stop, 8));
 	CU(cuMemAlloc_v2(&s->out, 64));
+	/* One is launched while the other runs. */
+	for (int i = 0; i < 2; i++) {
+		CUfunction fn;
+		CU(cuModuleGetFunction(&fn, s->module, i ? "beta" : "alpha"));
+		CU(cuFuncLoad(fn));
+	}
 	for (int i = 0; i < STREAMS; i++)
 		CU(cuStreamCreate(&s->streams[i], CU_STREAM_NON_BLOCKING));
 	CU(cuStreamCreate(&s->control, CU_STREAM_NON_BLOCKING));

@@ -42,7 +42,7 @@ static void settings(void)
 {
 	char said[1024];
 	int sms, major;
-	is_int(init_with("EGPU_SOFTGPU", "sm_80,sms=3,workers=1,memory=64M,seed=7", said,
+	is_int(init_with("EGPU_SOFTGPU", "sm_80,sms=3,workers=1,memory=64M,strict,seed=7", said,
 		       sizeof(said), &sms, &major),
 		0, "settings are accepted");
 	is_int(sms, 3, "sms=3");
