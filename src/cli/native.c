@@ -321,11 +321,8 @@ static bool place_program(struct test *t, CUdeviceptr at)
 		.n_insns = o->n_insns, .flags = o->flags, .budget = o->budget, .sms = (uint32_t)t->sms, .ops = o->ops
 	};
 	memcpy(p->insns, insns, o->n_insns * sizeof(uint64_t));
-	for (uint32_t i = 0; i < o->n_relocs; i++) {
-		uint64_t to = t->map + relocs[i].offset, *lo = &p->insns[relocs[i].insn];
-		lo[0] = (uint32_t)lo[0] | to << 32;
-		lo[1] = (uint32_t)lo[1] | to >> 32 << 32;
-	}
+	for (uint32_t i = 0; i < o->n_relocs; i++)
+		live_put_address(p->insns, &relocs[i], t->map);
 	bool done = put(t, at, p, bytes);
 	free(p);
 	return done;

@@ -42,6 +42,14 @@ int live_object_parse(const void *data, size_t size, const struct live_object **
 	return 0;
 }
 
+void live_put_address(uint64_t *insns, const struct live_reloc *r, uint64_t map)
+{
+	uint64_t at = map + r->offset, *lo = &insns[r->insn];
+
+	lo[0] = (uint32_t)lo[0] | at << 32;
+	lo[1] = (uint32_t)lo[1] | at >> 32 << 32;
+}
+
 const char *live_function_text(const char *name)
 {
 	const char *call = live_call_text(name);

@@ -11,6 +11,9 @@
 int live_object_parse(const void *data, size_t size, const struct live_object **object, const struct live_reloc **relocs,
 	const uint64_t **insns, struct diag *d);
 
+/* Sets the address of a relocation's map, to which its offset is added, in the two words of the program's ld_imm64. */
+void live_put_address(uint64_t *insns, const struct live_reloc *r, uint64_t map);
+
 /* The text behind the object, and what remains of *size; NULL: there is none. */
 const char *live_object_text(const void *data, size_t *size, size_t *text_bytes);
 
