@@ -8,7 +8,8 @@
  *   variant.c  cubin -> loaded, bound variant       launch.c   the swap at a launch
  *   graph.c    the same for executable graphs       stream.c   who has work on the device
  *   context.c  per-context state, clock              late.c     arrival in a running process
- *   slots.c    pointers to the driver's functions    sources.c  PTX in the process's files and memory
+ *   slots.c    pointers to the driver's functions    sources.c  PTX in caches, the process's files and memory
+ *   memory.c   its memory, looked through            memtext.c  PTX as text in it
  *   devmap.c   maps: device <-> session             ptxas.c    the compiler of last resort
  *   live.c     programs into kernels that are running
  *   hold.c     launches held until the device is idle
@@ -583,46 +584,83 @@ struct image *image_known(const char *name);
 
 /* -- slots.c ---------------------------------------------------------------- */
 
-/* Puts our functions where the process keeps the driver's (on), or the driver's back: in the data of loaded files,
- * and, all, everywhere, which takes slots_more(). False: there is no driver. */
-bool slots_begin(bool on, bool all);
-/* Goes on until that time (now_ns); whether everything is done. *changed: slots so far. */
-bool slots_more(uint64_t until_ns, size_t *changed);
-/* Both at once: how many slots were changed. */
-size_t slots_swap(bool on, bool all);
+/* Puts our functions where the process keeps the driver's (on), or the driver's back; what is to be looked through is added then,
+ * and memory_sweep() called. False: there is no driver. */
+bool slots_begin(bool on);
+void slots_add_files(void); /* the data of loaded files */
+size_t slots_changed(void); /* so far */
+/* Everywhere, at once: how many slots were changed. */
+size_t slots_swap(bool on);
+
+/* -- memory.c --------------------------------------------------------------- */
+
 /* Private memory that can be read, mapping by mapping, as it was at the call; not that of devices or of the kernel.
- * path: empty without a file. */
+ * path: empty without a file, else with a newline behind it. */
 struct mapping {
 	uintptr_t from, to;
 	bool writable, executable;
 	const char *path;
 };
 void memory_each(void (*fn)(const struct mapping *m, void *arg), void *arg);
-/* One thread looks through memory at a time, between these two. */
-void memory_search_begin(void);
-void memory_search_end(void);
-/* The next run of pages in [at, to) that are in memory: its length, with *from; 0: there is none. Runs are
- * cut at 1 MiB. Memory that nobody has touched is not worth reading; written: nor are pages of a file that
- * are as the file has them. */
-size_t memory_run(uintptr_t at, uintptr_t to, bool written, uintptr_t *from);
+/* Reads what can be read: how much that was. */
+size_t memory_read(uintptr_t at, void *to, size_t bytes);
+
+/* Memory is looked through for pointers to the driver, for PTX, or for both, by threads of ours. One thread opens a sweep, adds
+ * parts, begins it, and asks whether it is over; until then there is no other. */
+enum { MEMORY_SLOTS = 1, MEMORY_TEXT = 2, MEMORY_MORE = 1024 };
+struct memory_part {
+	uintptr_t from, to;   /* to be looked through; from is that of a page */
+	uintptr_t begin, end; /* of its mapping */
+	unsigned int what;
+	bool read_only;
+};
+void memory_open(void);
+void memory_add(const struct memory_part *p);
+void memory_add_all(unsigned int what); /* every mapping in which it may be */
+void memory_sweep(void);
+/* Whether it is over. Where no thread could be made, this is who looks, until the time given (now_ns). */
+bool memory_swept(uint64_t until_ns);
+bool memory_busy(void);
+void memory_wait(void);
+void memory_stop(void); /* the rest is not looked through */
+/* Whether a thread that looks has this on its stack. */
+bool memory_is_ours(uintptr_t at);
+/* What was read at `at`; by several threads. Of text, up to MEMORY_MORE bytes come again with the next call. */
+void slots_see(const struct memory_part *p, uintptr_t at, const char *bytes, size_t n);
+void memtext_see(const struct memory_part *p, uintptr_t at, const char *bytes, size_t n);
+bool slots_wants(const struct mapping *m);
+bool memtext_wants(const struct mapping *m);
 
 /* -- memtext.c ---------------------------------------------------------------- */
 
-/* Looks through memory for PTX until the time given: whether all has been. By one thread, as all of these. */
+/* All memory is looked through for PTX in the sweep that is about to be added to. */
+void memtext_begin(void);
+/* Whether all memory has been looked through, or, in another look, not only what is new. By one thread, as all of these. */
 bool memtext_look(uint64_t until_ns);
 /* The longest of the texts that have this kernel, all of which agree. NULL: none was found yet, or *why there is none. */
 struct image *memtext_find(const char *name, uint32_t cc, const char **why);
 /* Another look, if this one began before asked_ns: what is new first, such as a library that has been loaded since. */
 bool memtext_again(uint64_t asked_ns);
+/* What is new did not have it: the rest is looked through. */
+void memtext_rest(void);
 void memtext_end(void); /* the next attach looks anew */
 
 /* -- sources.c --------------------------------------------------------------- */
 
-/* The PTX of a kernel in the process's own files and memory: 0 with *out, or with NULL and *why there is none.
+/* A kernel whose PTX is looked for. */
+struct source_query {
+	const char *name;
+	CUfunction loaded; /* what it is told apart by; NULL: not known */
+	uint32_t cc;
+	uint64_t asked_ns;
+	bool caches_done; /* the source's own: caches on disk have been asked */
+};
+/* In caches of Triton's (triton.c). NULL: none has it, or *why it is not clear which of several it is. */
+struct image *triton_find(const struct source_query *q, const char **why);
+/* The PTX of a kernel in compilers' caches and the process's own files and memory: 0 with *out, or with NULL and *why there is none.
  * -EAGAIN: it is not known yet; files and memory, as they are at asked_ns or later, are looked through until
  * the time given (now_ns). By one thread. */
-int source_find(const char *name, uint32_t cc, uint64_t asked_ns, uint64_t until_ns, struct image **out,
-	const char **why);
+int source_find(struct source_query *q, uint64_t until_ns, struct image **out, const char **why);
 
 /* -- launch.c -------------------------------------------------------------- */
 

@@ -44,6 +44,7 @@ struct question {
 	CUcontext context;
 	uint64_t asked_ns;
 	bool mangled; /* by a C++ compiler: its PTX is rather in a file, of which there may be many */
+	bool caches_done; /* of struct source_query */
 };
 
 /* A library that comes takes its pointers to the driver when it is used for the first time, not when it is
@@ -85,7 +86,7 @@ void late_ask(void *handle)
 	REAL(cuCtxGetCurrent)(&c);
 	lock_take(&late.lock);
 	if (late.n_asked < ASKED)
-		late.asked[late.n_asked++] = (struct question){ handle, c, now_ns(), false };
+		late.asked[late.n_asked++] = (struct question){ handle, c, now_ns(), false, false };
 	lock_drop(&late.lock);
 	late_poke();
 }
@@ -145,18 +146,32 @@ static void answer(const struct question *q)
 	REAL(cuCtxPopCurrent_v2)(&was);
 }
 
-/* False: there is no time left. */
-static bool search(const struct question *q, uint64_t until)
+/* A kernel of a library is asked about by what it is in this context. */
+static CUfunction loaded_code(void *handle)
+{
+	CUlibrary lib = NULL;
+	CUfunction fn = handle;
+	if (!REAL(cuKernelGetLibrary) || !REAL(cuKernelGetFunction) ||
+		REAL(cuKernelGetLibrary)(&lib, handle) != CUDA_SUCCESS || !lib)
+		return fn;
+	return REAL(cuKernelGetFunction)(&fn, handle) == CUDA_SUCCESS ? fn : NULL;
+}
+
+/* False: it is not known yet. */
+static bool search(struct question *q, uint64_t until)
 {
 	CUcontext was;
 	struct image *im = NULL;
-	const char *why, *name;
+	const char *why = NULL, *name;
 	uint64_t start = now_ns();
 	if (REAL(cuCtxPushCurrent_v2)(q->context) != CUDA_SUCCESS)
 		return true;
 	int err = 0;
-	if ((name = function_name(q->handle)))
-		err = source_find(name, context_cc_hint(), q->asked_ns, until, &im, &why);
+	if ((name = function_name(q->handle))) {
+		struct source_query s = { name, loaded_code(q->handle), context_cc_hint(), q->asked_ns, q->caches_done };
+		err = source_find(&s, until, &im, &why);
+		q->caches_done = s.caches_done;
+	}
 	if (name && !err) {
 		agent_log("%s: %s, %.1f ms", name, im ? "PTX found" : why,
 			(double)(now_ns() - start) / 1e6);
@@ -168,28 +183,26 @@ static bool search(const struct question *q, uint64_t until)
 	return !err;
 }
 
-/* Memory is looked through sooner than thousands of fatbins. */
-static struct question *next_question(void)
+/* What is known for a question now is no matter of the others; memory is looked through meanwhile. False: there is no time left. */
+static bool search_each(bool mangled, uint64_t until)
 {
-	for (uint32_t i = late.n_searched; i--;)
-		if (!late.searched[i].mangled)
-			return &late.searched[i];
-	return &late.searched[late.n_searched - 1];
+	for (uint32_t i = late.n_searched; i--;) {
+		if (atomic_load(&late.forgotten) || now_ns() > until)
+			return false;
+		if (late.searched[i].mangled == mangled && search(&late.searched[i], until))
+			late.searched[i] = late.searched[--late.n_searched];
+	}
+	return true;
 }
 
+/* Memory and caches are looked through sooner than thousands of fatbins. */
 static void search_some(void)
 {
 	uint64_t until = now_ns() + SLICE_NS;
 	if (atomic_exchange(&late.forgotten, 0))
 		late.n_searched = 0;
-	while (late.n_searched && !atomic_load(&late.forgotten)) {
-		struct question *q = next_question();
-		if (!search(q, until))
-			return;
-		*q = late.searched[--late.n_searched];
-		if (now_ns() > until)
-			return;
-	}
+	if (search_each(false, until))
+		search_each(true, until);
 }
 
 /* -- work that was given before ------------------------------------------------------------- */
@@ -273,6 +286,21 @@ static unsigned long long adds(void)
 	return n;
 }
 
+/* what: where pointers are looked for besides, and what besides them; 0: in the data of loaded files alone. */
+static void sweep_for_slots(unsigned int what)
+{
+	late.swapping = slots_begin(true);
+	if (!late.swapping)
+		return;
+	if (what & MEMORY_TEXT)
+		memtext_begin();
+	if (what)
+		memory_add_all(what);
+	else
+		slots_add_files();
+	memory_sweep();
+}
+
 /* From the first pointer on, launches are seen; nothing is loaded before the last. */
 static void hook(void)
 {
@@ -280,19 +308,18 @@ static void hook(void)
 	late.adds = adds();
 	late.again = AGAIN;
 	late.hooked = true;
-	late.swapping = slots_begin(true, true);
+	sweep_for_slots(MEMORY_SLOTS | MEMORY_TEXT);
 	find_contexts();
 }
 
 static void hook_more(void)
 {
-	size_t n = 0;
-	if (!slots_more(now_ns() + SLICE_NS, &n))
+	if (!memory_swept(now_ns() + SLICE_NS))
 		return;
 	late.swapping = false;
 	__atomic_store_n(&agent.row->hooked, 1, __ATOMIC_RELEASE);
-	if (n)
-		agent_log("%zu slots in %.1f ms", n, (double)(now_ns() - late.hooked_ns) / 1e6);
+	if (slots_changed())
+		agent_log("%zu slots in %.1f ms", slots_changed(), (double)(now_ns() - late.hooked_ns) / 1e6);
 }
 
 static void forget_contexts(void)
@@ -306,7 +333,8 @@ static void forget_contexts(void)
 static void unhook(void)
 {
 	atomic_int never = 0;
-	size_t n = slots_swap(false, true);
+	memory_stop();
+	size_t n = slots_swap(false);
 	word_wait(&never, 0, GRACE_MS);
 	graph_purge();
 	module_purge();
@@ -360,7 +388,7 @@ static void new_libraries(void)
 		return;
 	late.again++;
 	late.hooked_ns = now;
-	late.swapping = slots_begin(true, late.again > 3);
+	sweep_for_slots(late.again > 3 ? MEMORY_SLOTS : 0);
 }
 
 /* Milliseconds until the next look; negative: until links change. */
@@ -383,7 +411,7 @@ static int round_of_work(void)
 		late.reaped_ns = now_ns();
 		session_reap(agent.session);
 	}
-	if (!late.swapping)
+	if (!late.swapping && !memory_busy())
 		new_libraries();
 	if (late.swapping)
 		hook_more();
@@ -392,7 +420,7 @@ static int round_of_work(void)
 	atomic_store(&late.news, 0);
 	while (take(&q))
 		answer(&q);
-	if (attached && agent.row->hooked)
+	if (attached)
 		search_some();
 	prepare_all();
 	if (!settled())

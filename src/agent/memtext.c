@@ -4,14 +4,13 @@
  * was loaded: then there is none for us. What is left of a text that was given back is no text of its own, if it
  * agrees as far as it goes.
  *
- * A large process has gigabytes of memory: it is looked through once for an attach, a slice at a time, and what is kept is
- * an index by hashes of names. In another look, for a kernel that came later, what is new comes first.
+ * A large process has gigabytes of memory: it is looked through once for an attach, together with the search for the driver's
+ * pointers (memory.c), and what is kept is an index by hashes of names. In another look, for a kernel that came later, what is new
+ * comes first, and the rest only when that was in vain.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -19,9 +18,8 @@
 enum {
 	MAX_TEXT = 1 << 24,
 	MAX_MAPPED = 64 << 20, /* of a file: a program that carries PTX as text is smaller */
-	CHUNK = 1 << 20,
 	MAX_PLACES = 1 << 20,
-	MAX_NAME = 1000,
+	MAX_NAME = MEMORY_MORE - 16,
 	MAX_TEXTS = 32, /* of one name that are compared */
 };
 #define MEMORY_NS 20000000000ull
@@ -32,22 +30,35 @@ struct place {
 	uintptr_t at, from, to;
 };
 
-/* A mapping [begin, to), of which [from, end) is still to be looked through. */
+/* A mapping that was looked through. */
 struct span {
-	uintptr_t begin, to, from, end;
-	bool fresh; /* it was not there at the last look */
+	uintptr_t from, to;
 };
 
-/* Used by one thread. */
+struct spans {
+	struct span *list; /* by address */
+	size_t n, cap;
+};
+
+/* What has been looked through for the questions of the moment. */
+enum stage {
+	NOTHING,
+	NEW,	 /* what is new is being looked through, at first all */
+	NEW_DONE,
+	REST,	 /* so is what was there at the last look */
+	ALL,
+};
+
+/* Used by one thread; places also by those that look. */
 static struct {
-	struct span *spans; /* of memory, by address; fresh ones are looked through first */
-	size_t n_spans, cap_spans, at_span;
-	bool again, fresh_done, all_done;
-	struct place *places;
+	enum stage stage;
+	struct spans spans, rest; /* of this look; rest: what it has not begun with */
+	struct lock lock;
+	struct place *places; /* with n_places and cap_places, under lock */
 	size_t n_places, cap_places, n_old; /* n_old: of the last look */
-	char *chunk, *text; /* CHUNK and MAX_TEXT bytes */
-	uint64_t begun_ns;  /* when this look through memory began */
-	uint64_t spent_ns;  /* on all of them since the attach */
+	char *text;			    /* MAX_TEXT bytes, which others do not find */
+	uint64_t begun_ns;		    /* when this look began */
+	uint64_t spent_ns;		    /* on all of them since the attach */
 } w;
 
 static bool is_name(char c)
@@ -58,26 +69,44 @@ static bool is_name(char c)
 
 /* -- text in memory: the index --------------------------------------------------------------- */
 
-static size_t read_at(uintptr_t at, void *to, size_t bytes)
+static void add_span(struct spans *to, uintptr_t from, uintptr_t end)
 {
-	struct iovec here = { to, bytes }, there = { (void *)at, bytes };
-	ssize_t n = syscall(SYS_process_vm_readv, (long)getpid(), &here, 1L, &there, 1L, 0L);
-	return n > 0 ? (size_t)n : 0;
-}
-
-static void add_part(struct span s)
-{
-	if (s.from >= s.end)
+	if (from >= end)
 		return;
-	if (w.n_spans == w.cap_spans) {
-		size_t more = w.cap_spans ? w.cap_spans * 2 : 256;
-		void *list = realloc(w.spans, more * sizeof(*w.spans));
+	if (to->n == to->cap) {
+		size_t more = to->cap ? to->cap * 2 : 256;
+		void *list = realloc(to->list, more * sizeof(*to->list));
 		if (!list)
 			return;
-		w.spans = list;
-		w.cap_spans = more;
+		to->list = list;
+		to->cap = more;
 	}
-	w.spans[w.n_spans++] = s;
+	to->list[to->n++] = (struct span){ from, end };
+}
+
+static void free_spans(struct spans *s)
+{
+	free(s->list);
+	*s = (struct spans){ 0 };
+}
+
+/* Files up to a size. */
+bool memtext_wants(const struct mapping *m)
+{
+	return m->path[0] != '/' || m->to - m->from <= MAX_MAPPED;
+}
+
+static void note_span(const struct mapping *m, void *arg)
+{
+	if (memtext_wants(m))
+		add_span(&w.spans, m->from, m->to);
+}
+
+void memtext_begin(void)
+{
+	w.stage = NEW;
+	w.begun_ns = now_ns();
+	memory_each(note_span, NULL);
 }
 
 /* Spans of the last look, those before `at` being behind us. */
@@ -85,49 +114,30 @@ struct looked {
 	const struct span *at, *end;
 };
 
-/* A mapping in parts: what the last look has seen of it, and what it has not. */
-static void add_span(uintptr_t from, uintptr_t to, struct looked *old)
+static void sweep_part(const struct mapping *m, uintptr_t from, uintptr_t to)
 {
-	uintptr_t at = from;
-	while (old->at < old->end && old->at->to <= from)
+	memory_add(&(struct memory_part){ from, to, m->from, m->to, MEMORY_TEXT, false });
+}
+
+/* A mapping in parts: what the last look has seen of it waits, what it has not is looked through now. */
+static void add_new(const struct mapping *m, void *arg)
+{
+	struct looked *old = arg;
+	uintptr_t at = m->from;
+	if (!memtext_wants(m))
+		return;
+	add_span(&w.spans, m->from, m->to);
+	while (old->at < old->end && old->at->to <= m->from)
 		old->at++;
-	for (const struct span *o = old->at; o < old->end && o->begin < to; o++) {
-		uintptr_t seen = o->begin > at ? o->begin : at, end = o->to < to ? o->to : to;
+	for (const struct span *o = old->at; o < old->end && o->from < m->to; o++) {
+		uintptr_t seen = o->from > at ? o->from : at, end = o->to < m->to ? o->to : m->to;
 		if (seen >= end)
 			continue;
-		add_part((struct span){ from, to, at, seen, true });
-		add_part((struct span){ from, to, seen, end, false });
+		sweep_part(m, at, seen);
+		add_span(&w.rest, seen, end);
 		at = end;
 	}
-	add_part((struct span){ from, to, at, to, true });
-}
-
-/* Files up to a size; not the two buffers, which lie in mappings of their own or in one with others. */
-static void add_mapping(const struct mapping *m, void *old)
-{
-	uintptr_t chunk = (uintptr_t)w.chunk, text = (uintptr_t)w.text;
-	if ((m->path[0] == '/' && m->to - m->from > MAX_MAPPED) || (chunk >= m->from && chunk < m->to) ||
-		(text >= m->from && text < m->to))
-		return;
-	add_span(m->from, m->to, old);
-}
-
-static void list_spans(const struct span *old, size_t n_old)
-{
-	memory_each(add_mapping, &(struct looked){ old, old + n_old });
-}
-
-/* Whether there is anything to look through. */
-static bool begin_memory(void)
-{
-	if (w.chunk)
-		return w.n_spans;
-	w.chunk = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	w.text = mmap(NULL, MAX_TEXT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	w.begun_ns = now_ns();
-	if (w.chunk != MAP_FAILED && w.text != MAP_FAILED)
-		list_spans(NULL, 0);
-	return w.n_spans;
+	sweep_part(m, at, m->to);
 }
 
 /* What was found last time counts until all has been looked through again. */
@@ -135,45 +145,36 @@ bool memtext_again(uint64_t asked_ns)
 {
 	if (w.begun_ns >= asked_ns || w.spent_ns >= MEMORY_NS)
 		return false;
-	struct span *old = w.spans;
-	size_t n_old = w.n_spans;
-	w.spans = NULL;
-	w.n_spans = w.cap_spans = w.at_span = 0;
-	w.again = true;
+	if (memory_busy()) /* with something else: later */
+		return true;
+	struct spans old = w.spans;
+	w.spans = (struct spans){ 0 };
+	free_spans(&w.rest);
 	w.n_old = w.n_places;
-	w.fresh_done = w.all_done = false;
 	w.begun_ns = now_ns();
-	list_spans(old, n_old);
-	free(old);
+	w.stage = NEW;
+	memory_open();
+	memory_each(add_new, &(struct looked){ old.list, old.list + old.n });
+	memory_sweep();
+	free_spans(&old);
 	return true;
 }
 
-static void end_memory(void)
+static void add_place(const struct place *p)
 {
-	if (w.chunk && w.chunk != MAP_FAILED)
-		munmap(w.chunk, CHUNK);
-	if (w.text && w.text != MAP_FAILED)
-		munmap(w.text, MAX_TEXT);
-	w.chunk = w.text = NULL;
-	free(w.spans);
-	free(w.places);
-	w.spans = NULL;
-	w.places = NULL;
-	w.n_spans = w.cap_spans = w.at_span = w.n_places = w.cap_places = w.n_old = 0;
-	w.again = w.fresh_done = w.all_done = false;
-}
-
-static void add_place(struct place p)
-{
+	lock_take(&w.lock);
 	if (w.n_places == w.cap_places) {
 		size_t more = w.cap_places ? w.cap_places * 2 : 256;
 		void *list = more <= MAX_PLACES ? realloc(w.places, more * sizeof(*w.places)) : NULL;
-		if (!list)
+		if (!list) {
+			lock_drop(&w.lock);
 			return;
+		}
 		w.places = list;
 		w.cap_places = more;
 	}
-	w.places[w.n_places++] = p;
+	w.places[w.n_places++] = *p;
+	lock_drop(&w.lock);
 }
 
 static bool is_blank(char c)
@@ -181,61 +182,41 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* The next ".entry". Most memory has few dots, and finding those is quicker than memmem(3). */
-static const char *next_entry(const char *p, const char *end)
+/* Most memory has none of it: many places at a time are told so without a branch. Letters of ".entry" that are rarely so far apart. */
+enum { BLOCK = 64, ENTRY = sizeof(".entry") - 1 };
+
+static bool may_begin(const char *p)
 {
-	while (end - p >= 6 && (p = memchr(p, '.', (size_t)(end - p - 5)))) {
-		if (!memcmp(p, ".entry", 6))
-			return p;
-		p++;
-	}
-	return NULL;
+	unsigned char any = 0;
+	for (int i = 0; i < BLOCK; i++)
+		any |= (p[i] == '.') & (p[i + ENTRY - 1] == 'y');
+	return any;
 }
 
-/* Every `.entry NAME` in [at, at + n) of w.chunk. */
-static void note_places(uintptr_t at, size_t n, const struct span *s)
+static const char *next_entry(const char *p, const char *end)
 {
-	const char *p = w.chunk, *end = w.chunk + n;
+	for (; end - p >= BLOCK + ENTRY; p += BLOCK) {
+		const char *at = may_begin(p) ? memmem(p, BLOCK + ENTRY - 1, ".entry", ENTRY) : NULL;
+		if (at)
+			return at;
+	}
+	return memmem(p, (size_t)(end - p), ".entry", ENTRY);
+}
+
+/* Every `.entry NAME`; one at the border is found twice, which is harmless. */
+void memtext_see(const struct memory_part *s, uintptr_t at, const char *bytes, size_t n)
+{
+	const char *p = bytes, *end = bytes + n;
 	while ((p = next_entry(p, end))) {
-		uintptr_t here = at + (size_t)(p - w.chunk);
-		for (p += 6; p < end && is_blank(*p); p++)
+		uintptr_t here = at + (size_t)(p - bytes);
+		for (p += ENTRY; p < end && is_blank(*p); p++)
 			;
 		const char *name = p;
 		while (p < end && is_name(*p))
 			p++;
 		if (p > name && p - name <= MAX_NAME && p < end && (is_blank(*p) || *p == '(' || *p == '{'))
-			add_place((struct place){
-				hash_bytes(name, (size_t)(p - name), 0), here, s->begin, s->to });
+			add_place(&(struct place){ hash_bytes(name, (size_t)(p - name), 0), here, s->begin, s->end });
 	}
-}
-
-/* Pieces overlap by what may lie across their border: a name is found twice there, which is harmless. */
-static uintptr_t look_through(uintptr_t from, const struct span *s)
-{
-	uintptr_t at, end, next;
-	size_t n = memory_run(from, s->end, false, &at), more;
-	if (!n)
-		return s->end;
-	for (end = at + n; end - at < CHUNK && (more = memory_run(end, s->end, false, &next)) && next == end;)
-		end += more;
-	if (end - at > CHUNK)
-		end = at + CHUNK;
-	n = read_at(at, w.chunk, end - at);
-	note_places(at, n, s);
-	return end - at == CHUNK && end < s->end ? end - MAX_NAME - 16 : end;
-}
-
-/* Whether what is new, or the rest, has been looked through. */
-static bool look(bool fresh, uint64_t until)
-{
-	for (; w.at_span < w.n_spans; w.at_span++)
-		for (struct span *s = &w.spans[w.at_span]; s->fresh == fresh && s->from < s->end;) {
-			if (now_ns() > until)
-				return false;
-			s->from = look_through(s->from, s);
-		}
-	w.at_span = 0;
-	return true;
 }
 
 static void forget_old_places(void)
@@ -245,27 +226,31 @@ static void forget_old_places(void)
 	w.n_old = 0;
 }
 
-/* Whether all memory has been looked through; w.fresh_done: what is new has. */
+void memtext_rest(void)
+{
+	if (w.stage != NEW_DONE || memory_busy())
+		return;
+	memory_open();
+	for (size_t i = 0; i < w.rest.n; i++) {
+		const struct span *s = &w.rest.list[i];
+		memory_add(&(struct memory_part){ s->from, s->to, s->from, s->to, MEMORY_TEXT, false });
+	}
+	memory_sweep();
+	w.stage = REST;
+}
+
 bool memtext_look(uint64_t until)
 {
-	uint64_t start = now_ns();
-	bool fresh_before = w.fresh_done;
-	if (w.all_done || !begin_memory())
-		return true;
-	memory_search_begin();
-	/* What is asked for may be there already, when it is another look. */
-	if (!w.fresh_done)
-		w.fresh_done = look(true, until);
-	if (fresh_before || !w.again)
-		w.all_done = w.fresh_done && look(false, until);
-	memory_search_end();
-	w.spent_ns += now_ns() - start;
-	if (w.all_done && w.n_old)
-		forget_old_places();
-	if (w.all_done)
-		agent_log("memory looked through in %.1f ms: %zu kernels in %zu parts", (double)(now_ns() - w.begun_ns) / 1e6,
-			w.n_places, w.n_spans);
-	return w.all_done;
+	if ((w.stage != NEW && w.stage != REST) || !memory_swept(until))
+		return w.stage == ALL || w.stage == NOTHING;
+	w.stage = w.stage == NEW && w.rest.n ? NEW_DONE : ALL;
+	uint64_t took = now_ns() - w.begun_ns;
+	if (w.stage == NEW_DONE)
+		return false;
+	w.spent_ns += took;
+	forget_old_places();
+	agent_log("memory looked through in %.1f ms: %zu kernels in %zu parts", (double)took / 1e6, w.n_places, w.spans.n);
+	return true;
 }
 
 /* -- text in memory: what lies at a place ------------------------------------------------------ */
@@ -286,7 +271,7 @@ static bool read_text(const struct place *p, size_t *start, size_t *middle, size
 	for (size_t half = 1 << 17; half <= MAX_TEXT / 2; half *= 8) {
 		uintptr_t begin = p->at - p->from > half ? p->at - half : p->from;
 		size_t bytes = p->to - begin < 2 * half ? p->to - begin : 2 * half,
-		       n = read_at(begin, w.text, bytes);
+		       n = memory_read(begin, w.text, bytes);
 		*start = *end = *middle = p->at - begin;
 		if (n <= *middle)
 			return false;
@@ -396,11 +381,24 @@ static bool whole(const struct text *t, const char *name)
 	return false;
 }
 
+/* Shared, so that it is no memory that is looked through. */
+static bool have_room(void)
+{
+	if (!w.text) {
+		w.text = mmap(NULL, MAX_TEXT, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		if (w.text == MAP_FAILED)
+			w.text = NULL;
+		else
+			madvise(w.text, MAX_TEXT, MADV_DONTFORK);
+	}
+	return w.text;
+}
+
 /* The longest of the texts that have this kernel, all of which agree. */
 struct image *memtext_find(const char *name, uint32_t cc, const char **why)
 {
 	/* In another look, what is new is likely to be what is asked for. */
-	if (!w.all_done && !(w.fresh_done && w.again) && w.n_spans)
+	if ((w.stage != NEW_DONE && w.stage != ALL) || !have_room())
 		return NULL;
 	struct text best = { 0 }, t;
 	uint64_t hash = hash_bytes(name, strlen(name), 0);
@@ -429,6 +427,14 @@ struct image *memtext_find(const char *name, uint32_t cc, const char **why)
 
 void memtext_end(void)
 {
-	end_memory();
-	w.spent_ns = 0;
+	if (w.text)
+		munmap(w.text, MAX_TEXT);
+	free_spans(&w.spans);
+	free_spans(&w.rest);
+	free(w.places);
+	w.text = NULL;
+	w.places = NULL;
+	w.n_places = w.cap_places = w.n_old = 0;
+	w.stage = NOTHING;
+	w.begun_ns = w.spent_ns = 0;
 }

@@ -7,35 +7,23 @@
  *   - GOT entries that the loader has not resolved yet, which are known by their relocation.
  * The driver's own memory and ours are left out: there the values mean something else.
  *
- * A slot is eight aligned bytes and changes with one store, so nobody needs to be stopped. Memory
- * is read through process_vm_readv, since others may unmap it meanwhile.
+ * A slot is eight aligned bytes and changes with one store, so nobody needs to be stopped.
  */
 #include <elf.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <link.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
 
-enum { MAX_PAIRS = 1024, CHUNK = 1 << 20, MAX_SKIPPED = 64 };
+enum { MAX_PAIRS = 1024, MAX_SKIPPED = 64 };
 
 struct range {
 	uintptr_t from, to;
 };
 
-struct span {
-	uintptr_t from, to;
-	bool read_only;
-};
-
-/* In our own data, which is not searched. One thread at a time uses it. */
+/* In our own data, which is not searched. Written by one thread, between searches. */
 static struct {
 	struct hook_pair pairs[MAX_PAIRS];
 	size_t n;
@@ -43,10 +31,8 @@ static struct {
 	bool on;
 	struct range skip[MAX_SKIPPED];
 	uint32_t n_skip;
-	size_t changed;
-	struct span *spans; /* of all memory, the smallest first; those from at_span on are to be searched */
-	size_t n_spans, cap_spans, at_span;
-	uintptr_t words[CHUNK / sizeof(uintptr_t)];
+	atomic_size_t changed;
+	struct lock protecting; /* pages that are made writable for a moment */
 } s;
 
 static void *wanted(const struct hook_pair *p)
@@ -89,13 +75,11 @@ static void *replacement(uintptr_t value)
 	return NULL;
 }
 
-static bool skipped(uintptr_t at, uintptr_t *end)
+static bool skipped(uintptr_t at)
 {
 	for (uint32_t i = 0; i < s.n_skip; i++)
-		if (at >= s.skip[i].from && at < s.skip[i].to) {
-			*end = s.skip[i].to;
+		if (at >= s.skip[i].from && at < s.skip[i].to)
 			return true;
-		}
 	return false;
 }
 
@@ -105,105 +89,21 @@ static void skip(uintptr_t from, uintptr_t to)
 		s.skip[s.n_skip++] = (struct range){ from, to };
 }
 
-static size_t read_words(uintptr_t at, size_t bytes)
-{
-	struct iovec here = { s.words, bytes }, there = { (void *)at, bytes };
-	ssize_t n = syscall(SYS_process_vm_readv, (long)getpid(), &here, 1L, &there, 1L, 0L);
-	return n > 0 ? (size_t)n : 0;
-}
-
 static void put(uintptr_t at, uintptr_t old, void *new, bool read_only)
 {
 	uintptr_t page = at & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1);
 	size_t size = (size_t)sysconf(_SC_PAGESIZE);
-	if (read_only && mprotect((void *)page, size, PROT_READ | PROT_WRITE))
-		return;
-	if (__atomic_compare_exchange_n((uintptr_t *)at, &old, (uintptr_t) new, false,
-		    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-		s.changed++;
 	if (read_only)
-		mprotect((void *)page, size, PROT_READ);
-}
-
-/* Words of pagemap, and what is asked about a page. */
-enum { PAGE_WORDS = 4096 };
-#define PAGE_THERE (3ull << 62) /* in memory, or swapped out */
-#define PAGE_OF_FILE (1ull << 61) /* nobody has written to it here */
-
-static struct {
-	uintptr_t from, end, to; /* pages that words[] tells about, for a search up to `to` */
-	uint64_t words[PAGE_WORDS];
-	int fd;
-} pages = { .fd = -1 }; /* one thread searches */
-
-void memory_search_begin(void)
-{
-	pages.from = pages.end = 0;
-	pages.fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-}
-
-void memory_search_end(void)
-{
-	if (pages.fd >= 0)
-		close(pages.fd);
-	pages.fd = -1;
-}
-
-void memory_each(void (*fn)(const struct mapping *m, void *arg), void *arg)
-{
-	char *line = NULL;
-	size_t room = 0;
-	FILE *f = fopen("/proc/self/maps", "re");
-	while (f && getline(&line, &room, f) > 0) {
-		unsigned long from, to;
-		char perms[8];
-		int at = 0;
-		if (sscanf(line, "%lx-%lx %7s %*x %*s %*s %n", &from, &to, perms, &at) < 3)
-			continue;
-		const char *path = at ? line + at : "";
-		if (perms[0] == 'r' && perms[3] == 'p' && strncmp(path, "/dev/", 5) && strncmp(path, "[v", 2))
-			fn(&(struct mapping){ from, to, perms[1] == 'w', perms[2] == 'x', path }, arg);
+		lock_take(&s.protecting);
+	if (!read_only || !mprotect((void *)page, size, PROT_READ | PROT_WRITE)) {
+		if (__atomic_compare_exchange_n((uintptr_t *)at, &old, (uintptr_t) new, false,
+			    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+			s.changed++;
+		if (read_only)
+			mprotect((void *)page, size, PROT_READ);
 	}
-	free(line);
-	if (f)
-		fclose(f);
-}
-
-static bool know_pages(uintptr_t at, uintptr_t to, size_t page)
-{
-	if (at >= pages.from && at < pages.end && to == pages.to)
-		return true;
-	size_t n = (to - at + page - 1) / page;
-	n = n < PAGE_WORDS ? n : PAGE_WORDS;
-	ssize_t got = pages.fd < 0 ? -1 : pread(pages.fd, pages.words, n * 8, (off_t)(at / page * 8));
-	if (got < 8)
-		return false;
-	pages.from = at;
-	pages.end = at + (size_t)got / 8 * page;
-	pages.to = to;
-	return true;
-}
-
-size_t memory_run(uintptr_t at, uintptr_t to, bool written, uintptr_t *from)
-{
-	size_t page = (size_t)sysconf(_SC_PAGESIZE), length = 0;
-	uintptr_t next = at & ~(page - 1);
-	for (; next < to && length < CHUNK; next += page) {
-		if (!know_pages(next, to, page)) { /* it does not tell */
-			*from = length ? *from : at;
-			return to - *from < CHUNK ? to - *from : CHUNK;
-		}
-		uint64_t word = pages.words[(next - pages.from) / page];
-		bool there = word & PAGE_THERE && !(written && word & PAGE_OF_FILE);
-		if (!there && length)
-			break;
-		if (!there)
-			continue;
-		if (!length)
-			*from = next > at ? next : at;
-		length = (next + page < to ? next + page : to) - *from;
-	}
-	return length < CHUNK ? length : CHUNK;
+	if (read_only)
+		lock_drop(&s.protecting);
 }
 
 /* Nearly all words are none of the driver's addresses: a few at a time are told so without a branch. */
@@ -222,31 +122,19 @@ static bool any_near(const uintptr_t *words, size_t n)
 
 static void look_at(uintptr_t at, const uintptr_t *words, size_t n, bool read_only)
 {
-	uintptr_t end;
 	for (size_t i = 0; i < n && i < GROUP; i++) {
 		void *new = replacement(words[i]);
-		if (new && !skipped(at + i * 8, &end))
+		if (new && !skipped(at + i * 8) && !memory_is_ours(at + i * 8))
 			put(at + i * 8, words[i], new, read_only);
 	}
 }
 
-static void search(uintptr_t from, uintptr_t to, bool read_only)
+void slots_see(const struct memory_part *p, uintptr_t at, const char *bytes, size_t n)
 {
-	for (uintptr_t at = (from + 7) & ~(uintptr_t)7; at + 8 <= to;) {
-		uintptr_t end;
-		if (skipped(at, &end)) {
-			at = end;
-			continue;
-		}
-		size_t want = memory_run(at, to, true, &at) & ~(size_t)7;
-		if (!want)
-			break;
-		size_t n = read_words(at, want);
-		for (size_t i = 0; i < n / 8; i += GROUP)
-			if (any_near(&s.words[i], n / 8 - i))
-				look_at(at + i * 8, &s.words[i], n / 8 - i, read_only);
-		at += n ? n & ~(size_t)7 : want;
-	}
+	const uintptr_t *words = (const void *)bytes;
+	for (size_t i = 0; i < n / 8; i += GROUP)
+		if (any_near(&words[i], n / 8 - i))
+			look_at(at + i * 8, &words[i], n / 8 - i, p->read_only);
 }
 
 /* -- loaded files --------------------------------------------------------------------- */
@@ -312,24 +200,25 @@ static void unresolved(const struct object *o)
 	}
 }
 
+/* What the loader has made read-only begins and ends with a page; the rest of its segment is data. */
+static void add_data(uintptr_t from, uintptr_t to, bool read_only)
+{
+	memory_add(&(struct memory_part){ from & ~(uintptr_t)4095, read_only ? to & ~(uintptr_t)4095 : to, 0, to,
+		MEMORY_SLOTS, read_only });
+}
+
 static int one_object(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	struct object o = { info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum };
-	uintptr_t end;
-	for (size_t i = 0; i < o.n; i++)
-		if (o.ph[i].p_type == PT_LOAD && skipped(o.bias + o.ph[i].p_vaddr, &end))
-			return 0;
-	for (size_t i = 0; i < o.n; i++) {
-		uintptr_t from = o.bias + o.ph[i].p_vaddr;
-		if (o.ph[i].p_type == PT_GNU_RELRO)
-			search(from & ~(uintptr_t)4095, (from + o.ph[i].p_memsz) & ~(uintptr_t)4095,
-				true);
-	}
 	uintptr_t relro_from = 0, relro_to = 0;
+	for (size_t i = 0; i < o.n; i++)
+		if (o.ph[i].p_type == PT_LOAD && skipped(o.bias + o.ph[i].p_vaddr))
+			return 0;
 	for (size_t i = 0; i < o.n; i++)
 		if (o.ph[i].p_type == PT_GNU_RELRO) {
 			relro_from = o.bias + o.ph[i].p_vaddr;
 			relro_to = (relro_from + o.ph[i].p_memsz) & ~(uintptr_t)4095;
+			add_data(relro_from, relro_to, true);
 		}
 	for (size_t i = 0; i < o.n; i++) {
 		uintptr_t from = o.bias + o.ph[i].p_vaddr, to = from + o.ph[i].p_memsz;
@@ -337,9 +226,15 @@ static int one_object(struct dl_phdr_info *info, size_t size, void *arg)
 			continue;
 		if (relro_to > from && relro_to <= to)
 			from = relro_to;
-		search(from, to, false);
+		add_data(from, to, false);
 	}
-	if (s.on)
+	return 0;
+}
+
+static int one_unresolved(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct object o = { info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum };
+	if (!o.n || !skipped(o.bias + o.ph[0].p_vaddr))
 		unresolved(&o);
 	return 0;
 }
@@ -361,81 +256,46 @@ static int leave_out(struct dl_phdr_info *info, size_t size, void *arg)
 /* -- all memory ------------------------------------------------------------------------ */
 
 /* Private, and of no file or of one: the heap, bss, thread-local storage, stacks; what the program has made
- * read-only too. The stack that we run on is ours. Memory that is shared with other processes is left
- * alone: our functions are not in those. */
-static void add_span(const struct mapping *m, void *arg)
+ * read-only too. Memory that is shared with other processes is left alone: our functions are not in those. */
+bool slots_wants(const struct mapping *m)
 {
-	uintptr_t here = (uintptr_t)&here;
-	if ((here >= m->from && here < m->to) || (!m->writable && m->executable))
-		return;
-	if (s.n_spans == s.cap_spans) {
-		size_t more = s.cap_spans ? s.cap_spans * 2 : 1024;
-		void *list = realloc(s.spans, more * sizeof(*s.spans));
-		if (!list)
-			return;
-		s.spans = list;
-		s.cap_spans = more;
-	}
-	s.spans[s.n_spans++] = (struct span){ m->from, m->to, !m->writable };
+	return m->writable || !m->executable;
 }
 
-static void list_spans(void)
-{
-	s.n_spans = 0;
-	memory_each(add_span, NULL);
-}
-
-static int by_size(const void *a, const void *b)
-{
-	const struct span *x = a, *y = b;
-	return x->to - x->from < y->to - y->from ? -1 : x->to - x->from > y->to - y->from;
-}
-
-bool slots_begin(bool on, bool all)
+bool slots_begin(bool on)
 {
 	s.n = resolve_pairs(s.pairs, MAX_PAIRS);
 	s.on = on;
 	s.n_skip = 0;
 	s.changed = 0;
-	s.n_spans = s.at_span = 0;
 	if (!s.n)
 		return false;
 	sort_pairs();
 	s.low = (uintptr_t)present(&s.pairs[0]);
 	s.high = (uintptr_t)present(&s.pairs[s.n - 1]);
-	memory_search_begin();
+	memory_open();
 	dl_iterate_phdr(leave_out, NULL);
-	dl_iterate_phdr(one_object, NULL);
-	memory_search_end();
-	if (all)
-		list_spans();
-	/* Tables are small, data is large. */
-	if (s.n_spans)
-		qsort(s.spans, s.n_spans, sizeof(*s.spans), by_size);
+	if (on)
+		dl_iterate_phdr(one_unresolved, NULL);
 	return true;
 }
 
-bool slots_more(uint64_t until_ns, size_t *changed)
+void slots_add_files(void)
 {
-	enum { PIECE = 8 << 20 };
-	bool time = true;
-	memory_search_begin();
-	while (s.at_span < s.n_spans && (time = now_ns() < until_ns)) {
-		struct span *p = &s.spans[s.at_span];
-		uintptr_t to = p->to - p->from > PIECE ? p->from + PIECE : p->to;
-		search(p->from, to, p->read_only);
-		p->from = to;
-		s.at_span += to == p->to;
-	}
-	memory_search_end();
-	*changed = s.changed;
-	return s.at_span == s.n_spans;
+	dl_iterate_phdr(one_object, NULL);
 }
 
-size_t slots_swap(bool on, bool all)
+size_t slots_changed(void)
 {
-	size_t changed = 0;
-	if (slots_begin(on, all))
-		slots_more(UINT64_MAX, &changed);
-	return changed;
+	return s.changed;
+}
+
+size_t slots_swap(bool on)
+{
+	if (!slots_begin(on))
+		return 0;
+	memory_add_all(MEMORY_SLOTS);
+	memory_sweep();
+	memory_wait();
+	return s.changed;
 }

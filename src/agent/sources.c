@@ -1,10 +1,9 @@
-/* sources.c - the PTX of kernels that were loaded before we came: in the fatbins of loaded files, as text in memory
- * (memtext.c), and in Triton's cache.
+/* sources.c - the PTX of kernels that were loaded before we came: in the fatbins of loaded files, in caches of Triton's
+ * (triton.c), and as text in memory (memtext.c).
  *
  * A fatbin is found through its wrapper in the file's section .nvFatBinSegment, which the CUDA runtime hands to the driver. A large
  * process has thousands: they are looked through once, a slice at a time, and what is kept is an index by hashes of names.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
@@ -238,67 +237,43 @@ static struct image *in_files(const char *name, uint32_t cc, const char **why)
 	return NULL;
 }
 
-/* -- Triton's cache --------------------------------------------------------------------------- */
+/* -- all of them ------------------------------------------------------------------------------ */
 
-/* CACHE/HASH/NAME.ptx; one only. */
-static struct image *in_cache(const char *name, uint32_t cc, const char **why)
+/* What a compiler for C++ has named comes from a file of the process; the rest rather from a cache on disk, or from memory. */
+int source_find(struct source_query *q, uint64_t until_ns, struct image **out, const char **why)
 {
-	const char *own = getenv("TRITON_CACHE_DIR"), *home = getenv("HOME");
-	char dir[2048], path[4096], found[4096] = "";
-	if (strchr(name, '/') || snprintf(dir, sizeof(dir), "%s%s",
-					 own    ? own
-					 : home ? home
-						: "",
-					 own ? "" : "/.triton/cache") >= (int)sizeof(dir))
-		return NULL;
-	DIR *list = opendir(dir);
-	for (struct dirent *e; list && (e = readdir(list));) {
-		if (e->d_name[0] == '.' || snprintf(path, sizeof(path), "%s/%s/%s.ptx", dir,
-						   e->d_name, name) >= (int)sizeof(path))
-			continue;
-		if (access(path, R_OK))
-			continue;
-		if (found[0]) {
-			*why = "Triton's cache has several kernels of this name, and nothing tells "
-			       "which of them was loaded";
-			closedir(list);
-			return NULL;
-		}
-		strcpy(found, path);
-	}
-	if (list)
-		closedir(list);
-	struct image *im = found[0] ? image_get_file(found, cc, NULL) : NULL;
-	return im && image_kernel(im, name) ? im : NULL;
-}
-
-int source_find(const char *name, uint32_t cc, uint64_t asked_ns, uint64_t until_ns, struct image **out,
-	const char **why)
-{
-	const char *open = NULL;
-	/* What a compiler for C++ has named comes from a file, the rest rather from memory. */
-	bool mangled = !strncmp(name, "_Z", 2);
+	const char *open = NULL, *unclear = NULL;
+	bool mangled = !strncmp(q->name, "_Z", 2);
 	*out = NULL;
 	*why = "it was loaded before the attach, and neither the process's files nor its memory hold its "
 	       "PTX";
-	if (mangled && !know_files(cc, until_ns))
+	if (!mangled && !q->caches_done) {
+		q->caches_done = true;
+		if ((*out = triton_find(q, &unclear)))
+			return 0;
+	}
+	if (mangled && !know_files(q->cc, until_ns))
 		return -EAGAIN;
-	if (mangled && ((*out = in_files(name, cc, &open)) || open))
+	if (mangled && ((*out = in_files(q->name, q->cc, &open)) || open))
 		goto done;
 	bool all = memtext_look(until_ns);
-	*out = memtext_find(name, cc, &open);
-	if (!all && !*out && !open)
+	*out = memtext_find(q->name, q->cc, &open);
+	if (!all && !*out && !open) {
+		memtext_rest();
 		return -EAGAIN;
+	}
 	if (!*out && !open && !mangled) {
-		if (!know_files(cc, until_ns))
+		if (!know_files(q->cc, until_ns))
 			return -EAGAIN;
-		*out = in_files(name, cc, &open);
+		*out = in_files(q->name, q->cc, &open);
 	}
 	/* It may have come after we looked. */
-	if (!*out && !open && memtext_again(asked_ns))
+	if (!*out && !open && memtext_again(q->asked_ns))
 		return -EAGAIN;
-	if (!*out && !open)
-		*out = in_cache(name, cc, &open);
+	/* Or the cache was written since. */
+	if (!*out && !open && !mangled && (*out = triton_find(q, &unclear)))
+		return 0;
+	open = open ? open : *out ? NULL : unclear;
 done:
 	if (open)
 		*why = open;

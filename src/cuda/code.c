@@ -285,3 +285,17 @@ int cubin_code(const void *elf, size_t size, const char *name, uint64_t address,
 		err = relocate_part(&im, i, address, code);
 	return !err && calls_nothing(code, im.bytes) ? -ENOTSUP : err;
 }
+
+uint32_t cubin_kernel_regs(const void *elf, size_t size, const char *name)
+{
+	struct image im = { .elf = elf, .size = size };
+	uint32_t regs = 0;
+	Elf64_Sym s;
+	if (open_image(&im))
+		return 0;
+	for (uint32_t i = 0; read_symbol(&im, i, &s); i++)
+		if (ELF64_ST_TYPE(s.st_info) == STT_FUNC && s.st_shndx &&
+			!strcmp(elf_string(im.elf, im.size, &im.strtab, s.st_name), name))
+			return read_info(&im, i, INFO_REGS, &regs) ? regs : 0;
+	return 0;
+}

@@ -152,6 +152,8 @@ struct cubin_code {
 	uint32_t frame_bytes; /* of stack, at most */
 };
 int cubin_code(const void *elf, size_t size, const char *name, uint64_t address, void *code, size_t room, struct cubin_code *out);
+/* Registers of a thread of this kernel; 0 when it has none of this name, or does not say. */
+uint32_t cubin_kernel_regs(const void *elf, size_t size, const char *name);
 /* Names of its kernels (mangled), in the arena. 0, -EINVAL, -ENOMEM. */
 int cubin_kernels(struct arena *a, const void *elf, size_t size, const char ***names, uint32_t *n,
 	struct diag *d);

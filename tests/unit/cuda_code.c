@@ -108,6 +108,27 @@ static void found(void)
 	is_int(code_of(&plain, "g", at, code, sizeof(code), &c), -ENOENT, "no such function");
 }
 
+static void registers(void)
+{
+	struct image e;
+	struct spec silent = plain;
+	make(&e, &plain);
+	is_int(cubin_kernel_regs(&e, sizeof(e), "f"), 24, "a kernel's registers by its name");
+	is_int(cubin_kernel_regs(&e, sizeof(e), "other"), 99, "and another's");
+	is_int(cubin_kernel_regs(&e, sizeof(e), "g"), 0, "none of a kernel that is not there");
+	e.info[0] = e.info[3] = 0x00082e04;
+	is_int(cubin_kernel_regs(&e, sizeof(e), "f"), 0, "nor of one of which nothing is said");
+	make(&e, &silent);
+	for (size_t n = 0; n < sizeof(e); n += 8) {
+		uint32_t regs = cubin_kernel_regs(&e, n, "f");
+		if (regs != 0 && regs != 24) {
+			ok(false, "cut off at %zu: %u registers", n, regs);
+			return;
+		}
+	}
+	ok(true, "cut off anywhere: the right number or none");
+}
+
 static uint64_t bits(const char *insn, uint32_t at, uint32_t n)
 {
 	uint64_t v = 0;
@@ -260,6 +281,7 @@ static void by_toolkit(void)
 int main(void)
 {
 	found();
+	registers();
 	calls();
 	refused();
 	damaged();
