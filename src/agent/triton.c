@@ -182,6 +182,8 @@ struct image *triton_find(const struct source_query *q, const char **why)
 	if (s.several)
 		*why = "Triton's cache has several kernels of this name, and nothing tells which of them was loaded";
 	struct image *im = s.text && !s.several ? image_get_file(s.path, q->cc, NULL) : NULL;
+	if (im)
+		agent_log("%s: from %s", q->name, s.path);
 	free(s.text);
 	return im && image_kernel(im, q->name) ? im : NULL;
 }

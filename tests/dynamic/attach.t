@@ -244,6 +244,44 @@ part_huge() {
 	finish huge
 }
 
+# PTX in caches of Triton's, which are asked before memory: what was loaded is told from other versions by the machine code beside it, and
+# where it cannot be, memory has the answer.
+part_cached() {
+	ptx() { perl -0777 -ne 'print $1 if /(\.version 7\.0\n[^\0]*entry fill\([^\0]*)\0/' "$target"; }
+	cubin() { # REGISTERS: machine code of `fill` as far as anybody looks at it
+		perl -e 'my ($regs) = @ARGV; my $names = "\0.names\0.text.fill\0.symtab\0.strtab\0.nv.info\0"; my $strings = "\0fill\0";
+			my @s = ($names, "\0" x 128, "\0" x 24 . pack("VCCvQQ", 1, 0x12, 0x10, 2, 0, 128), $strings, pack("VVV", 0x00082f04, 1, $regs));
+			my @at = (1, 8, 19, 27, 35); my @type = (3, 1, 2, 3, 0x70000000); my @link = (0, 0, 4, 0, 3); my ($heads, $body) = ("\0" x 64, "");
+			for (0 .. 4) { $heads .= pack("VVQQQQVVQQ", $at[$_], $type[$_], 0, 0, 64 + 6 * 64 + length $body, length $s[$_], $link[$_], 0, 1, 0); $body .= $s[$_] }
+			print "\x7fELF\2\1\1\x33\7", "\0" x 7, pack("vvVQQQVvvvvvv", 2, 190, 1, 0, 0, 64, 0x50055a, 64, 0, 0, 64, 6, 1), $heads, $body' "$1"
+	}
+	cached() { # WHAT WHERE: the attach takes it from there, or from memory
+		start cached opened
+		attach_for 0.4 "$pid" "$probe"; ok $? "$1: attach"
+		exact; ok $? "$1: counts are exact"
+		if [ -n "$2" ]; then grep -q "fill: from .*$2" "$EGPU_AGENT_LOG"; else ! grep -q 'fill: from' "$EGPU_AGENT_LOG"; fi
+		ok $? "$1: it is taken from ${2:-memory}"
+		finish cached; rm -f "$EGPU_AGENT_LOG"
+	}
+	export EGPU_AGENT_LOG="$work/cached.log" TRITON_CACHE_DIR="$work/triton" TMPDIR="$work/tmp" EGPU_CACHE=off
+	mkdir -p "$work/triton/A" "$work/triton/B" "$work/tmp/torchinductor_me/triton/0/A" "$work/ind/triton/1/A"
+	ptx > "$work/triton/A/fill.ptx"
+	cached "cached text" triton/A
+	sed 's/add.u32/sub.u32/' "$work/triton/A/fill.ptx" > "$work/triton/B/fill.ptx"
+	cached "two cached texts that nothing tells apart" ''
+	cubin 200 > "$work/triton/B/fill.cubin"
+	cached "two of which one is machine code of other registers" triton/A
+	cp "$work/triton/B/fill.cubin" "$work/triton/A/"
+	cached "two that both are" ''
+	rm -r "$work/triton"
+	ptx > "$work/tmp/torchinductor_me/triton/0/A/fill.ptx"
+	cached "Inductor's own place" torchinductor_me/triton/0/A
+	ptx > "$work/ind/triton/1/A/fill.ptx"
+	export TORCHINDUCTOR_CACHE_DIR="$work/ind"
+	cached "the place that it was told" ind/triton/1/A
+	unset TRITON_CACHE_DIR TORCHINDUCTOR_CACHE_DIR EGPU_AGENT_LOG TMPDIR
+}
+
 # A program that egpu run has started, with sessions in another place than ours.
 part_elsewhere() {
 	[ -z "$EGPU_DRIVER_DIR" ] || return
@@ -358,6 +396,7 @@ else
 	part killed_late part_killed returned skipped
 fi
 part stranded part_stranded
+part cached part_cached
 part elsewhere part_elsewhere
 part other part_other
 part huge part_huge
