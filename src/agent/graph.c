@@ -188,19 +188,28 @@ static bool is_plain(CUgraphNode node, CUgraphNodeType type, void *arg)
  * As long as one exists nothing is loaded. */
 static void keep_rigid(CUgraphExec handle)
 {
-	if (handles_get(&agent.rigid, handle))
-		return;
-	handles_put(&agent.rigid, handle, handle);
-	atomic_fetch_add(&agent.n_rigid, 1);
-	agent_log("graph %p: the device launches its work", (void *)handle);
+	lock_take(&agent.lock);
+	bool known = handles_get(&agent.rigid, handle) != NULL;
+	if (!known) {
+		handles_put(&agent.rigid, handle, handle);
+		atomic_fetch_add(&agent.n_rigid, 1);
+	}
+	lock_drop(&agent.lock);
+	if (!known)
+		agent_log("graph %p: the device launches its work", (void *)handle);
 }
 
-static void release_rigid(CUgraphExec handle)
+/* Whether it was one. */
+static bool release_rigid(CUgraphExec handle)
 {
-	if (!handles_get(&agent.rigid, handle))
-		return;
-	handles_put(&agent.rigid, handle, NULL);
-	atomic_fetch_sub(&agent.n_rigid, 1);
+	lock_take(&agent.lock);
+	bool known = handles_get(&agent.rigid, handle) != NULL;
+	if (known) {
+		handles_put(&agent.rigid, handle, NULL);
+		atomic_fetch_sub(&agent.n_rigid, 1);
+	}
+	lock_drop(&agent.lock);
+	return known;
 }
 
 /* The same walk again finds each kernel node's twin. */
@@ -506,8 +515,10 @@ void graph_purge(void)
 {
 	struct graph_exec *all = NULL, *next;
 	handles_sweep(&agent.execs, every_exec, &all);
+	lock_take(&agent.lock);
 	handles_sweep(&agent.rigid, drop_any, NULL);
 	atomic_store(&agent.n_rigid, 0);
+	lock_drop(&agent.lock);
 	for (; all; all = next) {
 		next = all->next;
 		exec_free(all);
@@ -530,19 +541,22 @@ HOOK(cuGraphLaunch_ptsz, CUgraphExec exec, CUstream stream)
 	return launch(exec, stream, true);
 }
 
-/* Those that a device launches itself cannot be changed behind its back. */
+/* Those that a device launches itself cannot be changed behind its back. Called in the gate, which it leaves: nothing is loaded between the making
+ * of one and the note of it. */
 static CUresult made(CUresult r, CUgraphExec *exec, CUgraph graph, uint64_t flags)
 {
 	if (ok(r) && exec && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH))
 		keep_rigid(*exec);
 	else if (ok(r) && exec)
 		instantiated(*exec, graph);
+	gate_leave(&agent.gate);
 	return r;
 }
 
 HOOK(cuGraphInstantiate, CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log,
 	size_t log_bytes)
 {
+	gate_enter(&agent.gate);
 	return made(
 		REAL(cuGraphInstantiate)(exec, graph, bad_node, log, log_bytes), exec, graph, 0);
 }
@@ -550,18 +564,21 @@ HOOK(cuGraphInstantiate, CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node
 HOOK(cuGraphInstantiate_v2, CUgraphExec *exec, CUgraph graph, CUgraphNode *bad_node, char *log,
 	size_t log_bytes)
 {
+	gate_enter(&agent.gate);
 	return made(
 		REAL(cuGraphInstantiate_v2)(exec, graph, bad_node, log, log_bytes), exec, graph, 0);
 }
 
 HOOK(cuGraphInstantiateWithFlags, CUgraphExec *exec, CUgraph graph, unsigned long long flags)
 {
+	gate_enter(&agent.gate);
 	return made(REAL(cuGraphInstantiateWithFlags)(exec, graph, flags), exec, graph, flags);
 }
 
 HOOK(cuGraphInstantiateWithParams, CUgraphExec *exec, CUgraph graph,
 	CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
+	gate_enter(&agent.gate);
 	return made(REAL(cuGraphInstantiateWithParams)(exec, graph, params), exec, graph,
 		params ? params->flags : 0);
 }
@@ -569,6 +586,7 @@ HOOK(cuGraphInstantiateWithParams, CUgraphExec *exec, CUgraph graph,
 HOOK(cuGraphInstantiateWithParams_ptsz, CUgraphExec *exec, CUgraph graph,
 	CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
+	gate_enter(&agent.gate);
 	return made(REAL(cuGraphInstantiateWithParams_ptsz)(exec, graph, params), exec, graph,
 		params ? params->flags : 0);
 }
@@ -579,9 +597,10 @@ HOOK(cuGraphExecDestroy, CUgraphExec exec)
 	/* The handle may come again at once, so it goes first. */
 	if (e)
 		handles_put(&agent.execs, exec, NULL);
+	bool rigid = release_rigid(exec);
 	CUresult r = REAL(cuGraphExecDestroy)(exec);
-	if (ok(r))
-		release_rigid(exec);
+	if (rigid && !ok(r))
+		keep_rigid(exec);
 	if (e && ok(r))
 		exec_free(e);
 	else if (e)

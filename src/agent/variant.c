@@ -189,7 +189,7 @@ static int same_shape(struct variant *v, struct diag *d)
 	return same_parameters(v, d);
 }
 
-/* Programs that come later as machine code were compiled for so many registers. Only a program's own limit gives a kernel fewer. */
+/* Programs that come later as machine code were compiled for so many registers. No compiler that is known gives a kernel that calls functions fewer. */
 static int enough_registers(const struct variant *v, struct diag *d)
 {
 	int regs = function_attribute(v->function, CU_FUNC_ATTRIBUTE_NUM_REGS, LIVE_NATIVE_REGS);
@@ -197,7 +197,7 @@ static int enough_registers(const struct variant *v, struct diag *d)
 	if (regs >= LIVE_NATIVE_REGS || !words || agent.shared->maps[__builtin_ctzll(words)].live != LIVE_TIER_NATIVE)
 		return 0;
 	return diag_set(d, ERANGE,
-		"it is limited to %d registers, and programs for kernels that run take %d as machine code: EGPU_LIVE_TIER=interpreted lets them be "
+		"it has %d registers, and programs for kernels that run take %d as machine code: EGPU_LIVE_TIER=interpreted lets them be "
 		"interpreted", regs, LIVE_NATIVE_REGS);
 }
 
@@ -572,14 +572,20 @@ static bool work_waits(void)
 	return false;
 }
 
+static bool beside_rigid(void)
+{
+	if (!atomic_load(&agent.n_rigid))
+		return false;
+	set_pending("a graph is there whose work the device launches itself (conditional nodes), beside which nothing is loaded");
+	return true;
+}
+
 /* agent.build is held. */
 static void try_load(void)
 {
 	const char *why = "another launch is under way";
-	if (atomic_load(&agent.n_rigid)) {
-		set_pending("a graph is there whose work the device launches itself (conditional nodes), beside which nothing is loaded");
+	if (beside_rigid())
 		return;
-	}
 	bool idle = gate_close(&agent.gate);
 	if (idle && !stream_idle(&why)) {
 		gate_open(&agent.gate);
@@ -592,7 +598,9 @@ static void try_load(void)
 		set_pending(why);
 		return;
 	}
-	load_all();
+	/* One may have come until the gate was closed. */
+	if (!beside_rigid())
+		load_all();
 	gate_open(&agent.gate);
 	hold_end(!agent.queue);
 }
