@@ -67,7 +67,7 @@ struct live_list {
  * what the list says. Compiling takes longer than attaching: programs are interpreted first, and a list with code takes the list's place
  * when there is one. */
 enum {
-	LIVE_NATIVE_REGS = 32,	 /* of a thread: guards are in no variant with fewer, and more never cost a block its place */
+	LIVE_NATIVE_REGS = 24,	 /* of a thread: a kernel that calls functions has no fewer, whatever limit it is compiled with (ptxas 13.0) */
 	LIVE_NATIVE_FRAME = 1024, /* stack bytes: less than the interpreter's, which the kernel has room for */
 	LIVE_NATIVE_BYTES = 64 << 10, /* of one function */
 	LIVE_NATIVE_GAP = 4096,	 /* bytes between functions: caches read ahead */
