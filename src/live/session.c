@@ -84,6 +84,9 @@ int live_parse_points(const char *list, uint32_t *points, struct diag *d)
 		*points |= 1u << p;
 		s += n + (s[n] == ',');
 	}
+	/* Those before accesses do not look at the bell: a multiprocessor that is full would not hear of what comes and goes. */
+	if (*points >> LIVE_MEM & 1)
+		*points |= 1u << LIVE_LOOP;
 	return *points ? 0 : diag_set(d, EINVAL, "--live=: name points: entry, exit, loop, mem");
 }
 
