@@ -1,6 +1,7 @@
 /* driver.c - see driver.h. */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <poll.h>
 #include <signal.h>
@@ -9,12 +10,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/driver.h"
 #include "egpu/cuda.h"
 
-enum { INIT_LIMIT_S = 60 };
+enum { INIT_LIMIT_S = 60, PATIENCE_S = 2 };
 
 static void child_setup(void)
 {
@@ -25,9 +27,32 @@ static void child_setup(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* Until the child that holds the other end has ended; false: it has not by then. A child inside a driver that does not come back outlives its
+ * alarm, and SIGKILL too. */
+static bool wait_end(int fd, pid_t pid, unsigned limit_s, int *status)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct timespec now, end;
+	int n = -1;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += limit_s;
+	for (int64_t ms = (int64_t)limit_s * 1000; n < 0 && ms > 0;) {
+		n = poll(&p, 1, (int)ms);
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		ms = (end.tv_sec - now.tv_sec) * 1000 + (end.tv_nsec - now.tv_nsec) / 1000000;
+	}
+	if (n <= 0)
+		kill(pid, SIGKILL);
+	while (waitpid(pid, status, n > 0 ? 0 : WNOHANG) < 0 && errno == EINTR)
+		;
+	return n > 0;
+}
+
 bool in_child(bool (*fn)(void *, void *), void *arg, void *out, size_t size, unsigned limit_s,
 	char error[256])
 {
+	int ends[2];
 	/* Shared pages rather than a pipe: what was found before a crash comes back too. */
 	char *page =
 		mmap(NULL, size + 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -35,10 +60,16 @@ bool in_child(bool (*fn)(void *, void *), void *arg, void *out, size_t size, uns
 		snprintf(error, 256, "out of memory");
 		return false;
 	}
+	if (pipe2(ends, O_CLOEXEC)) {
+		snprintf(error, 256, "pipe: %s", strerror(errno));
+		munmap(page, size + 1);
+		return false;
+	}
 	memcpy(page, out, size);
 	fflush(NULL);
 	pid_t pid = fork();
 	if (!pid) {
+		close(ends[0]);
 		child_setup();
 		alarm(limit_s);
 		page[size] = fn(arg, page);
@@ -46,12 +77,12 @@ bool in_child(bool (*fn)(void *, void *), void *arg, void *out, size_t size, uns
 	}
 	int status = 0;
 	error[0] = 0;
+	close(ends[1]);
+	bool ended = pid > 0 && wait_end(ends[0], pid, limit_s + PATIENCE_S, &status);
+	close(ends[0]);
 	if (pid < 0)
 		snprintf(error, 256, "fork: %s", strerror(errno));
-	else
-		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-			;
-	if (pid > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+	else if (!ended || (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM))
 		snprintf(error, 256, "no answer within %u seconds", limit_s);
 	else if (pid > 0 && WIFSIGNALED(status))
 		snprintf(error, 256, "crashed (%s)", strsignal(WTERMSIG(status)));
