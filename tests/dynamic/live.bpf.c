@@ -83,6 +83,26 @@ int clock(struct egpu_warp *ctx)
 	return bpf_ktime_get_ns() == 1;
 }
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, __u64);
+} lanes SEC(".maps");
+
+/* How many lanes come together, and how often. */
+SEC("gpu.warp/block")
+int together(struct egpu_warp *ctx)
+{
+	__u32 zero = 0, one = 1;
+	__u64 *n = bpf_map_lookup_elem(&lanes, &zero), *runs = bpf_map_lookup_elem(&lanes, &one);
+	if (!n || !runs)
+		return 0;
+	__sync_fetch_and_add(n, ctx->lanes);
+	__sync_fetch_and_add(runs, 1);
+	return 0;
+}
+
 /* The stores of 8 bytes to global memory are those of `passes`, by one thread of each block. */
 SEC("gpu/store")
 int store(struct egpu_mem *ctx)

@@ -5,10 +5,13 @@
  *	rates MODE ROUNDS     passes a second without egpu and under each command, with guards but for accesses, and with those; in turns
  *	latency MODE TIMES    attach and detach
  *	around MODE [N]       rates of one run before an attach, while program N (each of the smaller ones) is attached, after the detach
+ *	after MODE N          rates of one run before program N is attached, while it is, for 3 s after the detach, and after another attach and
+ *	                      detach; and how many lanes of a warp are together at loop heads before and after
  *	cycles MODE TIMES     attach, another takes its place, detach; what each process holds before and after
  *
  * MODE is one of samples/persistent. Lines come one by one, so that what was measured before a timeout is not lost.
  */
+#include "live/program.h"
 #include "live_probe.h"
 
 #include <dirent.h>
@@ -23,6 +26,27 @@ static int ascending(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 	return x < y ? -1 : x > y;
+}
+
+/* Whether the programs of all links are machine code, or say why not; at most a second. */
+static const char *tier(struct session *s)
+{
+	const struct session_file *f = session_data(s);
+	uint32_t id;
+	if (!live_find_map(s, &id) || f->maps[id].live != LIVE_TIER_NATIVE)
+		return "interpreted";
+	for (int ms = 0; ms < 1000; ms++, sleep_ms(1)) {
+		bool all = true;
+		for (int i = 0; i < SESSION_MAX_LINKS; i++) {
+			const struct session_link *l = &f->links[i];
+			if (l->live && l->state == SESSION_LINK_ATTACHED && l->native_why)
+				return session_text(s, l->native_why);
+			all &= !l->live || l->state != SESSION_LINK_ATTACHED || __atomic_load_n(&l->native, __ATOMIC_ACQUIRE);
+		}
+		if (all)
+			return "machine code";
+	}
+	return "not yet machine code";
 }
 
 /* Median of the rates that were printed; the first is of a window in which the kernel began. */
@@ -121,6 +145,7 @@ static void around(const char *mode, int which)
 			continue;
 		attach(&p, k);
 		wait_settled(s);
+		printf("# %s\n", tier(s));
 		while_there = rate_for(&t, 700);
 		detach(&p, k);
 		wait_settled(s);
@@ -190,6 +215,56 @@ static void latency(const char *mode, int times)
 	finish(&t);
 }
 
+static void print_lanes(struct probe *p, struct target *t, struct session *s, const char *mode, const char *when)
+{
+	uint32_t zero = 0, one = 1;
+	uint64_t n0 = 0, runs0 = 0, n = 0, runs = 0;
+	struct map *m = find_map(s, p->object, "lanes");
+	if (!m)
+		return;
+	map_lookup_sum(m, &zero, &n0);
+	map_lookup_sum(m, &one, &runs0);
+	attach(p, 7);
+	wait_settled(s);
+	printf("# %s\n", tier(s));
+	rate_for(t, 300);
+	detach(p, 7);
+	wait_settled(s);
+	map_lookup_sum(m, &zero, &n);
+	map_lookup_sum(m, &one, &runs);
+	printf("%s after %s: %.3f lanes are together at loop heads, in %llu runs\n", mode, when, runs > runs0 ? (double)(n - n0) / (double)(runs - runs0) : 0,
+		(unsigned long long)(runs - runs0));
+	map_close(m);
+}
+
+static void after(const char *mode, int which)
+{
+	struct target t;
+	struct probe p;
+	start_with(&t, commands[0], mode, "entry,exit,loop", "100000");
+	struct session *s = find_session(&t, "rate");
+	if (!s || !load(&p, s))
+		return;
+	double before = rate_for(&t, 800);
+	print_lanes(&p, &t, s, mode, "the start");
+	double then = rate_for(&t, 800);
+	attach(&p, which);
+	wait_settled(s);
+	const char *how = tier(s);
+	double during = rate_for(&t, 700);
+	detach(&p, which);
+	wait_settled(s);
+	double first = rate_for(&t, 1000), later = rate_for(&t, 2000);
+	printf("%s after %s, %s: before %.1f, when lanes had been counted %.4f of it, attached %.4f, in the second after the detach %.4f, then %.4f\n", mode,
+		programs[which], how, before, then / before, during / before, first / before, later / before);
+	print_lanes(&p, &t, s, mode, programs[which]);
+	printf("%s after that: %.4f\n", mode, rate_for(&t, 1000) / before);
+	unload(&p);
+	session_close(s);
+	kill(t.pid, SIGTERM);
+	finish(&t);
+}
+
 /* -- leaks --------------------------------------------------------------------------- */
 
 struct held {
@@ -237,12 +312,14 @@ static pid_t pid_of_agent(struct session *s)
 	return 0;
 }
 
-static bool once(struct probe *p, struct session *s)
+static bool once(struct probe *p, struct session *s, int *coded)
 {
 	bool good = attach(p, 0) && wait_settled(s);
+	*coded += !strcmp(tier(s), "machine code");
 	good = good && attach(p, 3);
 	detach(p, 0);
 	good = good && wait_settled(s);
+	*coded += !strcmp(tier(s), "machine code");
 	detach(p, 3);
 	return good && wait_settled(s);
 }
@@ -252,7 +329,7 @@ static void cycles(const char *mode, int times)
 	struct target t;
 	struct probe p;
 	struct held first = { 0 }, last;
-	int good = 0;
+	int good = 0, coded = 0;
 	start_with(&t, commands[0], mode, "entry,exit,loop", "100000");
 	struct session *s = find_session(&t, "rate");
 	if (!s || !load(&p, s))
@@ -264,13 +341,14 @@ static void cycles(const char *mode, int times)
 			if (!load(&p, s))
 				break;
 		}
-		good += once(&p, s);
+		good += once(&p, s, &coded);
 		if (i == times / 10)
 			first = held_by(pid_of_agent(s));
 	}
 	double ms = (double)(now_ns() - t0) / 1e6;
 	last = held_by(pid_of_agent(s));
-	printf("%s: attached, replaced and detached %d times of %d, %.1f ms each; libbpf complained %d times\n", mode, good, times, ms / times, warnings);
+	printf("%s: attached, replaced and detached %d times of %d, %.1f ms each, %d times machine code; libbpf complained %d times\n", mode, good,
+		times, ms / times, coded, warnings);
 	printf("%s held by the target after %d rounds and after %d: resident %ld and %ld KiB, descriptors %ld and %ld, /dev/shm %ld and %ld, device "
 	       "memory %ld and %ld MiB\n", mode, times / 10 + 1, times, first.rss_kb, last.rss_kb, first.fds, last.fds, first.shm, last.shm,
 		first.device_mib, last.device_mib);
@@ -306,10 +384,12 @@ int main(int argc, char **argv)
 		latency(mode, times);
 	else if (!strcmp(what, "around"))
 		around(mode, i + 2 < argc ? times : PROGRAMS);
+	else if (!strcmp(what, "after"))
+		after(mode, times >= 0 && times < PROGRAMS ? times : 0);
 	else if (!strcmp(what, "cycles"))
 		cycles(mode, times);
 	else
-		fprintf(stderr, "usage: live_measure [--gpu] [--egpu COMMAND]... rates|latency|around|cycles MODE [TIMES]\n");
+		fprintf(stderr, "usage: live_measure [--gpu] [--egpu COMMAND]... rates|latency|around|after|cycles MODE [TIMES]\n");
 	rmdir(opt.dir);
 	return 0;
 }
