@@ -1,7 +1,8 @@
 /* persistent MODE [MS [BLOCKS]]: a kernel that runs until the host ends it, and how many passes it makes a second.
  *
  * queue: blocks take work that the host offers; full: as many threads as fit; memory: copies without end. A line with the rate
- * comes every 100 ms; it also ends when a pipe at its standard input is closed. At the end comes "persistent: MODE ... ok".
+ * comes every 100 ms; it also ends when a pipe at its standard input is closed. At the end what full and memory have computed is checked, and
+ * "persistent: MODE ... ok" comes.
  */
 #include "common.h"
 #include "persistent.h"
@@ -90,6 +91,54 @@ static CUdeviceptr zeroed(size_t bytes)
 	return p;
 }
 
+/* -- memory: word i becomes i + 1, modulo something that floats hold exactly -- */
+
+static float word_at(uint64_t i)
+{
+	return (float)(i % (1 << 20));
+}
+
+static float *words_of(uint64_t words)
+{
+	float *w = malloc(words * sizeof(*w));
+	if (!w)
+		die("out of memory");
+	return w;
+}
+
+static void fill(CUdeviceptr from, uint64_t words)
+{
+	float *w = words_of(words);
+	for (uint64_t i = 0; i < words; i++)
+		w[i] = word_at(i);
+	CHECK(MemcpyHtoD(from, w, words * sizeof(*w)));
+	free(w);
+}
+
+/* A block that began when it was told to end has copied nothing. */
+static void check_memory(CUdeviceptr to, uint64_t words)
+{
+	float *w = words_of(words);
+	CHECK(MemcpyDtoH(w, to, words * sizeof(*w)));
+	for (uint64_t i = 0; i < words; i++)
+		if (w[i] != 0 && w[i] != word_at(i) + 1)
+			die("word %llu is %g, not %g", (unsigned long long)i, (double)w[i], (double)word_at(i) + 1);
+	free(w);
+}
+
+/* full: x = 0.999 x + y goes to 1,000 y, from 1; after a pass a part 0.999^1000 of the way is left. */
+static void check_full(CUdeviceptr out, uint64_t threads)
+{
+	float *w = words_of(threads);
+	CHECK(MemcpyDtoH(w, out, threads * sizeof(*w)));
+	for (uint64_t i = 0; i < threads; i++) {
+		float end = 1000 * (float)(i % THREADS), low = 0.6f * end - 1, high = 1.001f * end + 1;
+		if (!(w[i] >= low && w[i] <= high) && w[i] != 1)
+			die("thread %llu ended with %g, not up to %g", (unsigned long long)i, (double)w[i], (double)end);
+	}
+	free(w);
+}
+
 int main(int argc, char **argv)
 {
 	usage(argc, argv, 1, 3,
@@ -110,6 +159,8 @@ int main(int argc, char **argv)
 	uint64_t words = soft ? SOFT_WORDS : MEMORY_WORDS;
 	struct side s = { .stop = zeroed(8), .tail = zeroed(8), .head = zeroed(8), .passes = zeroed((size_t)blocks * 8), .blocks = blocks };
 	CUdeviceptr out = zeroed(memory ? words * 4 : (size_t)blocks * THREADS * 4), from = memory ? zeroed(words * 4) : 0;
+	if (memory)
+		fill(from, words);
 	CUstream stream;
 	s.host = calloc((size_t)blocks, 8);
 	CHECK(StreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -124,6 +175,10 @@ int main(int argc, char **argv)
 		die("the kernel ended by itself");
 	write_word(&s, s.stop, 1);
 	CHECK(StreamSynchronize(stream));
+	if (memory)
+		check_memory(out, words);
+	else if (!queue)
+		check_full(out, (uint64_t)blocks * THREADS);
 	printf("persistent: %s blocks=%d passes=%s ok\n", mode, blocks, passes ? "some" : "none");
 	CHECK(StreamDestroy(stream));
 	CHECK(StreamDestroy(s.stream));
