@@ -209,6 +209,7 @@ static bool add_batch(struct gather *g)
 	for (uint32_t i = 0; i < g->n; i++) {
 		v->spots[g->items[i].site].batched = true;
 		v->spots[g->items[i].site].batch_fragment = g->fragment;
+		v->spots[g->items[i].site].batch_before = g->before;
 	}
 	return true;
 }
@@ -275,10 +276,10 @@ static bool gather(struct gather *g, const uint32_t *parted, uint32_t behind, ui
 	return true;
 }
 
-/* What runs in chosen warps goes its own way. */
-static bool has_batch(const struct ebpf_fragment *f)
+/* What runs in chosen warps beside others, in one version of the function, goes its own way. */
+static bool has_batch(const struct ebpf_fragment *f, const struct place *place)
 {
-	return f->batch && !f->sampled;
+	return f->batch && (!f->sampled || place->split);
 }
 
 bool form_batches(struct variant *v, const struct instrument_request *req, const struct place *place, const uint32_t *parted,
@@ -288,11 +289,11 @@ bool form_batches(struct variant *v, const struct instrument_request *req, const
 	bool any = false, ok = true;
 
 	for (uint32_t i = 0; i < req->n_fragments; i++)
-		any |= has_batch(req->fragments[i]);
+		any |= has_batch(req->fragments[i], place);
 	while (any && ok && next_stretch(v, place, parted, &s, &ok)) {
 		for (uint32_t i = 0; ok && i < req->n_fragments; i++) {
 			struct gather g = { .v = v, .req = req, .place = place, .from = s.from, .to = s.to, .fragment = i };
-			if (has_batch(req->fragments[i]))
+			if (has_batch(req->fragments[i], place))
 				ok = gather(&g, parted, s.behind, first, end);
 		}
 	}
@@ -438,18 +439,13 @@ static char *batch_text(const struct variant *v, const struct instrument_request
 	return text;
 }
 
-bool splice_batches(struct variant *v, const struct instrument_request *req, struct instrument_result *out, bool *launch_in_calls)
+bool splice_batches(struct variant *v, const struct instrument_request *req)
 {
 	for (const struct batch *b = v->batches; b; b = b->next) {
-		uint64_t fields = req->fragments[b->fragment]->fields;
 		char *text = batch_text(v, req, b);
 		if (!text)
 			return no_memory(v);
 		ptx_edit_insert(&v->edits, insert_point(v, b->place->func, b->before), text);
-		if (fields >> EBPF_FIELD_LAUNCH & 1) {
-			out->launch_param = true;
-			*launch_in_calls |= !b->place->is_kernel;
-		}
 	}
 	return true;
 }

@@ -271,7 +271,7 @@ bool collect(struct variant *v)
 	struct worklist w = { 0 };
 
 	if (strstr(v->m->text, "__egpu_") || strstr(v->m->text, "%egpu_") ||
-		strstr(v->m->text, "$egpu_") || strstr(v->m->text, "// egpu site "))
+		strstr(v->m->text, "$egpu_") || strstr(v->m->text, "// egpu site ") || strstr(v->m->text, "// egpu plain"))
 		return variant_refuse(v, 0,
 			"its module has names that begin with egpu_: it was instrumented before");
 	if (!push(v, &w, v->kernel))

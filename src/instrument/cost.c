@@ -19,7 +19,7 @@ enum { LOOP = 64, MAX_DEPTH = 3, VECTOR_BYTES = 16, MAX_CALLS = 16, WARPS_OF_BLO
 	GROUPS_OF_ADDRESSES = 8, /* lanes usually have as many times more addresses than they have sectors */
 };
 
-static const char marker[] = "{ // egpu site ";
+static const char marker[] = "{ // egpu site ", plain[] = "{ // egpu plain";
 
 struct counting {
 	struct arena *arena;
@@ -44,13 +44,12 @@ struct walk {
 
 /* -- how often --------------------------------------------------------------------------- */
 
-static bool is_splice(const struct walk *w, uint32_t i)
+static bool opens(const struct walk *w, uint32_t i, const char *with)
 {
 	const struct ptx_stmt *s = &w->f->stmts[i];
 	uint32_t at = s->span.begin;
 
-	return s->kind == PTX_STMT_OPEN && w->c->m->size - at >= sizeof(marker) &&
-	       !memcmp(w->c->m->text + at, marker, sizeof(marker) - 1);
+	return s->kind == PTX_STMT_OPEN && w->c->m->size - at > strlen(with) && !memcmp(w->c->m->text + at, with, strlen(with));
 }
 
 /* What goes round in our text: a way to a hash map's slot, a lane's share of several sites. Most are through at once; a program's own loops
@@ -59,7 +58,8 @@ static bool goes_round_once(const struct walk *w, uint32_t head)
 {
 	for (uint32_t i = w->cfg.blocks[head].first; i <= w->cfg.blocks[head].last; i++) {
 		const struct ptx_stmt *s = &w->f->stmts[i];
-		if (s->kind == PTX_STMT_LABEL && (w->ours || (!strncmp(s->name, "$egpu_", 6) && strncmp(s->name, "$egpu_f", 7))))
+		/* $egpu_probed may stand before a loop of the kernel's own. */
+		if (s->kind == PTX_STMT_LABEL && (w->ours || (!strncmp(s->name, "$egpu_", 6) && strncmp(s->name, "$egpu_f", 7) && strcmp(s->name, "$egpu_probed"))))
 			return true;
 	}
 	return false;
@@ -389,8 +389,12 @@ static void walk_function(struct walk *w, uint32_t depth)
 {
 	for (uint32_t i = 0; i < w->f->n_stmts && !w->c->failed; i++) {
 		const struct ptx_stmt *s = &w->f->stmts[i];
-		if (is_splice(w, i)) {
+		if (opens(w, i, marker)) {
 			i = walk_splice(w, i, depth);
+			continue;
+		}
+		if (i + 1 < w->f->n_stmts && opens(w, i + 1, plain)) { /* what is counted is a warp with programs */
+			i = w->f->stmts[i + 1].match;
 			continue;
 		}
 		if (s->kind != PTX_STMT_INSN || !w->cfg.blocks[w->cfg.block_of[i]].reachable)

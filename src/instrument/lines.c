@@ -6,6 +6,8 @@
  * From line 12 of the variant on, lines are the original's from 40 on, in step; line 15 and those
  * behind it were put in at the original's line 41; from line 32 on it is in step again, from 42.
  */
+#include <string.h>
+
 #include "instrument/variant.h"
 
 struct lines {
@@ -16,6 +18,8 @@ struct lines {
 	uint32_t from, of; /* the last entry in step */
 	bool in_step;
 	uint32_t open; /* line of the variant from which on nothing is known to be the original's */
+	const struct place *split; /* whose other version is still to come, before statement split_stmt */
+	const struct variant *v;
 };
 
 static uint32_t advance(const char *text, size_t from, size_t to, uint32_t line)
@@ -41,11 +45,8 @@ static void original_to(struct lines *l, uint32_t at)
 	l->original_at = at;
 }
 
-/* text[span] of the original stands in the variant at offset `at`. */
-static void kept(void *arg, size_t at, struct ptx_span span)
+static void note(struct lines *l, size_t at, struct ptx_span span)
 {
-	struct lines *l = arg;
-
 	text_to(l, at);
 	if (l->open && l->open < l->text_line) {
 		buf_printf(l->table, " %u=%u", l->open, l->original_line);
@@ -63,6 +64,35 @@ static void kept(void *arg, size_t at, struct ptx_span span)
 	l->open = l->text_line + 1;
 }
 
+/* The version without programs stands before the one with them. */
+static void note_plain(struct lines *l)
+{
+	const struct place *p = l->split;
+	const char *mark = strstr(l->text + l->text_at, PLAIN_MARK);
+
+	l->split = NULL;
+	for (size_t i = 0; mark && i < p->n_plain; i++)
+		note(l, (size_t)(mark - l->text) + sizeof(PLAIN_MARK) - 1 + p->plain[i].at, p->plain[i].span);
+}
+
+/* text[span] of the original stands in the variant at offset `at`. */
+static void kept(void *arg, size_t at, struct ptx_span span)
+{
+	struct lines *l = arg;
+
+	if (l->split && span.begin >= insert_point(l->v, l->split->func, l->split->split_stmt))
+		note_plain(l);
+	note(l, at, span);
+}
+
+static const struct place *split_in(const struct variant *v, struct ptx_span span)
+{
+	for (uint32_t i = 0; i < v->n_places; i++)
+		if (v->places[i].split && v->places[i].item->span.begin == span.begin)
+			return &v->places[i];
+	return NULL;
+}
+
 bool add_lines(struct variant *v, struct instrument_result *out)
 {
 	struct buf b = { 0 };
@@ -70,12 +100,15 @@ bool add_lines(struct variant *v, struct instrument_result *out)
 		.original = v->m->text,
 		.text = out->ptx,
 		.original_line = 1,
-		.text_line = 1 };
+		.text_line = 1,
+		.v = v };
 
 	buf_add(&b, out->ptx, out->ptx_bytes);
 	buf_puts(&b, "// egpu lines");
-	for (size_t i = 0; i < v->n_printed; i++)
+	for (size_t i = 0; i < v->n_printed; i++) {
+		l.split = split_in(v, v->printed[i].span);
 		ptx_edits_kept(&v->edits, v->printed[i].span, v->printed[i].at, kept, &l);
+	}
 	buf_puts(&b, "\n");
 	out->lined = b.failed ? NULL : arena_strndup(v->arena, b.data, b.len);
 	out->lined_bytes = b.len;

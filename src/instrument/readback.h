@@ -8,7 +8,8 @@
  *      where a .const symbol is bound, ld.const becomes ld.global and cvta.const a mov; the alignment of a
  *      shared variable may be raised, to 16 bytes at most.
  *  (b) splice: deleting the scopes marked `{ // egpu site N`, the functions named __egpu_.. and the
- *      launch id's parameter gives (a)'s text byte for byte; and what is deleted writes only
+ *      launch id's parameter gives (a)'s text byte for byte, whichever of a function's two versions is deleted with
+ *      them (the scope `{ // egpu plain`, which no branch leaves, or all behind it); and what is deleted writes only
  *      registers it declares itself, its own local memory, memory it reaches through the map
  *      entries of the table, and, before the fragments, the arrays `$egpu_lanes_<field>` that are declared where the function begins; it has no barrier, no shared memory access, no warp operation whose
  *      mask is not the activemask of its block, no way out but its own end, no branch out of

@@ -31,7 +31,10 @@ struct summary {
 	uint32_t result; /* what it returns, in terms of its parameters */
 };
 
-enum { PAUSE_NS = 100 };
+enum {
+	PAUSE_NS = 100,
+	MOST_KEPT = 64, /* statements with which a function begins, what is carried between splices among them */
+};
 
 enum form {
 	FORM_ALU, /* operand 0 is written, from registers alone */
@@ -229,13 +232,15 @@ static bool own_var(const struct region *g, const struct ptx_var *var)
 	return false;
 }
 
-/* The lanes' arrays are declared among the first in the function. */
+/* The lanes' arrays are declared among the first in the function, splices not counted. */
 static bool is_lanes(const struct region *g, const struct ptx_var *var)
 {
-	for (uint32_t i = 0; var && !g->is_function && i < 32 && i < g->from; i++) {
+	for (uint32_t i = 0, n = 0; var && !g->is_function && n < MOST_KEPT && i < g->from; i++, n++) {
 		const struct ptx_stmt *s = &g->f->stmts[i];
 		if (s->kind == PTX_STMT_VAR && s->var == var && readback_is_lanes(g->r, s))
 			return true;
+		if (readback_is_splice(g->r, s))
+			i = s->match;
 	}
 	return false;
 }
@@ -728,7 +733,7 @@ static bool visit_stmt(struct region *g, const struct ptx_stmt *s)
 
 static bool is_kept(const char *name)
 {
-	static const char *const names[] = { "%egpu_k", "%egpu_n", "%egpu_slot", "%egpu_weight", "%egpu_chosen", "%egpu_word" };
+	static const char *const names[] = { "%egpu_k", "%egpu_n", "%egpu_slot", "%egpu_weight", "%egpu_chosen", "%egpu_word", "%egpu_start" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (!strcmp(name, names[i]))
@@ -741,7 +746,7 @@ static bool is_kept(const char *name)
  * function, splices not counted. */
 static bool declare_kept(struct region *g)
 {
-	for (uint32_t i = 0, n = 0; n < 16 && i < g->from; i++, n++) {
+	for (uint32_t i = 0, n = 0; n < MOST_KEPT && i < g->from; i++, n++) {
 		const struct ptx_stmt *s = &g->f->stmts[i];
 		if (readback_is_splice(g->r, s))
 			i = s->match;

@@ -24,6 +24,8 @@ struct deletion {
 	struct cut *cuts;
 	size_t n, cap;
 	bool launch_param;
+	bool plain; /* where a function has two versions: the one with programs is cut, else the other */
+	bool any_split;
 };
 
 static bool add_cut(struct deletion *x, struct cut cut)
@@ -161,10 +163,76 @@ static bool is_kept(const struct deletion *x, const struct ptx_stmt *s)
 		   (span_is(x->r, s->span, ".reg .b64 %egpu_k<2>;") || span_is(x->r, s->span, ".reg .b32 %egpu_slot;") ||
 			   span_is(x->r, s->span, ".reg .b32 %egpu_weight;") ||
 			   span_is(x->r, s->span, ".reg .pred %egpu_chosen;") ||
-			   span_is(x->r, s->span, ".reg .b64 %egpu_word;") || is_counters(x, s));
+			   span_is(x->r, s->span, ".reg .b64 %egpu_word;") || span_is(x->r, s->span, ".reg .b32 %egpu_start;") || is_counters(x, s));
 
 	return (reg || readback_is_lanes(x->r, s)) &&
 	       text_at(x->r, s->span.begin - 2, "\n\t") && text_at(x->r, s->span.end, "\n");
+}
+
+/* -- two versions -- */
+
+static const char split_branch[] = "@%egpu_chosen bra.uni $egpu_probed;\n{ // egpu plain\n\t", split_end[] = "\n\tret;\n}\n$egpu_probed:\n\t";
+
+/* "@%egpu_chosen bra.uni $egpu_probed; { // egpu plain ... ret; } $egpu_probed:", from statement i on. */
+static bool is_split(const struct readback *r, const struct ptx_func *f, uint32_t i)
+{
+	const struct ptx_stmt *s = &f->stmts[i];
+
+	return s->kind == PTX_STMT_INSN && text_at(r, s->span.begin, split_branch) && i + 1 < f->n_stmts && f->stmts[i + 1].kind == PTX_STMT_OPEN;
+}
+
+/* Whether it names labels of these, or a list of them. */
+static bool is_local(struct table *labels, const struct ptx_operand *op)
+{
+	for (uint32_t i = 0; i < op->n_sub; i++)
+		if (!is_local(labels, &op->sub[i]))
+			return false;
+	return op->n_sub || (op->name && table_gets(labels, op->name));
+}
+
+/* No branch leaves the version for a label of the other, which has the same names. */
+static bool stays_inside(struct readback *r, const struct ptx_func *f, uint32_t open)
+{
+	struct table *labels = table_new();
+	bool memory = labels, good = true;
+
+	for (uint32_t i = open; memory && i < f->stmts[open].match; i++)
+		if (f->stmts[i].kind == PTX_STMT_LABEL || f->stmts[i].kind == PTX_STMT_TABLE)
+			memory = !table_puts(labels, f->stmts[i].name, r);
+	for (uint32_t i = open; memory && good && i < f->stmts[open].match; i++) {
+		const struct ptx_insn *insn = f->stmts[i].insn;
+		for (uint32_t k = 0; f->stmts[i].kind == PTX_STMT_TABLE && k < f->stmts[i].n_targets; k++)
+			good &= table_gets(labels, f->stmts[i].targets[k]) != NULL;
+		bool direct = insn && !strcmp(insn->base, "bra"), indexed = insn && !strcmp(insn->base, "brx");
+		if (direct || indexed)
+			good &= insn->n_operands > indexed && is_local(labels, &insn->operands[indexed]);
+		if (!good)
+			readback_fail(r, f->stmts[i].line, "a way out of the version without programs in", f->name);
+	}
+	table_free(labels);
+	return memory ? good : readback_no_memory(r);
+}
+
+/* Cuts one version; leaves *i at the last statement that is done with. */
+static bool cut_version(struct deletion *x, const struct ptx_func *f, uint32_t *i)
+{
+	uint32_t begin = f->stmts[*i].span.begin, open = *i + 1, close = f->stmts[open].match, ret = close - 1;
+	uint32_t end = f->stmts[ret].span.begin - 2;
+
+	if (ret <= open || !text_at(x->r, end, split_end) || !stays_inside(x->r, f, open))
+		return x->r->err ? false : readback_fail(x->r, f->stmts[open].line, "no valid version without programs in", f->name);
+	x->any_split = true;
+	if (!x->plain) {
+		*i = close + 1;
+		return add_cut(x, (struct cut){ begin, end + sizeof(split_end) - 1, NULL, { 0, 0 } });
+	}
+	if (!add_cut(x, (struct cut){ begin, begin + sizeof(split_branch) - 1, NULL, { 0, 0 } }))
+		return false;
+	for (uint32_t k = open + 1; x->launch_param && k < ret; k++)
+		if (!cut_stmt(x, &f->stmts[k]))
+			return false;
+	*i = f->n_stmts;
+	return add_cut(x, (struct cut){ end, f->body.end - 1, NULL, { 0, 0 } });
 }
 
 static bool cut_function(struct deletion *x, const struct ptx_func *f)
@@ -173,7 +241,10 @@ static bool cut_function(struct deletion *x, const struct ptx_func *f)
 		return false;
 	for (uint32_t i = 0; i < f->n_stmts; i++) {
 		const struct ptx_stmt *s = &f->stmts[i];
-		if (readback_is_splice(x->r, s)) {
+		if (is_split(x->r, f, i)) {
+			if (!cut_version(x, f, &i))
+				return false;
+		} else if (readback_is_splice(x->r, s)) {
 			if (!cut_scope(x, f, i))
 				return false;
 			i = s->match;
@@ -243,6 +314,11 @@ static bool same_without_cuts(struct deletion *x, const char *bound)
 	return *b ? readback_fail(x->r, 0, "the kernel's own text is cut short", NULL) : true;
 }
 
+static bool same_without(struct deletion *x, const char *bound)
+{
+	return list_cuts(x) && same_without_cuts(x, bound);
+}
+
 /* -- all splices -- */
 
 static bool check_functions(struct readback *r)
@@ -274,7 +350,7 @@ int readback_splice(const char *bound, const char *variant, bool launch_param, s
 	struct readback r = {
 		.d = d, .arena = arena_new(), .bodies = table_new(), .functions = table_new()
 	};
-	struct deletion x = { .r = &r, .launch_param = launch_param };
+	struct deletion x = { .r = &r, .launch_param = launch_param }, other = { .r = &r, .launch_param = launch_param, .plain = true };
 	int err = r.arena && r.bodies && r.functions
 			  ? ptx_parse(variant, strlen(variant), &m, &parse)
 			  : -ENOMEM;
@@ -284,7 +360,7 @@ int readback_splice(const char *bound, const char *variant, bool launch_param, s
 		readback_no_memory(&r);
 	else if (err)
 		readback_fail(&r, parse.line, "the variant does not parse:", parse.text);
-	else if (list_cuts(&x) && same_without_cuts(&x, bound))
+	else if (same_without(&x, bound) && (!x.any_split || same_without(&other, bound)))
 		check_functions(&r);
 	ptx_module_free(m);
 	table_free(r.bodies);

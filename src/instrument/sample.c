@@ -6,7 +6,8 @@
  *	%egpu_weight	.b32: how many warps this one stands for; 0: it is not chosen
  *	%egpu_chosen	.pred: it is not 0
  *
- * and sites then skip what is sampled by one branch that all lanes take together. The whole warp is chosen or none of it, so
+ * and there the others go to a version of the function without programs (split.c); or, where that cannot be, sites skip what is sampled by
+ * one branch that all lanes take together. The whole warp is chosen or none of it, so
  * programs find the lanes together that they would find otherwise.
  *
  * The kernel reads N from its added parameter (instrument.h: struct of the launch word) and chooses by a hash of the launch's number, a seed,
@@ -25,6 +26,13 @@ static const char declare[] =
 	"\n\t.reg .pred " CHOSEN_REG ";\n"
 	"\n\t.reg .b64 " WORD_REG ";\n";
 
+/* The lanes of a warp begin together, at one time; where they choose they may come apart, and must all choose alike. */
+static const char start[] =
+	"\n\t.reg .b32 " START_REG ";\n"
+	"{ // egpu site start\n"
+	"\tmov.u32 " START_REG ", %clock;\n"
+	"}\n\t";
+
 static const char choose[] =
 	"{ // egpu site sample\n"
 	"\t.reg .b32 %egpu_xt<6>;\n"
@@ -34,12 +42,11 @@ static const char choose[] =
 	"\tmov.b64 {%egpu_xt1, %egpu_xt2}, %egpu_xd1;\n"
 	"\tld.const.u32 %egpu_xt4, [" TABLE_NAME "+%d];\n"
 	"\tmad.lo.u32 %egpu_xt1, %egpu_xt1, 0x9e3779b1, %egpu_xt4;\n"
-	/* A graph launches with one word again and again (and %gridid is no number of the launch there: an H200 gives its nodes' each time).
-	 * The lanes of a warp begin together, at one time. */
+	/* A graph launches with one word again and again (and %gridid is no number of the launch there: an H200 gives its nodes' each time). */
 	"\tand.b32 %egpu_xt3, %egpu_xt2, 0x4000000;\n"
 	"\tsetp.eq.u32 %egpu_xp1, %egpu_xt3, 0;\n"
 	"\t@%egpu_xp1 bra.uni $egpu_counted;\n"
-	"\tmov.u32 %egpu_xt3, %clock;\n"
+	"\tmov.u32 %egpu_xt3, %s;\n"
 	"\tmad.lo.u32 %egpu_xt1, %egpu_xt3, 0x27d4eb2f, %egpu_xt1;\n"
 	"$egpu_counted:\n"
 	"\tmov.u32 %egpu_xt3, %ctaid.z;\n"
@@ -82,9 +89,11 @@ static const char hand_on[] =
 	"\tcvt.u32.u64 %egpu_xt1, %egpu_xd1;\n"
 	"\tmov.b64 " WORD_REG ", {%egpu_xt1, %egpu_xt2};\n";
 
-static const char handed[] =
+static const char declare_handed[] =
 	"\n\t.reg .b32 " WEIGHT_REG ";\n"
-	"\n\t.reg .pred " CHOSEN_REG ";\n"
+	"\n\t.reg .pred " CHOSEN_REG ";\n";
+
+static const char handed[] =
 	"{ // egpu site sample\n"
 	"\t.reg .b64 %egpu_xd<2>;\n"
 	"\tld.param.u64 %egpu_xd1, [" LAUNCH_PARAM "];\n"
@@ -93,14 +102,16 @@ static const char handed[] =
 	"\tsetp.ne.u32 " CHOSEN_REG ", " WEIGHT_REG ", 0;\n"
 	"}\n\t";
 
-/* The one %d of the text. */
-static bool put_choice(struct buf *b)
+/* The text's %d and %s. */
+static bool put_choice(const char *clock, struct buf *b)
 {
-	const char *number = strstr(choose, "%d]");
+	const char *number = strstr(choose, "%d]"), *time = strstr(choose, "%s;");
 
 	buf_add(b, choose, (size_t)(number - choose));
 	buf_printf(b, "%d", 8 * EBPF_TABLE_CHOICE);
-	buf_puts(b, number + 2);
+	buf_add(b, number + 2, (size_t)(time - number - 2));
+	buf_puts(b, clock);
+	buf_puts(b, time + 2);
 	return !b->failed;
 }
 
@@ -143,7 +154,21 @@ static uint32_t block_of(const struct place *place, const struct spot *s)
 	return place->cfg.block_of[s->stmt == NO_STMT ? s->probe : s->stmt];
 }
 
-/* Where the block's first site is, or its end. */
+/* Likewise where a thread leaves: the probes may stand behind a branch, on the way of those that do not take it. */
+static uint32_t block_left(const struct place *place, const struct leave *l)
+{
+	uint32_t stmt = stmt_from(place->func, l->at);
+
+	return place->cfg.block_of[stmt ? stmt - 1 : 0];
+}
+
+/* The block on the way to both, in no loop. UINT32_MAX: none yet. */
+static void meet(const struct ptx_cfg *g, uint32_t *block, uint32_t b)
+{
+	*block = *block == UINT32_MAX ? b : common(g, *block, b);
+}
+
+/* Where the first text of a block's sites is, or its end. */
 static uint32_t place_in(const struct variant *v, const struct place *place, uint32_t block)
 {
 	const struct ptx_func *f = place->func;
@@ -152,24 +177,30 @@ static uint32_t place_in(const struct variant *v, const struct place *place, uin
 
 	for (uint32_t i = 0; i < v->n_sites; i++) {
 		const struct spot *s = &v->spots[i];
-		if (s->place == place && s->sampled && block_of(place, s) == block && s->at < at)
-			at = s->at;
+		if (s->place != place || !s->sampled || block_of(place, s) != block)
+			continue;
+		at = s->at < at ? s->at : at;
+		if (s->batched && insert_point(v, f, s->batch_before) < at)
+			at = insert_point(v, f, s->batch_before);
 	}
+	for (uint32_t i = 0; i < place->n_leaves; i++)
+		if (block_left(place, &place->leaves[i]) == block && place->leaves[i].at < at)
+			at = place->leaves[i].at;
 	if (at != UINT32_MAX)
 		return at;
 	return end != PTX_NO_BLOCK ? insert_point(v, f, end) : f->stmts[b->last].span.end;
 }
 
 /* As late as every site allows, outside of loops: a kernel that lives for its loads should have them under way first, and a thread that has
- * nothing to do should end without. A function that is called needs it before the call, and so do the ways out of one whose passes are counted (tally.c):
- * then it is done at once. */
+ * nothing to do should end without. A function that is called needs it before the call; and in a function of one version the ways out, if passes are
+ * counted (tally.c): then it is done at once. */
 static bool choice_at(struct variant *v, struct place *place, uint32_t *at)
 {
 	struct ptx_cfg *g = &place->cfg;
 	uint32_t block = UINT32_MAX;
 
 	*at = place->func->body.begin + 1;
-	if (v->weight_in_calls || place->n_leaves || !g->n_blocks)
+	if (v->weight_in_calls || (place->n_leaves && !place->split) || !g->n_blocks)
 		return true;
 	if (ptx_cfg_dominators(v->arena, g))
 		return no_memory(v);
@@ -181,8 +212,12 @@ static bool choice_at(struct variant *v, struct place *place, uint32_t *at)
 			continue;
 		if (s->probe >= place->func->n_stmts || !g->blocks[block_of(place, s)].reachable)
 			return true;
-		uint32_t b = block_of(place, s);
-		block = block == UINT32_MAX ? b : common(g, block, b);
+		meet(g, &block, block_of(place, s));
+	}
+	for (uint32_t i = 0; i < place->n_leaves; i++) {
+		if (!g->blocks[block_left(place, &place->leaves[i])].reachable)
+			return true;
+		meet(g, &block, block_left(place, &place->leaves[i]));
 	}
 	if (block == UINT32_MAX)
 		return true;
@@ -193,19 +228,37 @@ static bool choice_at(struct variant *v, struct place *place, uint32_t *at)
 	return true;
 }
 
+/* Here, or, with what the others run, when that is made (split.c). */
+static void put_chosen(struct variant *v, struct place *place, uint32_t at, const char *text)
+{
+	if (!place->split) {
+		ptx_edit_insert(&v->edits, at, text);
+		return;
+	}
+	place->choice_text = text;
+	place->choice = ptx_edit_reserve(&v->edits, at);
+}
+
 static bool set_chosen(struct variant *v, struct place *place)
 {
 	struct buf b = { 0 };
-	uint32_t at;
+	uint32_t begin = place->func->body.begin + 1, at = begin;
 
 	if (!place->is_kernel) {
-		ptx_edit_insert(&v->edits, place->func->body.begin + 1, handed);
+		ptx_edit_insert(&v->edits, begin, declare_handed);
+		put_chosen(v, place, place->split ? split_point(v, place, begin) : begin, handed);
 		return true;
 	}
 	if (!choice_at(v, place, &at))
 		return false;
-	ptx_edit_insert(&v->edits, place->func->body.begin + 1, declare);
-	bool ok = put_choice(&b);
+	if (place->split)
+		at = split_point(v, place, at);
+	uint32_t stmt = stmt_from(place->func, at);
+	bool apart = stmt < place->func->n_stmts && place->cfg.block_of[stmt] != 0;
+	ptx_edit_insert(&v->edits, begin, declare);
+	if (apart)
+		ptx_edit_insert(&v->edits, begin, start);
+	bool ok = put_choice(apart ? START_REG : "%clock", &b);
 	if (v->weight_in_calls)
 		buf_puts(&b, hand_on);
 	buf_puts(&b, "}\n\t");
@@ -213,16 +266,12 @@ static bool set_chosen(struct variant *v, struct place *place)
 	buf_free(&b);
 	if (!text)
 		return no_memory(v);
-	ptx_edit_insert(&v->edits, at, text);
+	put_chosen(v, place, at, text);
 	return true;
 }
 
 bool set_samples(struct variant *v)
 {
-	for (uint32_t i = 0; i < v->n_sites; i++) {
-		if (v->spots[i].sampled)
-			v->places[v->spots[i].place - v->places].sampled = true;
-	}
 	for (uint32_t i = 0; i < v->n_places; i++)
 		v->weight_in_calls |= v->places[i].sampled && !v->places[i].is_kernel;
 	for (uint32_t i = 0; i < v->n_places; i++) {

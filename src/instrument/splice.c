@@ -21,7 +21,6 @@ struct splicer {
 	struct variant *v;
 	const struct instrument_request *req;
 	struct instrument_result *out;
-	bool *takes_launch; /* per place: reads the launch id itself */
 	bool launch_in_calls;
 };
 
@@ -144,7 +143,7 @@ static void emit_params(const struct splicer *s, uint32_t site, struct buf *b)
 	}
 }
 
-/* Where all that runs here is sampled, the others do not even come here. */
+/* Where all that runs here is sampled, the others do not even come here. (In a function of two versions all are.) */
 static void emit_fragments(const struct splicer *s, uint32_t site, const struct merged *m, bool repeat, struct buf *b)
 {
 	for (uint32_t i = 0; i < s->req->n_fragments; i++) {
@@ -259,7 +258,7 @@ static char *site_text(const struct splicer *s, uint32_t site, const struct merg
 {
 	const struct spot *spot = &s->v->spots[site];
 	bool copies = copied(spot) && spot->access.op != PTX_ACCESS_NONE;
-	bool sampled = m->n_sampled == m->n;
+	bool asks = m->n_sampled == m->n && !spot->place->split;
 	struct inputs in = site_inputs(s, site, m);
 	struct buf b = { 0 };
 	char *text = NULL;
@@ -268,7 +267,7 @@ static char *site_text(const struct splicer *s, uint32_t site, const struct merg
 	emit_declarations(&in, &b);
 	if (spot->held)
 		emit_held(spot->held, site, &b);
-	if (sampled)
+	if (asks)
 		buf_printf(&b, "\t@!%" CHOSEN_REG " bra.uni $egpu_end%u;\n", site);
 	if (guard)
 		buf_printf(&b, "\t@%s%s bra $egpu_end%u;\n", guard->pred_negated ? "" : "!",
@@ -279,7 +278,7 @@ static char *site_text(const struct splicer *s, uint32_t site, const struct merg
 	emit_inputs(&in, &b);
 	emit_params(s, site, &b);
 	emit_fragments(s, site, m, false, &b);
-	if (sampled || guard || copies || spot->access.lanes || (spot->held && spot->held->n))
+	if (asks || guard || copies || spot->access.lanes || (spot->held && spot->held->n))
 		buf_printf(&b, "$egpu_end%u:\n", site);
 	buf_puts(&b, "}\n\t");
 	if (!b.failed)
@@ -413,7 +412,7 @@ static char *group_text(const struct splicer *s, const struct group *g, const st
 	buf_printf(&b, "{ // egpu site %u\n", in.site);
 	emit_declarations(&in, &b);
 	fan_declare(&b);
-	if (m->n_sampled == m->n)
+	if (m->n_sampled == m->n && !in.spot->place->split)
 		buf_printf(&b, "\t@!%" CHOSEN_REG " bra.uni $egpu_end%u;\n", site);
 	if (guard)
 		buf_printf(&b, "\t@%s%s bra $egpu_end%u;\n", guard->pred_negated ? "" : "!", guard->pred, site);
@@ -499,7 +498,6 @@ static bool splice_site(struct splicer *s, uint32_t site)
 {
 	struct variant *v = s->v;
 	struct merged m = merge(s, site);
-	uint64_t launch = UINT64_C(1) << EBPF_FIELD_LAUNCH;
 	bool failed;
 
 	if (!m.n && v->sites[site].unguarded && !v->spots[site].batched)
@@ -511,16 +509,8 @@ static bool splice_site(struct splicer *s, uint32_t site)
 	if (!splice_group(s, site, &m, &failed) && (failed || !splice_here(s, site, &m)))
 		return false;
 	v->places[v->spots[site].place - v->places].gathered |= m.gathered;
-	if (m.n_sampled) {
-		s->out->launch_param = s->out->sampled = true;
-		s->launch_in_calls |= !v->spots[site].place->is_kernel;
-	}
 	s->out->n_probed++;
 	s->out->local_bytes_added += m.local_bytes;
-	if (m.fields & launch) {
-		s->out->launch_param = s->out->reads_launch = true;
-		s->launch_in_calls |= !v->spots[site].place->is_kernel;
-	}
 	return true;
 }
 
@@ -561,15 +551,18 @@ static void set_counters(struct variant *v)
 static void set_slots(struct variant *v)
 {
 	for (uint32_t i = 0; i < v->n_places; i++) {
-		if (v->places[i].slot)
-			ptx_edit_insert(&v->edits, v->places[i].func->body.begin + 1,
-				arena_printf(v->arena,
-					"\n\t.reg .b32 %" SLOT_REG ";\n{ // egpu site slot\n\t.reg .b32 %%egpu_xt1;\n"
-					"\tmov.u32 %%egpu_xt1, %%smid;\n"
-					"\tld.const.u32 %" SLOT_REG ", [" TABLE_NAME "+%d];\n"
-					"\tsub.u32 %" SLOT_REG ", %" SLOT_REG ", 1;\n"
-					"\tmin.u32 %" SLOT_REG ", %" SLOT_REG ", %%egpu_xt1;\n}\n\t",
-					8 * EBPF_TABLE_SMS));
+		const struct place *p = &v->places[i];
+		if (!p->slot)
+			continue;
+		ptx_edit_insert(&v->edits, p->func->body.begin + 1, "\n\t.reg .b32 " SLOT_REG ";\n");
+		ptx_edit_insert(&v->edits, p->split ? insert_point(v, p->func, p->split_stmt) : p->func->body.begin + 1,
+			arena_printf(v->arena,
+				"{ // egpu site slot\n\t.reg .b32 %%egpu_xt1;\n"
+				"\tmov.u32 %%egpu_xt1, %%smid;\n"
+				"\tld.const.u32 %" SLOT_REG ", [" TABLE_NAME "+%d];\n"
+				"\tsub.u32 %" SLOT_REG ", %" SLOT_REG ", 1;\n"
+				"\tmin.u32 %" SLOT_REG ", %" SLOT_REG ", %%egpu_xt1;\n}\n\t",
+				8 * EBPF_TABLE_SMS));
 	}
 }
 
@@ -728,6 +721,7 @@ static bool keep_sums(struct splicer *s, const struct place *place, uint32_t fro
 		return no_memory(v);
 	if (!products_find(v, place, &p) || (!p.any && (!tally(v, s->req, place, from, to) || !put_entry_behind_loads(v, s->req, place, from, to))))
 		return false;
+	v->places[place - v->places].summed = p.any;
 	if (!put_behind_loads(v, s->req, place, p.parted, from, to) || !form_batches(v, s->req, place, p.parted, from, to))
 		return false;
 	if (p.any)
@@ -775,6 +769,29 @@ bool mark_parting(struct variant *v)
 	return true;
 }
 
+/* What programs ask of the launch; which functions get a version without. */
+static void plan(struct splicer *s)
+{
+	struct variant *v = s->v;
+	struct instrument_result *out = s->out;
+	bool *mixed = arena_array(v->arena, v->n_places + 1, sizeof(*mixed));
+
+	v->edits.failed |= !mixed;
+	for (uint32_t i = 0; mixed && i < v->n_sites; i++) {
+		struct merged m = v->sites[i].skipped ? (struct merged){ 0 } : merge(s, i);
+		uint32_t place = (uint32_t)(v->spots[i].place - v->places);
+		bool launch = m.fields >> EBPF_FIELD_LAUNCH & 1;
+		mixed[place] |= m.n_sampled != m.n;
+		v->places[place].sampled |= m.n_sampled;
+		out->sampled |= m.n_sampled;
+		out->reads_launch |= launch;
+		out->launch_param |= launch || m.n_sampled;
+		s->launch_in_calls |= (launch || m.n_sampled) && !v->places[place].is_kernel;
+	}
+	for (uint32_t i = 0; mixed && i < v->n_places; i++)
+		v->places[i].split = v->places[i].sampled && !mixed[i] && may_split(v, &v->places[i]);
+}
+
 /* What functions begin with, before the sites that use it. */
 static bool prepare_places(struct splicer *s)
 {
@@ -784,10 +801,9 @@ static bool prepare_places(struct splicer *s)
 		struct spot *spot = &v->spots[i];
 		struct merged m = v->sites[i].skipped ? (struct merged){ 0 } : merge(s, i);
 		v->places[spot->place - v->places].slot |= m.slot;
-		spot->sampled = m.n_sampled;
-		spot->probe = m.n_sampled ? probe_stmt(v, i) : NO_STMT;
+		spot->sampled = m.n_sampled || (spot->batched && s->req->fragments[spot->batch_fragment]->sampled);
+		spot->probe = m.n_sampled ? probe_stmt(v, i) : spot->sampled ? spot->batch_before : NO_STMT;
 	}
-	set_slots(v);
 	return set_samples(v);
 }
 
@@ -795,8 +811,6 @@ static bool splice_sites(struct splicer *s)
 {
 	struct variant *v = s->v;
 
-	if (!prepare_places(s))
-		return false;
 	for (uint32_t t = 0; t < 4; t++) {
 		for (uint32_t i = 0; i < v->n_sites; i++) {
 			if (turn(v->sites[i].point) == t && !splice_site(s, i))
@@ -822,6 +836,7 @@ bool splice(struct variant *v, const struct instrument_request *req, struct inst
 
 	if (!check_fragments(&s))
 		return false;
+	plan(&s);
 	for (uint32_t i = 0; i < req->n_fragments; i++)
 		v->sampled |= req->fragments[i]->sampled;
 	for (; from < v->n_sites; from = to) {
@@ -829,5 +844,8 @@ bool splice(struct variant *v, const struct instrument_request *req, struct inst
 		if (!keep_sums(&s, v->spots[from].place, from, to))
 			return false;
 	}
-	return splice_batches(v, req, out, &s.launch_in_calls) && splice_sites(&s) && add_launch_param(&s);
+	if (!prepare_places(&s) || !add_launch_param(&s) || !split_places(v))
+		return false;
+	set_slots(v);
+	return splice_batches(v, req) && splice_sites(&s);
 }

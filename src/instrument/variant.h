@@ -10,6 +10,7 @@
  * operands.c the fields of those points
  * splice.c   fragments at their sites
  * sample.c   which warps run programs that are sampled
+ * split.c    a version of the function for the other warps
  * cost.c     what programs may cost
  * float.c    products that a probe would part from their sum
  * sink.c     where it would not, and what holds a sum before a probe
@@ -44,6 +45,11 @@
 #define WEIGHT_REG "%egpu_weight"
 #define CHOSEN_REG "%egpu_chosen"
 #define WORD_REG "%egpu_word"
+#define START_REG "%egpu_start" /* the clock when the kernel began */
+/* split.c; readback_splice.c knows them too */
+#define PROBED_LABEL "$egpu_probed"
+#define PLAIN_MARK "{ // egpu plain\n\t"
+#define PLAIN_END "\n\tret;\n}\n" PROBED_LABEL ":\n\t"
 #define COUNT_REG "%egpu_n" /* and the counter's number */
 #define LANES_NAME "$egpu_lanes_"
 #define KEEP_REGS "%egpu_k<2>"
@@ -88,6 +94,13 @@ struct place {
 	const char **skipped; /* per statement: why no probe runs there, or NULL */
 	bool slot;	      /* SLOT_REG is set where it begins */
 	bool sampled;	      /* WEIGHT_REG and CHOSEN_REG are */
+	bool summed;	      /* probes could part products from their sums */
+	bool split;	      /* warps that are not chosen have a version of their own (split.c): */
+	uint32_t split_stmt;  /* before this statement, where */
+	uint32_t choice;      /* is the edit with the choice, */
+	const char *choice_text;
+	struct printed *plain; /* and what that version has of the original's text, offsets from its beginning */
+	size_t n_plain, cap_plain;
 	uint64_t gathered;    /* fields of all lanes, in arrays LANES_NAME<field> */
 	bool keeps;	      /* has registers that outlive a splice: KEEP_REGS */
 	struct leave *leaves; /* of what COUNT_REG<0>, ... count */
@@ -111,7 +124,7 @@ struct spot {
 	bool sampled;		 /* some program here runs in chosen warps; */
 	uint32_t probe;		 /* then: the statement before which programs go */
 	bool batched; /* a batch (batch.c) does what this program of the request does here */
-	uint32_t batch_fragment;
+	uint32_t batch_fragment, batch_before;
 	uint32_t off[MAX_OFF]; /* statements with which threads branch off on the way there: the probes go before them too, for those */
 	uint32_t n_off;
 	bool spliced;	/* with another site's */
@@ -294,12 +307,21 @@ bool put_behind_loads(struct variant *v, const struct instrument_request *req, c
 /* Before sites are spliced. */
 bool set_samples(struct variant *v);
 
+/* split.c */
+/* Whether the function can have two versions: a question of its text alone. */
+bool may_split(const struct variant *v, const struct place *place);
+/* Where they part, at `at` or before it: the offset; sets split_stmt. */
+uint32_t split_point(const struct variant *v, struct place *place, uint32_t at);
+/* Fills the choices in. To be called when calls have their launch ids, before anything is spliced. */
+bool split_places(struct variant *v);
+/* The first statement from an offset on; n_stmts: none. */
+uint32_t stmt_from(const struct ptx_func *f, uint32_t at);
+
 /* batch.c */
 /* Sites [first, end) are those of the place; to be called for all places before anything is spliced. */
 bool form_batches(struct variant *v, const struct instrument_request *req, const struct place *place, const uint32_t *parted,
 	uint32_t first, uint32_t end);
-/* Sets *launch_in_calls where one in a called function reads the launch id. */
-bool splice_batches(struct variant *v, const struct instrument_request *req, struct instrument_result *out, bool *launch_in_calls);
+bool splice_batches(struct variant *v, const struct instrument_request *req);
 
 /* splice.c */
 /* Sets parts_product of the sites; nothing may be spliced afterwards. */

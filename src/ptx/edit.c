@@ -30,6 +30,20 @@ void ptx_edit_insert(struct ptx_edits *e, uint32_t at, const char *text)
 	add(e, (struct ptx_span){ at, at }, text);
 }
 
+uint32_t ptx_edit_reserve(struct ptx_edits *e, uint32_t at)
+{
+	add(e, (struct ptx_span){ at, at }, "");
+	return (uint32_t)e->n - !e->failed;
+}
+
+void ptx_edit_fill(struct ptx_edits *e, uint32_t order, const char *text)
+{
+	for (size_t i = 0; i < e->n; i++)
+		if (e->list[i].order == order)
+			e->list[i].text = text;
+	e->failed |= !text;
+}
+
 /* By offset; insertions come before a replacement that begins there; then in order of addition. */
 static int compare(const void *pa, const void *pb)
 {

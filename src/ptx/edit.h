@@ -24,6 +24,9 @@ struct ptx_edits {
 
 void ptx_edit_replace(struct ptx_edits *e, struct ptx_span span, const char *text);
 void ptx_edit_insert(struct ptx_edits *e, uint32_t at, const char *text);
+/* An insertion whose text is given later: its order, for ptx_edit_fill. */
+uint32_t ptx_edit_reserve(struct ptx_edits *e, uint32_t at);
+void ptx_edit_fill(struct ptx_edits *e, uint32_t order, const char *text);
 /* Appends text[span] with the edits that lie inside it (insertions at both ends too) applied.
  * 0, -ENOMEM; -EINVAL: edits overlap. */
 int ptx_edits_apply(struct ptx_edits *e, const char *text, struct ptx_span span, struct buf *out);

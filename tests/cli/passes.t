@@ -191,6 +191,13 @@ for my $seed ($first .. $first + ($ENV{EGPU_ROUNDS} // @cases) - 1) {
 		my $g = $j->{maps}{'.bss'}{variables};
 		is("$g->{entered} $g->{left}", "$threads $threads", "$what: threads that enter and leave");
 	}
+	# Beside warps that run the version without programs, before the same barriers.
+	next unless $seed == $first || $ENV{EGPU_ROUNDS};
+	is(run('plain', $grid, $block, "$target,seed=$seed", "--sample-warps 3 --seed $seed --json=$tmp/json $here/probes/passes.bpf.c"), 0, "$seed, some warps: runs probed");
+	is(slurp("$tmp/plain.out") eq slurp("$tmp/counted.out") ? 'the same' : 'another', 'the same', "$seed, some warps: output");
+	my @entries = @{decode_json(slurp("$tmp/json") || '{}')->{maps}{sites}{entries}};
+	my @whole = grep { $_->{value}{executions} } @entries;
+	is(@whole > 5 && !grep({ $_->{value}{executions} % 3 } @whole) ? 'whole' : 'part', 'whole', "$seed, some warps: each counts three times");
 }
 print "1..$n\n";
 exit $failed;

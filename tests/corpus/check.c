@@ -3,7 +3,8 @@
  *	corpus_check IN.ptx OUTDIR
  *
  * The file is parsed and printed: it must come back byte for byte. Each kernel is instrumented at every
- * point with fragments that read every field, once per thread and once per warp, into OUTDIR/N.ptx;
+ * point with fragments that read every field, once per thread and once per warp, into OUTDIR/N.ptx; of every other kernel (with
+ * EGPU_CORPUS_SAMPLED set: of each) in chosen warps;
  * one line a kernel says how many sites of each kind it has, or why it has no variant:
  *
  *	kernel NAME load 3 store 1 atomic 0 exit 2 branch 1 barrier 0 call 0 done 3 block 4 probed 20 N.ptx
@@ -38,7 +39,7 @@ static bool round_trip(const struct ptx_module *m, const char *text, size_t size
 	return same;
 }
 
-static uint32_t all_fragments(struct arena *a, struct ebpf_fragment *out, const struct ebpf_fragment **list)
+static uint32_t all_fragments(struct arena *a, bool sampled, struct ebpf_fragment *out, const struct ebpf_fragment **list)
 {
 	static const enum ebpf_point points[] = { EBPF_POINT_ENTRY, EBPF_POINT_EXIT, EBPF_POINT_MEM,
 		EBPF_POINT_BLOCK, EBPF_POINT_BRANCH, EBPF_POINT_BARRIER, EBPF_POINT_CALL, EBPF_POINT_INSN,
@@ -50,6 +51,7 @@ static uint32_t all_fragments(struct arena *a, struct ebpf_fragment *out, const 
 			/* Every instruction would make variants that ptxas chews on for minutes. */
 			if (points[i] == EBPF_POINT_INSN)
 				out[n].opcode = warp ? "mul" : "add";
+			out[n].sampled = sampled;
 			list[n] = &out[n];
 		}
 	}
@@ -67,6 +69,8 @@ static void say_sites(const char *kernel, const struct instrument_result *r, uin
 		count[EBPF_POINT_CALL], count[EBPF_POINT_LOAD_DONE], count[EBPF_POINT_BLOCK], r->n_probed, number);
 }
 
+static bool sampled; /* all */
+
 static int check_kernel(const struct ptx_module *m, const char *kernel, const char *dir, uint32_t number)
 {
 	struct ebpf_fragment fragments[32];
@@ -76,7 +80,8 @@ static int check_kernel(const struct ptx_module *m, const char *kernel, const ch
 	struct instrument_result r;
 	struct diag d = { 0 };
 	char path[1024];
-	req.n_fragments = all_fragments(a, fragments, list);
+	/* Every other one in chosen warps: its functions have two versions. */
+	req.n_fragments = all_fragments(a, sampled || number % 2, fragments, list);
 	int err = instrument_kernel(a, &req, &r, &d);
 	if (err) {
 		printf("%s %s: %s\n", strstr(d.text, "internal check") || err != -EOPNOTSUPP ? "broken" : "refused",
@@ -102,6 +107,7 @@ int main(int argc, char **argv)
 	struct diag d = { 0 };
 	size_t size = 0;
 	int failed = 0;
+	sampled = getenv("EGPU_CORPUS_SAMPLED") != NULL;
 	char *text = argc == 3 ? read_all(argv[1], &size) : NULL;
 	if (!text)
 		return 2;

@@ -11,6 +11,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char body[] = "{ .reg .b64 %egpu_r1; mov.b64 %egpu_r1, 1; }";
 
+/* What has a variant has one in chosen warps too: where a function gets two versions, the proof finds both good. */
+static void try_sampled(struct arena *a, struct instrument_request req)
+{
+	struct ebpf_fragment sampled[8];
+	const struct ebpf_fragment *list[8];
+	struct instrument_result result;
+	struct diag d = { 0 };
+
+	for (uint32_t i = 0; i < req.n_fragments; i++) {
+		sampled[i] = *req.fragments[i];
+		sampled[i].sampled = true;
+		list[i] = &sampled[i];
+	}
+	req.fragments = list;
+	if (instrument_kernel(a, &req, &result, &d) && strstr(d.text, "internal check"))
+		abort();
+}
+
 static void try_kernel(const struct ptx_module *m, const char *kernel)
 {
 	static const struct ebpf_fragment thread = { .name = "t",
@@ -65,6 +83,8 @@ static void try_kernel(const struct ptx_module *m, const char *kernel)
 	if (!r && ptx_parse(result.ptx, result.ptx_bytes, &again, &d))
 		abort();
 	ptx_module_free(again);
+	if (!r)
+		try_sampled(a, req);
 	arena_free(a);
 }
 

@@ -76,7 +76,7 @@ static uint32_t mapped(const char *table, uint32_t line)
 	return best;
 }
 
-/* Each of these stands once in the original, and so in the variant. */
+/* Each of these stands once in the original, and so in each version of the variant. */
 static void table(const char *lined)
 {
 	static const char *const marks[] = { ".func put", "ld.param.u64 %rd1, [p]", "// a comment",
@@ -90,6 +90,9 @@ static void table(const char *lined)
 		const char *a = strstr(original, marks[i]), *b = strstr(lined, marks[i]);
 		is_int(b ? mapped(t + 13, line_at(lined, b)) : 0, line_at(original, a),
 			"line of %.16s", marks[i]);
+		const char *again = b ? strstr(b + 1, marks[i]) : NULL;
+		if (again)
+			is_int(mapped(t + 13, line_at(lined, again)), line_at(original, a), "and in the other version");
 	}
 	const char *probe = strstr(lined, "{ // egpu site");
 	ok(probe && mapped(t + 13, line_at(lined, probe) + 1) > 1, "a probe has a line too");
@@ -110,31 +113,10 @@ static void broken(void)
 	}
 }
 
-int main(void)
+/* Each way through the variant says what the original says. */
+static void faults(struct sg_module *plain, struct sg_module *variant, uint64_t launch)
 {
-	struct arena *a = arena_new();
-	struct ebpf_fragment mem = make_fragment(
-				     a, EBPF_POINT_MEM, false, UINT64_C(1) << EBPF_FIELD_SITE),
-			     entry = make_fragment(a, EBPF_POINT_ENTRY, false, 0);
-	const struct ebpf_fragment *list[] = { &mem, &entry };
-	struct ptx_module *ptx = parse_text(original);
-	struct instrument_request req = {
-		.module = ptx, .kernel = "k", .fragments = list, .n_fragments = 2
-	};
-	struct instrument_result result;
-	struct diag d = { 0 };
-	is_int(instrument_kernel(a, &req, &result, &d), 0, "instrumented %s", d.text);
-	ok(!strncmp(result.lined, result.ptx, result.ptx_bytes), "the same text with more behind");
-	table(result.lined);
-	device_open(2, 0);
-	struct sg_module *plain = load(original), *variant = load(result.lined);
-	uint64_t bias, records = alloc(1 << 20), addr;
-	sg_module_global(plain, "bias", &bias, NULL);
-	sg_module_global(variant, "__egpu_table", &addr, NULL);
-	for (uint32_t i = 0; i < EBPF_TABLE_SYMBOLS; i++)
-		((uint64_t *)addr)[i] = records;
-	((uint64_t *)addr)[EBPF_TABLE_SYMBOLS] = bias;
-	struct params p = { .out = alloc(64) };
+	struct params p = { .out = alloc(64), .launch = launch };
 	for (p.i = 0; p.i < 3; p.i++) {
 		char *want = said(plain, &p), *got = said(variant, &p);
 		/* The block that comes first is a matter of chance. */
@@ -147,11 +129,49 @@ int main(void)
 		free(want);
 		free(got);
 	}
-	broken();
+}
+
+/* Where warps are chosen there are two versions of each function. */
+static void variant(bool sampled)
+{
+	struct arena *a = arena_new();
+	struct ebpf_fragment mem = make_fragment(
+				     a, EBPF_POINT_MEM, false, UINT64_C(1) << EBPF_FIELD_SITE),
+			     entry = make_fragment(a, EBPF_POINT_ENTRY, false, 0);
+	const struct ebpf_fragment *list[] = { &mem, &entry };
+	struct ptx_module *ptx = parse_text(original);
+	struct instrument_request req = {
+		.module = ptx, .kernel = "k", .fragments = list, .n_fragments = 2
+	};
+	struct instrument_result result;
+	struct diag d = { 0 };
+	mem.sampled = entry.sampled = sampled;
+	is_int(instrument_kernel(a, &req, &result, &d), 0, "instrumented %s", d.text);
+	ok(!strncmp(result.lined, result.ptx, result.ptx_bytes), "the same text with more behind");
+	is_int(strstr(result.ptx, "{ // egpu plain") != NULL, sampled, "versions");
+	table(result.lined);
+	struct sg_module *plain = load(original), *loaded = load(result.lined);
+	uint64_t bias, records = alloc(1 << 20), addr;
+	sg_module_global(plain, "bias", &bias, NULL);
+	sg_module_global(loaded, "__egpu_table", &addr, NULL);
+	for (uint32_t i = 0; i < EBPF_TABLE_SYMBOLS; i++)
+		((uint64_t *)addr)[i] = records;
+	((uint64_t *)addr)[EBPF_TABLE_SYMBOLS] = bias;
+	faults(plain, loaded, instrument_launch_word(1, 1, 1, false));
+	if (sampled)
+		faults(plain, loaded, instrument_launch_word(1, INSTRUMENT_MAX_ONE_IN, 1, false));
 	sg_module_free(plain);
-	sg_module_free(variant);
-	sg_device_free(device);
+	sg_module_free(loaded);
 	ptx_module_free(ptx);
 	arena_free(a);
+}
+
+int main(void)
+{
+	device_open(2, 0);
+	variant(false);
+	variant(true);
+	broken();
+	sg_device_free(device);
 	return tap_done();
 }

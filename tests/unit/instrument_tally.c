@@ -211,7 +211,7 @@ static void test_choice(void)
 	ok(between(ptx, "setp.eq.u64 %p3", "setp.eq.u32 %egpu_chosen", "@%p2 bra $other;"), "a probe behind the loads of its block");
 	ptx = instrumented("\t{\n\tT: .branchtargets $one, $other;\n\tbrx.idx %r1, T;\n\t}\n$one:\n\tld.global.u32 %r2, [%rd1];\n\tret;\n$other:\n",
 		"\tst.global.u32 [%rd1], %r1;\n\tret;\n}\n");
-	ok(between(ptx, "setp.eq.u64 %p3", "setp.eq.u32 %egpu_chosen", "brx.idx"), "also in a scope that the branch ends");
+	ok(between(ptx, ".entry", "setp.eq.u32 %egpu_chosen", "brx.idx"), "before a scope that the branch ends");
 	fragments[0].sampled = false;
 }
 
