@@ -218,6 +218,20 @@ static void find_store(struct code *c, const struct object *o)
 		c->store = find_code(o, ways[i], sizeof(ways[i]));
 }
 
+const uint8_t code_restore[9] = { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05 };
+
+/* What is at an address of its code, as far as the file has it. */
+static void copy_code(const struct object *o, uint64_t at, uint8_t *to, size_t n)
+{
+	const uint8_t *text;
+	uint64_t bytes, begin;
+	if (!o->bytes || !section(o, ".text", &text, &bytes))
+		return;
+	begin = address_of(o, (uint64_t)((const char *)text - o->bytes));
+	if (begin && at >= begin && at - begin < bytes && bytes - (at - begin) >= n)
+		memcpy(to, text + (at - begin), n);
+}
+
 int code_find(const struct inject_target *t, struct code *c, struct diag *d)
 {
 	struct object objects[3];
@@ -242,8 +256,9 @@ int code_find(const struct inject_target *t, struct code *c, struct diag *d)
 		c->dlopen = r.from;
 		c->private_dlopen = true;
 	}
-	static const uint8_t restore[] = { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05 };
-	c->restore_rt = find_code(s.libc, restore, sizeof(restore));
+	copy_code(s.libc, c->dlopen, c->dlopen_code, sizeof(c->dlopen_code));
+	copy_code(s.libdl, c->dlopen, c->dlopen_code, sizeof(c->dlopen_code));
+	c->restore_rt = find_code(s.libc, code_restore, sizeof(code_restore));
 	if (!c->dlopen || !c->restore_rt) {
 		err = diag_set(d, ENOTSUP,
 			"process %d: its C library %s is not one that egpu knows", (int)t->pid,

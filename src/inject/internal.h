@@ -19,6 +19,8 @@ int each_mapping(pid_t pid, int (*fn)(const struct mapping *m, void *arg), void 
 
 /* -EBUSY with d, which says who traces this thread; 0: nobody does. */
 int look_tracer(pid_t pid, pid_t tid, struct diag *d);
+/* Whether the thread is in a wait that nothing but its end ends: the kernel's, or that of who has called vfork(2). */
+bool look_waits(pid_t pid, pid_t tid);
 
 /* -- code.c: addresses in the target -- */
 enum { MAX_RANGES = 64 };
@@ -29,6 +31,7 @@ struct code {
 	uint64_t dlopen;
 	bool private_dlopen;             /* __libc_dlopen_mode */
 	uint64_t restore_rt;             /* mov $15, %rax; syscall */
+	uint8_t dlopen_code[16];         /* what is there, by the file */
 	uint64_t errno_slot;             /* where the offset of errno from the thread's pointer is; 0: not known */
 	uint64_t store;                  /* code that stores %edx, %ecx or %esi at (%rdi) and returns; 0: none */
 	struct range libc, loader;       /* executable parts */
@@ -38,6 +41,8 @@ struct code {
 	uint32_t n_brief;
 };
 int code_find(const struct inject_target *t, struct code *c, struct diag *d);
+/* The first bytes of what returns from a signal. */
+extern const uint8_t code_restore[9];
 
 /* -- seccomp.c: whether filters let a thread make the calls that dlopen and a new thread need. The
  * thread is stopped under ptrace. */

@@ -2,10 +2,12 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "inject/internal.h"
@@ -59,6 +61,24 @@ int look_tracer(pid_t pid, pid_t tid, struct diag *d)
 		return 0;
 	long tracer = number(status, "TracerPid");
 	return tracer ? say_traced(pid, tracer, d) : 0;
+}
+
+bool look_waits(pid_t pid, pid_t tid)
+{
+	char stat[512], what[32];
+	snprintf(what, sizeof(what), "task/%d/stat", (int)tid);
+	const char *state = proc_read(pid, what, stat, sizeof(stat)) > 0 ? strrchr(stat, ')') : NULL;
+	return state && state[1] == ' ' && state[2] == 'D';
+}
+
+/* One that vfork(2) has made runs in its parent's memory until it begins a program of its own. */
+static int check_memory(pid_t pid, const char *status, struct diag *d)
+{
+	long parent = number(status, "PPid");
+	if (parent <= 0 || syscall(SYS_kcmp, (long)pid, parent, (long)KCMP_VM, 0L, 0L) != 0)
+		return 0;
+	return diag_set(d, EAGAIN, "process %d is about to begin a program, and runs in the memory of process %ld until then: try again", (int)pid,
+		parent);
 }
 
 /* The executable's machine. */
@@ -153,16 +173,28 @@ int each_mapping(pid_t pid, int (*fn)(const struct mapping *m, void *arg), void 
 struct seen {
 	struct inject_target *t;
 	bool libc, musl;
+	char replaced[64]; /* of the C library and the driver, the one whose file is another one by now */
 };
+
+/* The file that the process has mapped is not there any more. */
+static bool is_deleted(const char *path)
+{
+	static const char mark[] = " (deleted)";
+	size_t n = strlen(path), m = sizeof(mark) - 1;
+	return n > m && !strcmp(path + n - m, mark);
+}
 
 static int see(const struct mapping *m, void *arg)
 {
 	struct seen *s = arg;
 	const char *name = base_name(m->path);
-	s->libc |= !strcmp(name, "libc.so.6") || !strncmp(name, "libc-2.", 7);
+	bool libc = !strncmp(name, "libc.so.6", 9) || !strncmp(name, "libc-2.", 7), driver = !strncmp(name, "libcuda.so", 10);
+	if ((libc || driver) && is_deleted(name))
+		snprintf(s->replaced, sizeof(s->replaced), "%.*s", (int)strcspn(name, " "), name);
+	s->libc |= libc;
 	s->musl |= !strncmp(name, "ld-musl-", 8) || !strncmp(name, "libc.musl-", 10);
 	if (!s->t->driver[0] && m->path[0] == '/' &&
-		(!strncmp(name, "libcuda.so", 10) || !strncmp(name, "libegpu-softgpu", 15)))
+		(driver || !strncmp(name, "libegpu-softgpu", 15)))
 		snprintf(s->t->driver, sizeof(s->t->driver), "%s", m->path);
 	return 0;
 }
@@ -217,6 +249,7 @@ int inject_look(pid_t pid, struct inject_target *t, struct diag *d)
 		t->gid = (gid_t)strtoul(gids + strcspn(gids, "\t"), NULL, 10);
 	int err = check_status(pid, status, d);
 	err = err ? err : check_machine(pid, d);
+	err = err ? err : check_memory(pid, status, d);
 	if (err)
 		return err;
 	err = each_mapping(pid, see, &s);
@@ -240,6 +273,10 @@ int inject_look(pid_t pid, struct inject_target *t, struct diag *d)
 			"process %d has no shared C library: a static program cannot be attached "
 			"to",
 			(int)pid);
+	if (s.replaced[0])
+		return diag_set(d, ESTALE,
+			"process %d: its %s has been replaced or removed since it started: attaching works when it has been started anew",
+			(int)pid, s.replaced);
 	t->other_pids = !inject_same_namespace(pid, "pid");
 	t->other_root = !inject_same_namespace(pid, "mnt");
 	return 0;

@@ -209,6 +209,18 @@ static bool in_any(const struct range *list, uint32_t n, uint64_t at)
 	return false;
 }
 
+/* Whether the stopped thread still has the code that we have found: between the look and the stop the process may have begun another
+ * program. Stopped, it cannot. */
+static bool same_code(const struct thread *t, const struct code *c)
+{
+	uint8_t code[sizeof(c->dlopen_code)], restore[sizeof(code_restore)];
+	/* The first byte may be a breakpoint, as a uprobe's. */
+	return read_memory(t->pid, c->dlopen, code, sizeof(code)) == sizeof(code) &&
+	       !memcmp(code + 1, c->dlopen_code + 1, sizeof(code) - 1) &&
+	       read_memory(t->pid, c->restore_rt, restore, sizeof(restore)) == sizeof(restore) &&
+	       !memcmp(restore, code_restore, sizeof(restore));
+}
+
 /* Whether a return address on its stack lies in a function that may hold a lock. Words that are left from calls that are
  * over look alike, so it is not asked about what cannot be: who holds the allocator's locks neither runs the program's code
  * nor waits for anything but a lock. `strict`: nor is there a word of the loader's; but those lie about wherever a function
@@ -267,7 +279,7 @@ static int find_thread(
 			return diag_set(d, ESRCH, "process %d has ended", (int)t->pid);
 		for (struct dirent *e; (e = readdir(list));) {
 			t->tid = (pid_t)strtol(e->d_name, NULL, 10);
-			if (t->tid <= 0)
+			if (t->tid <= 0 || look_waits(t->pid, t->tid))
 				continue;
 			r->tries++;
 			err = stop(t);
@@ -276,6 +288,8 @@ static int find_thread(
 			if (err)
 				continue;
 			err = seccomp_allows(t->tid, d);
+			if (!err && !same_code(t, c))
+				err = diag_set(d, ESTALE, "process %d has begun another program meanwhile; try again", (int)t->pid);
 			bool late = now_ns() - begun > prefer;
 			if (!err && (late || !timed(t)) && safe(t, c, now_ns() - begun < STRICT_NS)) {
 				r->waited_ns = t->stopped_ns - begun;

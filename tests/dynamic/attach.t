@@ -310,64 +310,6 @@ part_other() {
 	finish other_user
 }
 
-# Refusals say why.
-refused() { # WHAT PATTERN ARGS...
-	what=$1 pattern=$2; shift 2
-	attach "$@"; status=$?
-	[ $status = 125 ] && grep -q "$pattern" "$work/err"; ok $? "$what is refused with the reason"
-}
-part_refused() {
-	refused "no such process" "no process 999999999\|not the number" 999999999 "$probe"
-	sleep 60 & other=$!; echo $other > "$work/sleep.pid"
-	refused "a process without CUDA" "not a CUDA process" $other "$probe"
-	kill -STOP $other; sleep 0.05
-	refused "a stopped process" "is stopped" $other "$probe"
-	kill -CONT $other; kill $other
-	refused "egpu's own process number given as text" "not the number" abc "$probe"
-	start sealed opened 1 sealed
-	if grep -q 'no seccomp' "$work/sealed.out"; then kill "$pid"; else
-		refused "a process whose seccomp filter forbids it" seccomp "$pid" "$probe"
-		finish sealed
-	fi
-	odd=$EGPU_BUILD/tests/dynamic/target_odd
-	odd() { # NAME PROGRAM ARGS...: in the background, its input open
-		name=$1; shift
-		mkfifo "$work/$name.in"
-		"$@" > "$work/$name.out" 2>&1 < "$work/$name.in" & pid=$!
-		exec 9> "$work/$name.in"
-		echo $pid > "$work/$name.pid"
-		for _ in $(seq 200); do grep -qs 'running\|cannot' "$work/$name.out" && break; sleep 0.02; done
-	}
-	for f in ld-musl-x86_64.so.1 libcuda.so.1; do head -c 4096 /dev/zero > "$work/$f"; done
-	odd musl "$odd" map "$work/ld-musl-x86_64.so.1" "$work/libcuda.so.1"
-	refused "a program with musl" "C library musl" "$pid" "$probe"
-	exec 9>&-; wait "$pid"
-	if [ -x "${odd}_static" ]; then
-		odd static "${odd}_static" map "$work/libcuda.so.1"
-		refused "a static program" "static program" "$pid" "$probe"
-		exec 9>&-; wait "$pid"
-	fi
-	odd strict "$odd" strict "$work/libcuda.so.1"
-	refused "a process in strict seccomp mode" "strict seccomp mode" "$pid" "$probe"
-	exec 9>&-; wait "$pid" 2> /dev/null
-	# A program for 32-bit x86 that waits, where the kernel runs such.
-	perl -e 'print "\x7fELF\1\1\1", "\0" x 9, pack("vvVVVVVvvvvvv", 2, 3, 1, 0x8048054, 52, 0, 0, 52, 32, 1, 40, 0, 0),
-		pack("VVVVVVVV", 1, 0, 0x8048000, 0x8048000, 0x60, 0x60, 5, 0x1000), "\x6a\x1d\x58\xcd\x80\xeb\xf9", "\0" x 5' > "$work/other"
-	chmod +x "$work/other"
-	"$work/other" & pid=$!; echo $pid > "$work/other.pid"; sleep 0.1
-	if kill -0 "$pid" 2> /dev/null && [ "$(head -c 5 /proc/$pid/exe | tail -c 1 | od -An -tu1 | tr -d ' ')" = 1 ]; then
-		refused "a program of another machine" "code of another machine" "$pid" "$probe"
-	fi
-	kill -9 "$pid" 2> /dev/null; wait "$pid" 2> /dev/null; rm -f "$work/other.pid"
-	start traced opened 1; target_pid=$pid
-	odd tracer "$odd" trace "$target_pid"
-	if grep -q running "$work/tracer.out"; then
-		refused "a traced process" "is traced by process $pid (target_odd)" "$target_pid" "$probe"
-	fi
-	kill "$pid"; exec 9>&-; wait "$pid" 2> /dev/null; rm -f "$work/tracer.pid"
-	pid=$target_pid; finish traced
-}
-
 parts=
 part() { # NAME FUNCTION ARGS...
 	name=$1; shift
@@ -400,7 +342,6 @@ part cached part_cached
 part elsewhere part_elsewhere
 part other part_other
 part huge part_huge
-part refused part_refused
 wait
 for name in $parts; do
 	[ -s "$all/$name/done" ] || echo "not ok 0 - $name came to its end"

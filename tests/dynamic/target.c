@@ -2,14 +2,16 @@
  * `egpu attach` meets. Each step launches `fill` twice and checks its result; one line at the end
  *says how many steps there were, and the longest time between two.
  *
- *	target linked|opened|updated|both [threads] [sealed]
+ *	target linked|opened|updated|both [threads] [sealed|unmapped]
  *
  * TARGET_LOADS: a library that it loads at the beginning. TARGET_HUGE: instructions of a kernel `huge` that is launched once in a while,
  * and takes long to compile; then gaps between steps are told.
  * linked: calls the driver through its own GOT. opened: keeps pointers from cuGetProcAddress in a
  *table on the heap. updated: by a graph that was instantiated at the beginning and is updated at each
- *step. both: every other thread on the second device. sealed: a seccomp filter ends it if it locks a file. */
+ *step. both: every other thread on the second device. sealed: a seccomp filter ends it if it locks a file; unmapped: one
+ *lets it map no more code. */
 #include <dlfcn.h>
+#include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -20,6 +22,7 @@
 #include <stdlib.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -164,7 +167,7 @@ static void *worker(void *arg)
 	return NULL;
 }
 
-static void seal(void)
+static void seal(bool maps)
 {
 	struct sock_filter f[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -172,7 +175,15 @@ static void seal(void)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog p = { 4, f };
+	struct sock_filter g[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog p = { maps ? 6 : 4, maps ? g : f };
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &p))
 		printf("no seccomp\n");
@@ -211,7 +222,7 @@ int main(int argc, char **argv)
 		load_huge(strtoul(instructions, NULL, 10));
 	updated = argc > 1 && !strcmp(argv[1], "updated");
 	if (argc > 3)
-		seal();
+		seal(!strcmp(argv[3], "unmapped"));
 	printf("running\n");
 	fflush(stdout);
 	for (int i = 1; i < n && i < 64; i++)
