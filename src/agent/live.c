@@ -119,9 +119,12 @@ static void send_bell(struct context *c)
 	struct live *l = c->live;
 	CUdeviceptr bell = l->value + LIVE_BELL;
 	void *params[] = { &bell };
+	CUresult r = REAL(cuStreamQuery)(l->bell_stream);
 	l->rung_ns = now_ns();
-	if (ok(REAL(cuStreamQuery)(l->bell_stream)))
-		REAL(cuLaunchKernel)(l->bell, c->sms * BELL_BLOCKS, 1, 1, BELL_THREADS, 1, 1, 0, l->bell_stream, params, NULL);
+	if (ok(r))
+		r = REAL(cuLaunchKernel)(l->bell, c->sms * BELL_BLOCKS, 1, 1, BELL_THREADS, 1, 1, 0, l->bell_stream, params, NULL);
+	if (!ok(r))
+		agent_log("live: the doorbell kernel is not sent (%d)", (int)r); /* not ready: the last one waits for room */
 }
 
 static bool ring_bell(struct context *c)
@@ -499,8 +502,10 @@ static void settle(struct context *c)
 		return;
 	if (deaf) {
 		note_waiting(c, deaf);
-		if (now - l->rung_ns >= BELL_AGAIN_NS)
+		if (now - l->rung_ns >= BELL_AGAIN_NS) {
+			agent_log("live: %u multiprocessors have not heard the bell after %.0f ms", deaf, (double)(now - l->written_ns) / 1e6);
 			send_bell(c);
+		}
 	} else if (l->rings > 1) {
 		if (now - l->written_ns >= LIVE_SETTLE_NS && ring_bell(c))
 			l->rings--;

@@ -7,6 +7,7 @@
  *	around MODE [N]       rates of one run before an attach, while program N (each of the smaller ones) is attached, after the detach
  *	after MODE N          rates of one run before program N is attached, while it is, for 3 s after the detach, and after another attach and
  *	                      detach; and how many lanes of a warp are together at loop heads before and after
+ *	bell MODE             how long an attach takes until it is armed where the doorbell kernel alone tells of it: guards at entry and exits
  *	cycles MODE TIMES     attach, another takes its place, detach; what each process holds before and after
  *
  * MODE is one of samples/persistent. Lines come one by one, so that what was measured before a timeout is not lost.
@@ -265,6 +266,36 @@ static void after(const char *mode, int which)
 	finish(&t);
 }
 
+static void bell(const char *mode)
+{
+	struct target t;
+	struct probe p;
+	start_with(&t, commands[0], mode, "entry,exit", "100000");
+	struct session *s = find_session(&t, "rate");
+	const struct session_file *f = s ? session_data(s) : NULL;
+	if (!s || !load(&p, s))
+		return;
+	for (int k = 0; k < 3; k++) {
+		uint64_t t0 = now_ns(), ms = 0;
+		uint32_t armed = 0, unheard = 0;
+		attach(&p, 2);
+		for (; !armed && ms < 1500; sleep_ms(1), ms = (now_ns() - t0) / 1000000)
+			for (int i = 0; i < SESSION_MAX_LINKS; i++)
+				if (f->links[i].live && f->links[i].state == SESSION_LINK_ATTACHED) {
+					armed = __atomic_load_n(&f->links[i].armed, __ATOMIC_ACQUIRE);
+					unheard = __atomic_load_n(&f->links[i].unheard, __ATOMIC_RELAXED);
+				}
+		printf("%s by the doorbell alone: %s after %llu ms, %u multiprocessors had not heard\n", mode, armed ? "armed" : "not armed",
+			(unsigned long long)ms, unheard);
+		detach(&p, 2);
+		sleep_ms(100);
+	}
+	unload(&p);
+	session_close(s);
+	kill(t.pid, SIGTERM);
+	finish(&t);
+}
+
 /* -- leaks --------------------------------------------------------------------------- */
 
 struct held {
@@ -384,12 +415,14 @@ int main(int argc, char **argv)
 		latency(mode, times);
 	else if (!strcmp(what, "around"))
 		around(mode, i + 2 < argc ? times : PROGRAMS);
+	else if (!strcmp(what, "bell"))
+		bell(mode);
 	else if (!strcmp(what, "after"))
 		after(mode, times >= 0 && times < PROGRAMS ? times : 0);
 	else if (!strcmp(what, "cycles"))
 		cycles(mode, times);
 	else
-		fprintf(stderr, "usage: live_measure [--gpu] [--egpu COMMAND]... rates|latency|around|after|cycles MODE [TIMES]\n");
+		fprintf(stderr, "usage: live_measure [--gpu] [--egpu COMMAND]... rates|latency|around|after|bell|cycles MODE [TIMES]\n");
 	rmdir(opt.dir);
 	return 0;
 }
