@@ -25,7 +25,7 @@ number() { sed -n "s/^ *$1 = \([0-9]*\)\$/\1/p" "$work/err"; }
 
 # A kernel that runs until it is told to stop.
 mkfifo "$work/in"
-EGPU_SAMPLE_SMALL=1 "$egpu" run --softgpu=sm_90,sms=2 --json="$work/report.json" --live -k queue -- "$EGPU_BUILD/samples/persistent" queue 600000 < "$work/in" \
+EGPU_SAMPLE_SMALL=1 "$egpu" run --softgpu=sm_90,sms=2,strict --json="$work/report.json" --live -k queue -- "$EGPU_BUILD/samples/persistent" queue 600000 < "$work/in" \
 	> "$work/out" 2> "$work/run" &
 run=$!
 exec 5> "$work/in"
@@ -97,8 +97,8 @@ ok $? "the report says which loop head has no guard, and why"
 # Inside a kernel programs see what they see at its launch.
 fields=$(dirname "$0")/live_fields.bpf.c
 sums() { sed -n '/^map sums/,/^map /p' "$1" | grep ' = '; }
-"$egpu" run --softgpu=sm_90,sms=2 "$fields" -- "$EGPU_BUILD/samples/transpose" 64 > "$work/out" 2> "$work/spliced"; ok $? "programs for the next launch"
-"$egpu" run --softgpu=sm_90,sms=2 --live=entry,exit,mem -k '*' "$fields" -- "$EGPU_BUILD/samples/transpose" 64 > "$work/out" 2> "$work/err"; ok $? "the same by guards"
+"$egpu" run --softgpu=sm_90,sms=2,strict "$fields" -- "$EGPU_BUILD/samples/transpose" 64 > "$work/out" 2> "$work/spliced"; ok $? "programs for the next launch"
+"$egpu" run --softgpu=sm_90,sms=2,strict --live=entry,exit,mem -k '*' "$fields" -- "$EGPU_BUILD/samples/transpose" 64 > "$work/out" 2> "$work/err"; ok $? "the same by guards"
 [ "$(sums "$work/spliced" | wc -l)" -gt 50 ] && diff <(sums "$work/spliced") <(sums "$work/err") > "$work/out"; ok $? "every field of every context has the same sum"
 
 # A program that knows nothing of egpu.

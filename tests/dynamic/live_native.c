@@ -159,6 +159,24 @@ static void each_kind(const char *mode)
 	session_close(s);
 }
 
+/* Guards at accesses alone, in a kernel that leaves the doorbell no room. */
+static void at_accesses(void)
+{
+	struct target t;
+	struct loaded l;
+	start(&t, "full", "mem", "600000");
+	struct session *s = find_session(&t, "rate");
+	if (!ok(s && load_native(&l, s), "a kernel that fills the device, with guards at accesses"))
+		return;
+	ok(attach(&l.p, TOUCH) && wait_settled(s) && became(s, TOUCH) && goes_on(&l, TOUCH), "it hears of a program there, which becomes machine code");
+	detach(&l.p, TOUCH);
+	ok(wait_settled(s), "and that it has gone");
+	kill(t.pid, SIGTERM);
+	finish(&t);
+	unload_native(&l);
+	session_close(s);
+}
+
 /* Room for a few functions: then programs stay interpreted, and run. */
 static void little_room(void)
 {
@@ -335,6 +353,7 @@ int main(int argc, char **argv)
 		each_kind("full");
 		each_kind("memory");
 	}
+	at_accesses();
 	little_room();
 	is_int(warnings, 0, "libbpf had nothing to complain about");
 	rmdir(opt.dir);
