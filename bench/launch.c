@@ -6,6 +6,7 @@
  *
  *	direct      no agent
  *	loaded      the agent, and no link
+ *	untimed     the same with --no-time
  *	unprobed    a link, on another kernel of the same module
  *	probed      the kernel's variant is launched
  */
@@ -14,7 +15,7 @@
 
 #include "harness.h"
 
-enum { ROUNDS = 15, PER_ROUND = 20000, N = 256 };
+enum { ROUNDS = 15, PER_ROUND = 20000, N = 256, MOST_THREADS = 4 };
 
 static CUfunction fn;
 static CUstream stream;
@@ -34,8 +35,15 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void *launches(void *result)
+/* Nanoseconds a launch of each thread, a median. */
+struct job {
+	CUstream stream;
+	double ns;
+};
+
+static void *launches(void *arg)
 {
+	struct job *job = arg;
 	uint32_t add = 5, n = 0;
 	void *params[] = { &buf, &add, &n };
 	double ns[ROUNDS];
@@ -43,33 +51,44 @@ static void *launches(void *result)
 	for (int r = 0; r < ROUNDS; r++) {
 		uint64_t start = clock_ns();
 		for (int i = 0; i < PER_ROUND; i++)
-			CU(cuLaunchKernel(fn, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
+			CU(cuLaunchKernel(fn, 1, 1, 1, 32, 1, 1, 0, job->stream, params, NULL));
 		ns[r] = (double)(clock_ns() - start) / PER_ROUND;
 		CU(cuCtxSynchronize());
 	}
 	qsort(ns, ROUNDS, sizeof(*ns), by_value);
-	*(double *)result = ns[ROUNDS / 2];
+	job->ns = ns[ROUNDS / 2];
 	return NULL;
+}
+
+static double with_threads(int n, CUstream in)
+{
+	struct job jobs[MOST_THREADS];
+	pthread_t t[MOST_THREADS];
+	double sum = 0;
+	for (int i = 0; i < n; i++) {
+		jobs[i].stream = in;
+		if (pthread_create(&t[i], NULL, launches, &jobs[i]))
+			exit(1);
+	}
+	for (int i = 0; i < n; i++) {
+		pthread_join(t[i], NULL);
+		sum += jobs[i].ns;
+	}
+	return sum / n;
 }
 
 static int measure(void)
 {
 	CUmodule mod;
-	double one, two[2];
-	pthread_t t[2];
 	context = target_context();
 	CU(cuModuleLoadData(&mod, PTX_HEAD PTX_FILL("fill") PTX_FILL("other")));
 	CU(cuModuleGetFunction(&fn, mod, "fill"));
 	CU(cuMemAlloc(&buf, N * 4));
 	CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-	launches(&one);
-	launches(&one);
-	for (int i = 0; i < 2; i++)
-		if (pthread_create(&t[i], NULL, launches, &two[i]))
-			return 1;
-	for (int i = 0; i < 2; i++)
-		pthread_join(t[i], NULL);
-	printf("%.1f ns a launch, %.1f with two threads\n", one, (two[0] + two[1]) / 2);
+	with_threads(1, stream);
+	double one = with_threads(1, stream), own = with_threads(1, CU_STREAM_PER_THREAD);
+	printf("%.1f ns a launch, %.1f into the thread's own stream", one, own);
+	printf(", %.1f with two threads, %.1f with four\n", with_threads(2, stream), with_threads(4, stream));
 	return 0;
 }
 
@@ -90,12 +109,13 @@ static void use_null_driver(struct run *r)
 	}
 }
 
-static int arm(const char *name, const char *pattern, bool no_agent)
+static int arm(const char *name, const char *pattern, bool no_agent, bool untimed)
 {
 	struct run r;
 	run_begin(&r);
 	use_null_driver(&r);
 	r.no_agent = no_agent;
+	r.file->untimed = untimed;
 	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
 	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
 	if (pattern)
@@ -119,6 +139,6 @@ static int arm(const char *name, const char *pattern, bool no_agent)
 int main(int argc, char **argv)
 {
 	harness_main(argc, argv, roles);
-	return arm("direct", NULL, true) || arm("loaded", NULL, false) ||
-	       arm("unprobed", "other", false) || arm("probed", "fill", false);
+	return arm("direct", NULL, true, false) || arm("loaded", NULL, false, false) || arm("untimed", NULL, false, true) ||
+	       arm("unprobed", "other", false, false) || arm("probed", "fill", false, false);
 }

@@ -14,7 +14,7 @@
  *   live.c     programs into kernels that are running
  *   hold.c     launches held until the device is idle
  *   filter.c   which launches are probed            gputime.c  how long kernels run
- *   blackbox.c what a device fault leaves
+ *   blackbox.c what a device fault leaves            params.c   a kernel's parameters, for it
  *   cache.c    compiled variants on disk            request.c  writes of the host to maps in use
  *
  * Rules: a failure of ours falls through to the program's own call; nothing is printed; no lock
@@ -44,6 +44,9 @@
 
 /* -- lock.c ---------------------------------------------------------------- */
 
+struct function;
+struct launch;
+
 struct lock {
 	atomic_int v; /* 0 free, 1 held, 2 held and waited for */
 };
@@ -70,7 +73,9 @@ void nap_us(long us);
 void word_wait(atomic_int *word, int seen, int ms);
 void word_wake(atomic_int *word);
 int thread_id(void);
+void thread_forked(void); /* in the child: it has another one */
 uint64_t now_ns(void); /* CLOCK_MONOTONIC */
+uint64_t coarse_ns(void); /* the same as of the last tick, some ms ago: for a fifth of the time it takes */
 
 /* -- handles.c ------------------------------------------------------------- */
 
@@ -147,6 +152,9 @@ struct kernel {
 	CUfunc_cache cache_config; /* last one set */
 	bool has_cache_config;
 	uint64_t bank_bytes; /* constant bank 0 of its machine code in the image; 0: not known */
+	const char *params_text, *params_end; /* its PTX behind the name, to the end of the text; NULL: it has none */
+	_Atomic(const struct params *) params; /* as they say */
+	atomic_int params_asked;
 	struct pace pace;
 };
 
@@ -250,7 +258,8 @@ struct context {
 	_Atomic uint64_t finished; /* launches known to have ended */
 	_Atomic uint64_t copied;   /* launches whose effect the last copy shows in full */
 	_Atomic uint64_t copied_ns;
-	_Atomic uint64_t last_launch_ns;
+	_Atomic uint64_t shown_ns; /* the last copy that did not fail */
+	_Atomic uint64_t last_launch_ns; /* coarse_ns */
 };
 
 /* The state for a context; makes it. NULL: it cannot be asked. */
@@ -348,16 +357,38 @@ void native_stop(void);
 /* No kernel runs that could hold any of it. */
 void native_start_over(struct native *n);
 
+/* -- params.c -- */
+enum { PARAMS_KEPT = 64 };
+struct params {
+	bool known;
+	uint32_t n, bytes;
+	uint32_t n_kept, kept_bytes; /* those that lie within SESSION_PARAM_BYTES */
+	struct param_place {
+		uint16_t at, bytes;
+	} list[PARAMS_KEPT];
+};
+/* Of a kernel whose PTX is known and says what the driver says; else one that is not known. Never freed. handle: of the function, at a
+ * launch: the driver is asked before it, since it may be loading something afterwards. */
+const struct params *params_of(struct function *f, void *handle);
+
 /* -- blackbox.c -- */
-void blackbox_launch(const struct kernel *k, const CUlaunchConfig *c, bool variant);
-uint64_t blackbox_launches(void);
+/* links: those whose programs run in it. After the driver has taken it. */
+void blackbox_launch(const struct kernel *k, const struct launch *l, uint64_t links);
+/* A graph of n kernels, the first of which has that row; UINT32_MAX: neither is known. */
+void blackbox_graph(uint32_t first, uint32_t n, uint32_t stream, bool own_stream, uint64_t links);
+uint64_t blackbox_launches(void); /* of kernels and graphs, so far */
 void blackbox_done(uint64_t launches); /* those before are over */
+void blackbox_stream_done(uint32_t stream, bool own_stream, uint64_t launches); /* the same in one stream */
+/* At the end of the process: a fault that no call has told of yet. */
+void blackbox_last_look(void);
 /* Takes note of a result that tells of a device fault. */
 void blackbox_result(const char *call, CUresult r);
 
-/* -- gputime.c -- */
+/* -- shape.c -- */
 /* The row of launches of this kernel like this one. NULL: it has none. */
-struct session_shape *shape_of(struct kernel *k, const struct session_kernel *row, const CUlaunchConfig *c);
+struct session_shape *shape_of(struct kernel *k, const struct session_kernel *row, const struct launch *l);
+
+/* -- gputime.c -- */
 
 struct time_pair;
 /* Whether a kernel's n-th launch (from 0) is one to be timed. */
@@ -435,6 +466,7 @@ struct function {
 	struct kernel *kernel;
 	CUcontext context;                /* NULL: a CUkernel, which lives in every context */
 	_Atomic(struct variant *) cached; /* the one used last */
+	_Atomic(const struct params *) params;
 };
 
 struct module {
@@ -664,6 +696,28 @@ int source_find(struct source_query *q, uint64_t until_ns, struct image **out, c
 
 /* -- launch.c -------------------------------------------------------------- */
 
+/* How a kernel's n-th launch (from 0) runs programs: in one warp of one_in, which stands for one_in * times; times 0: not at all. timed: with
+ * --max-overhead, it is one of the two in eight that are compared. */
+struct sample {
+	uint32_t one_in, times;
+	bool timed;
+};
+
+/* A launch of the program's, as long as it is under way. */
+struct launch {
+	void *fn; /* CUfunction or CUkernel */
+	CUlaunchConfig config;
+	void **params, **extra;
+	bool cooperative, extended; /* through cuLaunchCooperativeKernel, cuLaunchKernelEx */
+	bool per_thread;            /* the _ptsz twin */
+	uint32_t stream;            /* stream_used */
+	const struct params *values; /* where its parameters are; NULL: nobody asked */
+	struct sample sample;
+};
+static inline uint64_t launch_warps(uint64_t blocks, uint64_t threads)
+{
+	return blocks * ((threads + 31) / 32);
+}
 /* The session's links are others than those that were matched. */
 static inline bool links_changed(void);
 /* A kernel's row; one of a large image gets it when it is launched for the first time. */
@@ -671,12 +725,19 @@ struct session_kernel *kernel_row_of(struct kernel *k);
 
 /* -- stream.c -------------------------------------------------------------- */
 
-void stream_used(CUstream stream, bool per_thread);
-void stream_synchronised(CUstream stream, bool per_thread);
+/* Whether it is the calling thread's own default stream. */
+bool stream_is_own(CUstream stream, bool per_thread);
+/* Its number, if it has one already. */
+uint32_t stream_number(CUstream stream);
+/* Something is about to be put into a stream; inside the gate. The stream's number: 0 for default streams, k for the k-th other
+ * one that got a launch; UINT32_MAX: not known. */
+uint32_t stream_used(CUstream stream, bool per_thread);
+/* It has been; still inside. */
+void stream_used_until_now(CUstream stream, bool per_thread);
+/* launches: blackbox_launches() before that began. */
+void stream_synchronised(CUstream stream, bool per_thread, uint64_t launches);
 void stream_all_synchronised(uint64_t since);
 void stream_destroying(CUstream stream);
-/* 0 for default streams, k for the k-th other one that got a launch; UINT32_MAX: not known. */
-uint32_t stream_number(CUstream stream);
 void stream_context_gone(CUcontext handle);
 uint64_t stream_epoch(void);
 /* Whether nothing runs that we know of; *why says what does. The gate is closed by the caller. */
@@ -712,8 +773,8 @@ struct agent {
 	struct lock lock;  /* registries: images, modules, contexts, links */
 	struct lock build; /* compiling and loading; never taken with lock held */
 	struct lock shapes; /* lists of shapes grow */
-	struct gate gate;
-	struct handles functions, streams;
+	_Alignas(64) struct gate gate; /* every launch writes to it, and reads what follows */
+	_Alignas(64) struct handles functions, streams;
 	struct handles execs;   /* CUgraphExec -> struct graph_exec */
 	struct handles rigid;   /* CUgraphExec whose work the device launches itself -> itself */
 	atomic_int n_rigid;     /* of them: as long as there are some, nothing is loaded */
@@ -753,7 +814,6 @@ struct agent {
 	uint64_t cache_written; /* since make_room(); under build */
 	bool cache_pruned;
 	struct hold hold;       /* under build */
-	_Atomic uint64_t graph_launches;
 	int log_fd;
 };
 extern struct agent agent;
@@ -774,12 +834,6 @@ bool filter_device(const struct context *c);
 bool filter_stream(CUstream stream, bool per_thread);
 bool filter_over(void);   /* no launch will be probed any more */
 bool filter_launch(void); /* counts this launch; whether it is one to be probed */
-/* How a kernel's n-th launch (from 0) runs programs: in one warp of one_in, which stands for one_in * times; times 0: not at all. timed: with
- * --max-overhead, it is one of the two in eight that are compared. */
-struct sample {
-	uint32_t one_in, times;
-	bool timed;
-};
 #define FILTER_OF_GRAPH UINT64_MAX /* n: launched by a graph, which nobody compares */
 void filter_sample(const struct kernel *k, uint64_t n, struct sample *out);
 /* Of the choice of warps. */

@@ -1,5 +1,9 @@
 /* blackbox.c - the last launches of this process, and the first device fault it was told of: kept in
- * the session, so that they are readable when the context, or the process, is gone. */
+ * the session, so that they are readable when the context, or the process, is gone.
+ *
+ * A launch is noted after the driver has taken it, with the values of its parameters as far as its PTX tells where
+ * they are (params.c). What a synchronisation shows to have ended is marked, so that few are left for a fault to be of.
+ */
 #include <string.h>
 
 #include "agent/agent.h"
@@ -25,29 +29,100 @@ static bool is_fault(CUresult r)
 	}
 }
 
+/* -- launches ---------------------------------------------------------------------------- */
+
 #define BEING_WRITTEN UINT64_MAX /* no launch's number */
 
-void blackbox_launch(const struct kernel *k, const CUlaunchConfig *c, bool variant)
+static struct session_launch *begin(uint64_t *number)
 {
-	if (!agent.row)
-		return;
 	struct session_blackbox *b = &agent.row->box;
 	uint64_t n = __atomic_fetch_add(&b->launches, 1, __ATOMIC_RELAXED);
 	struct session_launch *l = &b->last[n % SESSION_LAST_LAUNCHES];
+	*number = n + 1;
 	/* A launch that came as many launches later may be at it: one of them is enough. */
-	if (__atomic_exchange_n(&l->number, BEING_WRITTEN, __ATOMIC_ACQUIRE) == BEING_WRITTEN)
+	return __atomic_exchange_n(&l->number, BEING_WRITTEN, __ATOMIC_ACQUIRE) == BEING_WRITTEN ? NULL : l;
+}
+
+static void end(struct session_launch *l, uint64_t number)
+{
+	__atomic_store_n(&l->number, number, __ATOMIC_RELEASE);
+}
+
+/* The driver has read them all from there. */
+static uint32_t keep_list(struct session_launch *l, const struct params *p, void **params)
+{
+	if (!p || !params)
+		return 0;
+	for (uint32_t i = 0; i < p->n_kept; i++) {
+		uint8_t *to = l->params + p->list[i].at;
+		if (p->list[i].bytes == 8)
+			memcpy(to, params[i], 8);
+		else if (p->list[i].bytes == 4)
+			memcpy(to, params[i], 4);
+		else
+			memcpy(to, params[i], p->list[i].bytes);
+	}
+	return p->kept_bytes;
+}
+
+static uint32_t keep_block(struct session_launch *l, void **extra)
+{
+	const void *from = NULL;
+	size_t bytes = 0;
+	for (void **e = extra; *e != CU_LAUNCH_PARAM_END; e += 2) {
+		if (e[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+			from = e[1];
+		else if (e[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+			bytes = *(size_t *)e[1];
+	}
+	if (bytes > SESSION_PARAM_BYTES)
+		bytes = SESSION_PARAM_BYTES;
+	if (from)
+		memcpy(l->params, from, bytes);
+	return from ? (uint32_t)bytes : 0;
+}
+
+void blackbox_launch(const struct kernel *k, const struct launch *launch, uint64_t links)
+{
+	uint64_t number;
+	struct session_launch *l = agent.row ? begin(&number) : NULL;
+	const CUlaunchConfig *c = &launch->config;
+	if (!l)
 		return;
 	l->kernel = k->row;
-	l->stream = stream_number(c->hStream);
-	l->variant = variant;
+	l->stream = launch->stream;
+	l->thread = stream_is_own(c->hStream, launch->per_thread) ? (uint32_t)thread_id() : 0;
+	l->ended = l->graph_kernels = 0;
+	l->links = links;
 	l->grid[0] = c->gridDimX;
 	l->grid[1] = c->gridDimY;
 	l->grid[2] = c->gridDimZ;
 	l->block[0] = c->blockDimX;
 	l->block[1] = c->blockDimY;
 	l->block[2] = c->blockDimZ;
-	__atomic_store_n(&l->number, n + 1, __ATOMIC_RELEASE);
+	l->shared_bytes = c->sharedMemBytes;
+	l->param_bytes = launch->extra && !launch->params ? keep_block(l, launch->extra)
+							  : keep_list(l, launch->values, launch->params);
+	end(l, number);
 }
+
+void blackbox_graph(uint32_t first, uint32_t n, uint32_t stream, bool own_stream, uint64_t links)
+{
+	uint64_t number;
+	struct session_launch *l = agent.row ? begin(&number) : NULL;
+	if (!l)
+		return;
+	l->kernel = first;
+	l->stream = stream;
+	l->thread = own_stream ? (uint32_t)thread_id() : 0;
+	l->ended = 0;
+	l->graph_kernels = n;
+	l->links = links;
+	l->param_bytes = 0;
+	end(l, number);
+}
+
+/* -- what has ended ------------------------------------------------------------------------- */
 
 uint64_t blackbox_launches(void)
 {
@@ -62,6 +137,47 @@ void blackbox_done(uint64_t launches)
 		__atomic_store_n(&agent.row->box.done, launches, __ATOMIC_RELAXED);
 }
 
+void blackbox_stream_done(uint32_t stream, bool own_stream, uint64_t launches)
+{
+	uint32_t thread = own_stream ? (uint32_t)thread_id() : 0;
+	for (uint32_t i = 0; agent.row && stream != UINT32_MAX && i < SESSION_LAST_LAUNCHES; i++) {
+		struct session_launch *l = &agent.row->box.last[i];
+		uint64_t number = __atomic_load_n(&l->number, __ATOMIC_ACQUIRE);
+		bool is = number && number <= launches && l->stream == stream && l->thread == thread;
+		if (!is || !__atomic_compare_exchange_n(&l->number, &number, BEING_WRITTEN, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			continue;
+		l->ended = 1;
+		end(l, number);
+	}
+}
+
+/* -- faults --------------------------------------------------------------------------------- */
+
+/* Whether a context has maps of which the session has copies. */
+static bool has_copies(const struct context *c)
+{
+	uint64_t maps = atomic_load(&c->map_mask);
+	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
+		if (maps >> i & 1 && !(agent.shared->maps[i].flags & MAP_FLAG_HOST) && !agent.shared->maps[i].live)
+			return true;
+	return false;
+}
+
+/* How far the maps in the session are behind those that are lost. */
+static void note_maps(struct session_blackbox *b)
+{
+	uint64_t behind = 0, shown = 0;
+	for (const struct context *c = atomic_load(&agent.contexts); c; c = c->next) {
+		uint64_t copied = atomic_load(&c->copied), launches = atomic_load(&c->launches), at = atomic_load(&c->shown_ns);
+		if (!launches || !has_copies(c))
+			continue;
+		behind += launches - copied;
+		shown = !shown || at < shown ? at : shown;
+	}
+	b->maps_behind = behind;
+	b->maps_ns = shown;
+}
+
 void blackbox_result(const char *call, CUresult r)
 {
 	uint32_t none = 0;
@@ -73,6 +189,16 @@ void blackbox_result(const char *call, CUresult r)
 		return;
 	b->fault_ns = now_ns();
 	b->launches_then = blackbox_launches();
+	note_maps(b);
 	strncpy(b->call, call, sizeof(b->call) - 1);
 	agent_log("device fault %d seen by %s", (int)r, call);
+}
+
+void blackbox_last_look(void)
+{
+	CUcontext current = NULL;
+	if (!agent.row || !blackbox_launches() || agent.row->box.fault || atomic_load(&agent.captures) ||
+		REAL(cuCtxGetCurrent)(&current) != CUDA_SUCCESS || !current)
+		return;
+	blackbox_result("the end of the process", REAL(cuStreamQuery)(CU_STREAM_LEGACY));
 }

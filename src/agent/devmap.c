@@ -279,18 +279,19 @@ static void no_room(const struct devmap *m)
 	agent_log("%s", text);
 }
 
-static void copy_image(struct context *c, struct devmap *m)
+/* False: what the session shows is older than this. */
+static bool copy_image(struct context *c, struct devmap *m)
 {
 	if (m->mapped)
-		return;
+		return true;
 	if (map_instance_reserve(agent.session, m->instance)) {
 		no_room(m);
-		return;
+		return false;
 	}
 	map_instance_begin(m->instance);
-	if (ok(REAL(cuMemcpyDtoHAsync_v2)(m->image, m->address, m->bytes, c->stream)))
-		finish(c);
-	map_instance_end(m->instance, now_ns());
+	bool done = ok(REAL(cuMemcpyDtoHAsync_v2)(m->image, m->address, m->bytes, c->stream)) && finish(c);
+	map_instance_end(m->instance, done ? now_ns() : m->instance->sync_ns);
+	return done;
 }
 
 /* Rings, and with `images` all maps that a launch may have changed since their last copy; whether a
@@ -298,7 +299,7 @@ static void copy_image(struct context *c, struct devmap *m)
 static bool copy_maps(struct context *c, bool images)
 {
 	CUcontext was;
-	bool flows = false, waits = false;
+	bool flows = false, waits = false, fine = true;
 	uint64_t start = now_ns();
 	if (!ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
 		return false;
@@ -318,7 +319,7 @@ static bool copy_maps(struct context *c, bool images)
 			c->stuck |= got == -EAGAIN;
 			waits |= c->stuck || c->settling;
 		} else if (dirty >> i & 1) {
-			copy_image(c, m);
+			fine &= copy_image(c, m);
 		}
 	}
 	REAL(cuCtxPopCurrent_v2)(&was);
@@ -326,11 +327,13 @@ static bool copy_maps(struct context *c, bool images)
 		__atomic_fetch_add(&agent.row->syncs, 1, __ATOMIC_RELAXED);
 	if (!images)
 		return flows;
-	if (finished >= launches && !waits) /* for a consumer that makes room */
+	if (finished >= launches && !waits && fine) /* waits: for a consumer that makes room */
 		atomic_store(&c->copied, launches);
 	else
 		atomic_fetch_or(&c->dirty, dirty);
 	atomic_store(&c->copied_ns, now_ns());
+	if (fine)
+		atomic_store(&c->shown_ns, start);
 	c->copy_took_ns = now_ns() - start;
 	return flows;
 }
@@ -389,7 +392,7 @@ void devmap_after_sync(CUcontext which)
 
 void devmap_launched(struct context *c, uint64_t maps)
 {
-	atomic_store_explicit(&c->last_launch_ns, now_ns(), memory_order_relaxed);
+	atomic_store_explicit(&c->last_launch_ns, coarse_ns(), memory_order_relaxed);
 	atomic_fetch_add(&c->launches, 1);
 	if (~atomic_load(&c->dirty) & maps)
 		atomic_fetch_or(&c->dirty, maps);

@@ -29,10 +29,7 @@ bool filter_over(void)
 bool filter_stream(CUstream stream, bool per_thread)
 {
 	const struct session_filter *f = filter();
-	if (!f->stream)
-		return true;
-	stream_used(stream, per_thread);
-	return stream_number(stream) == f->stream - 1;
+	return !f->stream || stream_used(stream, per_thread) == f->stream - 1;
 }
 
 bool filter_launch(void)

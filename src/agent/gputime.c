@@ -40,7 +40,7 @@ bool gputime_due(uint64_t n)
 		atomic_load_explicit(&agent.captures, memory_order_relaxed))
 		return false;
 	uint32_t stride = atomic_load_explicit(&agent.times.stride, memory_order_relaxed);
-	return n < 2 || (n < 16 && !(n & (n - 1))) || n % (stride ? stride : 1) == 0;
+	return n < 2 || (n < 16 && !(n & (n - 1))) || !(n & ((uint64_t)(stride ? stride : 1) - 1)); /* a power of two */
 }
 
 static void adapt(void)

@@ -28,7 +28,8 @@ struct graph_node {
 	bool fixed;                 /* runs the original, come what may */
 	struct variant *now, *next; /* in the executable, after the next update; NULL: original */
 	uint64_t launch;            /* word of it; lives while the driver reads it */
-	uint32_t one_in;            /* in that word */
+	uint32_t one_in, next_in;   /* in that word, now and after the next update */
+	bool news;                  /* its parameters are to be set */
 	uint64_t warps;             /* that it launches */
 };
 
@@ -346,16 +347,14 @@ static bool has_launch_id(const struct variant *v)
 
 /* The node's parameters are to be set: each launch has a number of its own, if a program asks, and warps are sampled as they
  * are elsewhere. */
-static bool has_news(const struct graph_node *n)
+static bool has_news(struct graph_node *n)
 {
 	const struct variant *v = n->next;
-	struct sample s;
-	if (n->next != n->now || (v && v->reads_launch))
-		return true;
-	if (!v || !v->sampled)
-		return false;
-	filter_sample(v->kernel, FILTER_OF_GRAPH, &s);
-	return s.one_in != n->one_in;
+	struct sample s = { n->one_in, 1, false };
+	if (v && v->sampled)
+		filter_sample(v->kernel, FILTER_OF_GRAPH, &s);
+	n->next_in = s.one_in;
+	return v != n->now || (v && v->reads_launch) || n->next_in != n->one_in;
 }
 
 static bool set_node(struct graph_node *n)
@@ -380,12 +379,10 @@ static bool set_node(struct graph_node *n)
 			memcpy(list, p.kernelParams, given * sizeof(*list));
 		n->launch = __atomic_fetch_add(&agent.shared->next_launch, 1, __ATOMIC_RELAXED) + 1;
 		if (v->sampled) {
-			struct sample s;
-			filter_sample(v->kernel, FILTER_OF_GRAPH, &s);
-			n->launch = instrument_launch_word(n->launch, s.one_in, 1, true);
-			n->one_in = s.one_in;
-			n->warps = (uint64_t)p.gridDimX * p.gridDimY * p.gridDimZ *
-				   (((uint64_t)p.blockDimX * p.blockDimY * p.blockDimZ + 31) / 32);
+			n->launch = instrument_launch_word(n->launch, n->next_in, 1, true);
+			n->one_in = n->next_in;
+			n->warps = launch_warps((uint64_t)p.gridDimX * p.gridDimY * p.gridDimZ,
+				(uint64_t)p.blockDimX * p.blockDimY * p.blockDimZ);
 		}
 		list[given] = &n->launch;
 		p.kernelParams = list;
@@ -418,7 +415,8 @@ static bool apply(struct graph_exec *e)
 		struct graph_node *n = &e->nodes[i];
 		if (n->next && atomic_load(&n->next->state) != VARIANT_READY)
 			n->next = NULL;
-		change |= has_news(n);
+		n->news = has_news(n);
+		change |= n->news;
 		any |= n->next != NULL;
 	}
 	if (!change)
@@ -427,7 +425,7 @@ static bool apply(struct graph_exec *e)
 		return false;
 	for (size_t i = 0; i < e->n; i++) {
 		struct graph_node *n = &e->nodes[i];
-		if (has_news(n) && !set_node(n))
+		if (n->news && !set_node(n))
 			return false;
 	}
 	if (!update(e, e->work))
@@ -448,21 +446,27 @@ static void push_globals(struct graph_exec *e)
 	}
 }
 
-static void count(struct graph_exec *e)
+static void count(struct graph_exec *e, uint32_t stream, bool own_stream)
 {
+	uint32_t first = UINT32_MAX;
+	uint64_t links = 0;
 	for (size_t i = 0; i < e->n; i++) {
 		struct graph_node *n = &e->nodes[i];
 		struct session_kernel *row = n->f ? kernel_row_of(n->f->kernel) : NULL;
 		if (row)
 			__atomic_fetch_add(&row->launches, 1, __ATOMIC_RELAXED);
+		first = n->f && first == UINT32_MAX ? n->f->kernel->row : first;
 		if (!n->now)
 			continue;
+		links |= atomic_load_explicit(&n->now->links, memory_order_relaxed);
 		if (row)
 			__atomic_fetch_add(&row->launches_instrumented, 1, __ATOMIC_RELAXED);
 		if (row && n->now->sampled)
 			__atomic_fetch_add(&row->warps, n->warps, __ATOMIC_RELAXED);
 		devmap_launched(n->now->context, n->now->build->maps);
 	}
+	if (e->n)
+		blackbox_graph(first, (uint32_t)e->n, stream, own_stream, links);
 }
 
 static CUresult launch(CUgraphExec handle, CUstream stream, bool per_thread)
@@ -479,18 +483,23 @@ static CUresult launch(CUgraphExec handle, CUstream stream, bool per_thread)
 		choose(e);
 	gate_enter(&agent.gate);
 	bool fine = !e || captured || apply(e);
-	stream_used(stream, per_thread);
+	uint32_t number = stream_used(stream, per_thread);
 	if (!fine)
 		restore(e);
 	push_globals(e);
 	CUresult r = (per_thread ? REAL(cuGraphLaunch_ptsz) : REAL(cuGraphLaunch))(handle, stream);
+	stream_used_until_now(stream, per_thread);
 	gate_leave(&agent.gate);
+	if (!ok(r))
+		blackbox_result("a launch of a graph", r);
 	if (!ok(r) || captured)
 		return r;
-	atomic_fetch_add_explicit(&agent.graph_launches, 1, memory_order_relaxed);
+	bool own = stream_is_own(stream, per_thread);
 	if (e)
-		count(e);
-	else if (agent.row)
+		count(e, number, own);
+	else
+		blackbox_graph(UINT32_MAX, UINT32_MAX, number, own, 0);
+	if (!e && agent.row)
 		__atomic_fetch_add(&agent.row->graphs_unseen, 1, __ATOMIC_RELAXED);
 	devmap_touched();
 	if (!fine)

@@ -17,15 +17,10 @@ enum { POLL_US = 20 };
 #define HOLD_NS 3000000ull
 #define MAX_BACKOFF_NS 2000000000ull
 
-static uint64_t launches(void)
-{
-	return blackbox_launches() + atomic_load_explicit(&agent.graph_launches, memory_order_relaxed);
-}
-
 bool hold_due(void)
 {
 	struct hold *h = &agent.hold;
-	uint64_t now = now_ns(), n = launches();
+	uint64_t now = now_ns(), n = blackbox_launches();
 	if (!h->since_ns) {
 		h->since_ns = now;
 		h->next_ns = now + PENDING_NS;

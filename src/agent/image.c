@@ -196,8 +196,11 @@ static void scan_entries(struct image *im, int32_t unit, size_t *cap)
 		const char *name = p;
 		while (p < end && is_name(*p))
 			p++;
-		if (p > name)
-			add_kernel(im, name, (size_t)(p - name), unit, cap);
+		struct kernel *k = p > name ? add_kernel(im, name, (size_t)(p - name), unit, cap) : NULL;
+		if (k) {
+			k->params_text = p;
+			k->params_end = end;
+		}
 	}
 }
 

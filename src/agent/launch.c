@@ -7,17 +7,8 @@
 
 enum { FEW_PARAMS = 64, FEW_BYTES = 4096 + 64 };
 
-struct launch {
-	void *fn;
-	CUlaunchConfig config;
-	void **params, **extra;
-	bool cooperative, extended; /* through cuLaunchCooperativeKernel, cuLaunchKernelEx */
-	bool per_thread;            /* the _ptsz twin */
-	struct sample sample;
-};
-
 /* The driver's function of that form with this function, these parameters. */
-static CUresult call(const struct launch *l, CUfunction fn, void **params, void **extra)
+static CUresult call_driver(const struct launch *l, CUfunction fn, void **params, void **extra)
 {
 	const CUlaunchConfig *c = &l->config;
 	if (l->extended)
@@ -31,6 +22,14 @@ static CUresult call(const struct launch *l, CUfunction fn, void **params, void 
 	return (l->per_thread ? REAL(cuLaunchKernel_ptsz) : REAL(cuLaunchKernel))(fn, c->gridDimX,
 		c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ,
 		c->sharedMemBytes, c->hStream, params, extra);
+}
+
+/* The note that its stream has work is there before anybody counts the launch. */
+static CUresult call(const struct launch *l, CUfunction fn, void **params, void **extra)
+{
+	CUresult r = call_driver(l, fn, params, extra);
+	stream_used_until_now(l->config.hStream, l->per_thread);
+	return r;
 }
 
 static bool is_cooperative(const struct launch *l)
@@ -92,14 +91,9 @@ static CUresult with_block(const struct launch *l, const struct variant *v, uint
 	return r;
 }
 
-static uint64_t warps_of(const CUlaunchConfig *c)
-{
-	uint64_t threads = (uint64_t)c->blockDimX * c->blockDimY * c->blockDimZ;
-	return (uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ * ((threads + 31) / 32);
-}
-
 static CUresult launch_variant(const struct launch *l, struct variant *v)
 {
+	const CUlaunchConfig *c = &l->config;
 	uint64_t id = __atomic_fetch_add(&agent.shared->next_launch, 1, __ATOMIC_RELAXED) + 1;
 	if (v->sampled)
 		id = instrument_launch_word(id, l->sample.one_in, l->sample.times, false);
@@ -118,7 +112,9 @@ static CUresult launch_variant(const struct launch *l, struct variant *v)
 	if (row)
 		__atomic_fetch_add(&row->launches_instrumented, 1, __ATOMIC_RELAXED);
 	if (row && v->sampled)
-		__atomic_fetch_add(&row->warps, warps_of(&l->config), __ATOMIC_RELAXED);
+		__atomic_fetch_add(&row->warps,
+			launch_warps((uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ, (uint64_t)c->blockDimX * c->blockDimY * c->blockDimZ),
+			__ATOMIC_RELAXED);
 	devmap_launched(v->context, v->build->maps);
 	return r;
 }
@@ -188,12 +184,14 @@ static CUresult launch(struct launch *l)
 	struct time_pair *timed = NULL;
 	CUresult r = CUDA_ERROR_UNKNOWN;
 	gate_enter(&agent.gate);
-	stream_used(l->config.hStream, l->per_thread);
-	struct session_shape *shape = row ? shape_of(f->kernel, row, &l->config) : NULL;
+	l->stream = stream_used(l->config.hStream, l->per_thread);
+	struct session_shape *shape = row ? shape_of(f->kernel, row, l) : NULL;
 	uint64_t alike = shape ? __atomic_fetch_add(&shape->launches, 1, __ATOMIC_RELAXED) : 0;
 	if (row && (gputime_due(shape && !alike ? 0 : before) || l->sample.timed))
 		timed = gputime_begin(f->kernel, shape, l->fn, !f->context, !before, l->config.hStream,
 			l->per_thread);
+	if (f)
+		l->values = params_of(f, l->fn);
 	/* It may have been retired meanwhile; from here on it stays. */
 	if (v && atomic_load_explicit(&v->state, memory_order_acquire) == VARIANT_READY)
 		r = launch_variant(l, v);
@@ -202,7 +200,7 @@ static CUresult launch(struct launch *l)
 	if (r != CUDA_SUCCESS)
 		r = call(l, l->fn, l->params, l->extra);
 	if (f && r == CUDA_SUCCESS)
-		blackbox_launch(f->kernel, &l->config, swapped);
+		blackbox_launch(f->kernel, l, swapped ? v->links : 0);
 	else if (r != CUDA_SUCCESS)
 		blackbox_result("a launch", r);
 	if (timed && r == CUDA_SUCCESS)

@@ -43,16 +43,36 @@ void lock_drop(struct lock *l)
 		futex_wake(&l->v, 1);
 }
 
+/* A launch into a thread's own default stream asks, and a system call costs more than all else that we do there. */
+static __thread int own_id;
+
 int thread_id(void)
 {
-	return (int)syscall(SYS_gettid);
+	if (!own_id)
+		own_id = (int)syscall(SYS_gettid);
+	return own_id;
+}
+
+void thread_forked(void)
+{
+	own_id = 0;
+}
+
+static uint64_t read_clock(clockid_t which)
+{
+	struct timespec t;
+	clock_gettime(which, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 uint64_t now_ns(void)
 {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	return read_clock(CLOCK_MONOTONIC);
+}
+
+uint64_t coarse_ns(void)
+{
+	return read_clock(CLOCK_MONOTONIC_COARSE);
 }
 
 /* users: launches inside, with GATE_HELD while the loader waits for them to leave; -1: the loader is inside. */

@@ -54,6 +54,19 @@ static const CUresult missing = CUDA_ERROR_NOT_SUPPORTED;
 		return made_result;                                                                \
 	}
 
+/* A call that waits for what is in that stream. */
+#define MAKE_WAIT(sym, params, args, look, waits_for)                                              \
+	EXPORT CUresult sym params                                                                 \
+	{                                                                                          \
+		if (!REAL(sym))                                                                    \
+			return missing;                                                            \
+		uint64_t made_launches = agent_on() ? blackbox_launches() : 0;                     \
+		CUresult made_result = REAL(sym) args;                                             \
+		if (agent_on())                                                                    \
+			look(#sym, made_result, waits_for, made_per_thread, made_launches);        \
+		return made_result;                                                                \
+	}
+
 /* A call during which nothing of ours is loaded. */
 #define MAKE_GATE(sym, params, args, before, after)                                                \
 	EXPORT CUresult sym params                                                                 \
@@ -79,17 +92,17 @@ static void came_to_rest(const char *call, CUresult r, enum load_hurry hurry)
 }
 
 /* Its result is there, so all that came before it in its stream is done. */
-static void has_read(const char *call, CUresult r, bool per_thread)
+static void has_read(const char *call, CUresult r, CUstream stream, bool per_thread, uint64_t launches)
 {
 	if (r == CUDA_SUCCESS)
-		stream_synchronised(NULL, per_thread);
+		stream_synchronised(stream, per_thread, launches);
 	came_to_rest(call, r, LOAD_SYNC);
 }
 
-static void has_synchronised(const char *call, CUresult r, CUstream stream, bool per_thread)
+static void has_synchronised(const char *call, CUresult r, CUstream stream, bool per_thread, uint64_t launches)
 {
 	if (r == CUDA_SUCCESS) {
-		stream_synchronised(stream, per_thread);
+		stream_synchronised(stream, per_thread, launches);
 		devmap_after_sync(NULL);
 	}
 	came_to_rest(call, r, LOAD_SYNC);
@@ -111,13 +124,13 @@ static void has_ended_capture(CUresult r)
 
 #define MAKE_AFTER(sym, params, args) MAKE_LOOK(sym, params, args, came_to_rest(#sym, made_result, LOAD_SYNC))
 #define MAKE_POLL(sym, params, args) MAKE_LOOK(sym, params, args, came_to_rest(#sym, made_result, LOAD_POLL))
-#define MAKE_READ(sym, params, args) MAKE_LOOK(sym, params, args, has_read(#sym, made_result, made_per_thread))
-#define MAKE_STREAM(sym, params, args)                                                             \
-	MAKE_LOOK(sym, params, args, has_synchronised(#sym, made_result, stream, made_per_thread))
+#define MAKE_READ(sym, params, args) MAKE_WAIT(sym, params, args, has_read, NULL)
+#define MAKE_STREAM(sym, params, args) MAKE_WAIT(sym, params, args, has_synchronised, stream)
 #define MAKE_ENDCAPTURE(sym, params, args) MAKE_LOOK(sym, params, args, has_ended_capture(made_result))
 #define MAKE_GATED(sym, params, args) MAKE_GATE(sym, params, args, , )
 #define MAKE_WORK(sym, params, args)                                                               \
-	MAKE_GATE(sym, params, args, stream_used(stream, made_per_thread), devmap_touched())
+	MAKE_GATE(sym, params, args, stream_used(stream, made_per_thread),                         \
+		(stream_used_until_now(stream, made_per_thread), devmap_touched()))
 /* Between begin and end of a capture nothing may be loaded, queried or synchronised. */
 #define MAKE_CAPTURE(sym, params, args)                                                            \
 	MAKE_GATE(sym, params, args, capture_begun(), has_begun_capture(made_result))

@@ -57,9 +57,10 @@ static struct session_shape *add(struct kernel *k, uint32_t kernel, const CUlaun
 	return s->row;
 }
 
-struct session_shape *shape_of(struct kernel *k, const struct session_kernel *row, const CUlaunchConfig *c)
+struct session_shape *shape_of(struct kernel *k, const struct session_kernel *row, const struct launch *l)
 {
-	uint32_t kernel = (uint32_t)(row - agent.shared->kernels), stream = stream_number(c->hStream);
+	uint32_t kernel = (uint32_t)(row - agent.shared->kernels), stream = l->stream;
+	const CUlaunchConfig *c = &l->config;
 	struct shape *last = atomic_load_explicit(&k->last_shape, memory_order_acquire);
 	if (last && is(last->row, kernel, c, stream))
 		return last->row;

@@ -58,6 +58,7 @@ void agent_log(const char *fmt, ...)
 static void forked(void)
 {
 	int log = agent.log_fd;
+	thread_forked();
 	memset(&agent, 0, sizeof(agent));
 	agent.log_fd = log;
 }
@@ -67,6 +68,7 @@ static void leave(void)
 	/* Not in a child that inherited the handler with the parent's memory. */
 	if (!agent_on() || agent.pid != process_self())
 		return;
+	blackbox_last_look();
 	devmap_stop();
 	gputime_collect(NULL);
 	atomic_store(&agent.mode, AGENT_OFF);

@@ -82,31 +82,23 @@ static struct stream_row *take_row(void)
 	return r;
 }
 
-static void remember_stream(CUstream stream)
+/* NULL: out of memory. */
+static struct stream_row *remember_stream(CUstream stream)
 {
 	CUcontext context = context_of_stream(stream);
 	lock_take(&agent.stream_lock);
-	if (!handles_get(&agent.streams, stream)) {
-		struct stream_row *r = take_row();
-		if (r) {
-			r->stream = stream;
-			r->context = context;
-			r->number = ++agent.n_streams;
-			atomic_store(&r->state, ROW_USED);
-			handles_put(&agent.streams, stream, r);
-		} else {
-			atomic_store(&agent.unknown_work, 1);
-		}
+	struct stream_row *r = handles_get(&agent.streams, stream);
+	if (!r && (r = take_row())) {
+		r->stream = stream;
+		r->context = context;
+		r->number = ++agent.n_streams;
+		atomic_store(&r->state, ROW_USED);
+		handles_put(&agent.streams, stream, r);
+	} else if (!r) {
+		atomic_store(&agent.unknown_work, 1);
 	}
 	lock_drop(&agent.stream_lock);
-}
-
-uint32_t stream_number(CUstream stream)
-{
-	if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
-		return 0;
-	const struct stream_row *r = handles_get(&agent.streams, stream);
-	return r ? r->number : UINT32_MAX;
+	return r;
 }
 
 /* The stream ends: nobody asks about it from here on, nor is still asking on return. */
@@ -211,29 +203,54 @@ static bool threads_idle(bool ask)
 	return true;
 }
 
-static void remember_use(CUstream stream)
+static uint32_t remember_use(CUstream stream)
 {
 	struct stream_row *r = handles_get(&agent.streams, stream);
 	if (r)
 		atomic_fetch_add_explicit(&r->uses, 1, memory_order_relaxed);
 	else
-		remember_stream(stream);
+		r = remember_stream(stream);
+	return r ? r->number : UINT32_MAX;
 }
 
 /* -- what launches and synchronising calls tell ------------------------------------ */
 
-void stream_used(CUstream stream, bool per_thread)
+bool stream_is_own(CUstream stream, bool per_thread)
 {
-	if (stream == CU_STREAM_PER_THREAD || (!stream && per_thread))
-		remember_thread();
-	else if (stream && stream != CU_STREAM_LEGACY)
-		remember_use(stream);
+	return stream == CU_STREAM_PER_THREAD || (!stream && per_thread);
 }
 
-void stream_synchronised(CUstream stream, bool per_thread)
+uint32_t stream_number(CUstream stream)
 {
-	if (stream == CU_STREAM_PER_THREAD || (!stream && per_thread))
+	if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+		return 0;
+	const struct stream_row *r = handles_get(&agent.streams, stream);
+	return r ? r->number : UINT32_MAX;
+}
+
+uint32_t stream_used(CUstream stream, bool per_thread)
+{
+	if (stream_is_own(stream, per_thread))
+		remember_thread();
+	else if (stream && stream != CU_STREAM_LEGACY)
+		return remember_use(stream);
+	return 0;
+}
+
+/* Another thread's synchronisation of the context, begun and ended between our first note and the driver's call, has taken
+ * that note for one of work that is done. */
+void stream_used_until_now(CUstream stream, bool per_thread)
+{
+	if (stream_is_own(stream, per_thread))
+		remember_thread();
+}
+
+void stream_synchronised(CUstream stream, bool per_thread, uint64_t launches)
+{
+	bool own = stream_is_own(stream, per_thread);
+	if (own)
 		forget_thread(thread_id());
+	blackbox_stream_done(stream_number(stream), own, launches);
 }
 
 /* A context was synchronised; `since` was drawn before that began. Threads of other contexts are not

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cli/fault.h"
 #include "cli/filter.h"
 #include "cli/names.h"
 #include "cli/near.h"
@@ -190,115 +191,6 @@ static uint64_t clock_error_ns(const struct session *s)
 	return worst;
 }
 
-/* -- device faults -- */
-
-static const char *fault_name(uint32_t fault)
-{
-	static const struct {
-		uint32_t code;
-		const char *name;
-	} names[] = { { 214, "uncorrectable ECC error" }, { 226, "contained error" },
-		{ 700, "illegal address" }, { 702, "launch timeout" }, { 710, "assertion" },
-		{ 714, "hardware stack error" }, { 715, "illegal instruction" },
-		{ 716, "misaligned address" }, { 717, "invalid address space" },
-		{ 718, "invalid program counter" }, { 719, "launch failure" } };
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (names[i].code == fault)
-			return names[i].name;
-	return "unknown fault";
-}
-
-/* Launch `number` of a box, copied; false when it was overwritten. */
-static bool fault_launch(const struct session_blackbox *b, uint64_t number, struct session_launch *l)
-{
-	const struct session_launch *at = &b->last[(number - 1) % SESSION_LAST_LAUNCHES];
-	*l = *at;
-	return __atomic_load_n(&at->number, __ATOMIC_ACQUIRE) == number;
-}
-
-/* The first launch that may have been under way at the fault and is still in the box. */
-static uint64_t fault_first(const struct session_blackbox *b)
-{
-	uint64_t kept = b->launches_then > SESSION_LAST_LAUNCHES
-				? b->launches_then - SESSION_LAST_LAUNCHES
-				: 0;
-	return (b->done > kept ? b->done : kept) + 1;
-}
-
-static const char *fault_kernel(const struct snapshot *snap, uint32_t row)
-{
-	for (uint32_t i = 0; i < snap->n_kernels; i++)
-		if (snap->kernels[i].id == row)
-			return name_short(snap->arena, snap->kernels[i].name, NAME_WIDTH);
-	return "a kernel without a row";
-}
-
-static void fault_text(const struct run_report *r, struct buf *text)
-{
-	const struct session_file *f = session_data(r->session);
-	struct session_launch l;
-	for (int i = 0; i < SESSION_MAX_AGENTS; i++) {
-		const struct session_blackbox *b = &f->agents[i].box;
-		if (!b->fault)
-			continue;
-		buf_printf(text, "  device fault in process %u: %s (error %u), seen by %.40s\n",
-			f->agents[i].pid, fault_name(b->fault), b->fault, b->call);
-		for (uint64_t n = fault_first(b); n && n <= b->launches_then; n++)
-			if (fault_launch(b, n, &l))
-				buf_printf(text,
-					"    launch %" PRIu64 ", not seen to end: %s, %u x %u x %u "
-					"blocks of %u x %u x %u threads, stream %u%s\n",
-					n, fault_kernel(r->snap, l.kernel), l.grid[0], l.grid[1],
-					l.grid[2], l.block[0], l.block[1], l.block[2], l.stream,
-					l.variant ? ", probed" : "");
-	}
-}
-
-static void json_dimensions(struct json *j, const char *name, const uint32_t d[3])
-{
-	json_key(j, name);
-	json_array(j);
-	for (int i = 0; i < 3; i++)
-		json_u64(j, d[i]);
-	json_array_end(j);
-}
-
-static void json_faults(const struct run_report *r, struct json *j)
-{
-	const struct session_file *f = session_data(r->session);
-	struct session_launch l;
-	json_array(j);
-	for (int i = 0; i < SESSION_MAX_AGENTS; i++) {
-		const struct session_blackbox *b = &f->agents[i].box;
-		if (!b->fault)
-			continue;
-		char call[sizeof(b->call) + 1];
-		snprintf(call, sizeof(call), "%.*s", (int)sizeof(b->call), b->call);
-		json_object(j);
-		json_put_u64(j, "pid", f->agents[i].pid);
-		json_put_u64(j, "error", b->fault);
-		json_put_string(j, "name", fault_name(b->fault));
-		json_put_string(j, "seen_by", call);
-		json_key(j, "launches");
-		json_array(j);
-		for (uint64_t n = fault_first(b); n && n <= b->launches_then; n++) {
-			if (!fault_launch(b, n, &l))
-				continue;
-			json_object(j);
-			json_put_u64(j, "launch", n);
-			json_put_string(j, "kernel", fault_kernel(r->snap, l.kernel));
-			json_dimensions(j, "grid", l.grid);
-			json_dimensions(j, "block", l.block);
-			json_put_u64(j, "stream", l.stream);
-			json_put_bool(j, "probed", l.variant);
-			json_object_end(j);
-		}
-		json_array_end(j);
-		json_object_end(j);
-	}
-	json_array_end(j);
-}
-
 static void coverage_text(const struct run_report *r, struct buf *text)
 {
 	const struct snapshot *snap = r->snap;
@@ -310,7 +202,7 @@ static void coverage_text(const struct run_report *r, struct buf *text)
 		snap->launches_instrumented, snap->launches, snap->launches == 1 ? "" : "es",
 		dump_records_lost(r->dump), plural(dump_records_lost(r->dump)),
 		dump_insertions_refused(r->dump), plural(dump_insertions_refused(r->dump)));
-	fault_text(r, text);
+	fault_text(r->session, snap, text);
 	time_text(snap, text);
 	filter_text(&snap->filter, text);
 	list_unprobed(snap, text);
@@ -583,7 +475,7 @@ static void json_head(const struct run_report *r, struct json *j)
 	json_key(j, "coverage");
 	json_coverage(r, j);
 	json_key(j, "faults");
-	json_faults(r, j);
+	fault_json(r->session, r->snap, j);
 	json_key(j, "clock_error_ns");
 	clock_error_ns(r->session) ? json_u64(j, clock_error_ns(r->session)) : json_null(j);
 	json_key(j, "filter");

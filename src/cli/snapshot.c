@@ -149,6 +149,7 @@ static void take_kernel(struct snapshot *snap, const struct session *s, uint32_t
 	k->demangled = name_demangle(snap->arena, k->name);
 	k->reason = copy(snap->arena, s, from->reason);
 	k->source = copy(snap->arena, s, from->source);
+	k->params = copy(snap->arena, s, from->params);
 	k->launches = __atomic_load_n(&from->launches, __ATOMIC_RELAXED);
 	k->launches_instrumented = __atomic_load_n(&from->launches_instrumented, __ATOMIC_RELAXED);
 	k->samples = (struct snap_times){ from->timed, from->time_ns, from->probed_timed, from->probed_ns, from->first_ns };

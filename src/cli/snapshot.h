@@ -19,6 +19,7 @@ struct snap_kernel {
 	const char *demangled;        /* the same when it is not mangled */
 	const char *reason;           /* REFUSED, PENDING; "" otherwise */
 	const char *source;           /* where its PTX is; "" when not known */
+	const char *params;           /* types of its parameters (struct session_kernel); "" when not known */
 	uint32_t first_site, n_sites; /* rows of sites[] below */
 	struct snap_shape *shapes;    /* the most frequent first; launches in graphs, and those of ways beyond 64, are in none */
 	uint32_t n_shapes;

@@ -153,7 +153,10 @@ struct session_kernel { /* writer: the agent that claimed it */
 	uint64_t estimate_ppm, estimate_least_ppm, estimate_most_ppm;
 	uint64_t warps;			  /* atomic: of the launches in which programs that are sampled ran */
 	uint64_t since_ns;		  /* CLOCK_MONOTONIC: in this state since */
+	session_string params;		  /* types of its parameters (agent/params.c): "u64 b8[24]@8 f32", "-": it has none; 0: not known */
+	uint32_t pad2;
 };
+#define SESSION_NO_PARAMS "-"
 
 /* One way in which a kernel is launched outside of graphs (agent/shape.c). */
 struct session_shape { /* writer: the agent that added it; of one kernel and way there may be one for each process */
@@ -176,13 +179,20 @@ struct session_site { /* writer: the agent that claimed its kernel */
 };
 
 /* What is left when a device has faulted (agent/blackbox.c). */
-enum { SESSION_LAST_LAUNCHES = 16 };
+enum { SESSION_LAST_LAUNCHES = 16, SESSION_PARAM_BYTES = 128 };
 struct session_launch { /* writer: the agent */
 	uint64_t number; /* from 1; 0: none, all ones: being written */
 	uint32_t kernel; /* row; UINT32_MAX: it has none */
 	uint32_t stream; /* as session_filter numbers them */
-	uint32_t variant, pad;
-	uint32_t grid[3], block[3];
+	uint32_t thread; /* whose own default stream it is; 0: it is not one */
+	uint32_t ended;	 /* 1: its stream was synchronised since */
+	uint64_t links;	 /* bit per link whose program ran in it */
+	uint32_t graph_kernels; /* it launched a graph of so many kernels, and `kernel` is the first of them; 0: a kernel */
+	uint32_t shared_bytes;	/* dynamic */
+	uint32_t grid[3], block[3]; /* not of a graph */
+	uint32_t param_bytes;	/* of its parameters, which session_kernel.params describes, so many are here */
+	uint32_t pad;
+	uint8_t params[SESSION_PARAM_BYTES];
 };
 struct session_blackbox { /* writer: the agent */
 	uint32_t fault; /* CUresult of the first device fault; 0: none */
@@ -190,6 +200,8 @@ struct session_blackbox { /* writer: the agent */
 	uint64_t fault_ns, launches_then;
 	uint64_t launches; /* so far */
 	uint64_t done;	   /* so many of them were over at the last synchronisation that says so */
+	uint64_t maps_ns;     /* maps are as of then, those in host memory as of the fault; 0: there are none, or they were never copied */
+	uint64_t maps_behind; /* of so many probed launches not all is in them */
 	char call[40];	   /* which returned it */
 	struct session_launch last[SESSION_LAST_LAUNCHES]; /* launch n at (n - 1) modulo their number */
 };

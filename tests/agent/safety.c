@@ -135,8 +135,7 @@ static void *half(void *arg)
 	struct half *h = arg;
 	void *params[] = { &flags };
 	CU(cuCtxSetCurrent(h->ctx));
-	for (int i = 0; i < 1; i++)
-		CU(cuLaunchKernel(h->fn, 1, 1, 1, 1, 1, 1, 0, CU_STREAM_PER_THREAD, params, NULL));
+	CU(cuLaunchKernel(h->fn, 1, 1, 1, 1, 1, 1, 0, CU_STREAM_PER_THREAD, params, NULL));
 	CU(cuStreamSynchronize(CU_STREAM_PER_THREAD));
 	return NULL;
 }
@@ -159,6 +158,31 @@ static int threads(void)
 		for (int i = 0; i < 2; i++)
 			pthread_join(t[i], NULL);
 	}
+	return 0;
+}
+
+/* The context is synchronised between a thread's call of a launch and the driver's: that launch is not over. */
+static int threads_synchronised(void)
+{
+	CUmodule a, b;
+	CUfunction pong;
+	struct half h;
+	pthread_t t;
+	void *params[] = { &flags };
+	pair_start();
+	CU(cuModuleLoadData(&a, PTX_PING));
+	CU(cuModuleGetFunction(&h.fn, a, "ping"));
+	CU(cuMemsetD8(flags, 0, 8));
+	CU(cuCtxGetCurrent(&h.ctx));
+	pthread_create(&t, NULL, half, &h);
+	usleep(300000); /* it is in the driver by now, which waits for this: */
+	CU(cuCtxSynchronize());
+	for (uint32_t here = 0; !here;)
+		CU(cuMemcpyDtoHAsync(&here, flags, 4, streams[1]));
+	CU(cuModuleLoadDataEx(&b, PTX_PONG, 0, NULL, NULL));
+	CU(cuModuleGetFunction(&pong, b, "pong"));
+	CU(cuLaunchKernel(pong, 1, 1, 1, 1, 1, 1, 0, streams[1], params, NULL));
+	pthread_join(t, NULL);
 	return 0;
 }
 
@@ -335,32 +359,34 @@ static int interactive(void)
 }
 
 static const struct role roles[] = { { "one_module", one_module }, { "two_modules", two_modules },
-	{ "library", library }, { "threads", threads }, { "late_module", late_module },
+	{ "library", library }, { "threads", threads }, { "threads_synchronised", threads_synchronised },
+	{ "late_module", late_module },
 	{ "late_destroyed", late_destroyed }, { "storm", storm }, { "endless", endless },
 	{ "fill", fill_once }, { "fork_before", fork_before }, { "fork_after", fork_after },
 	{ "signals", signals }, { "interactive", interactive }, { 0 } };
 
 /* -- expectations ----------------------------------------------------------------------------- */
 
-/* late: launches of pong that run before a moment to load its variant comes. */
-static void pair(const char *role, int late)
+/* rounds: launches of each; late: those of pong that run before a moment to load its variant comes. */
+static void pair(const char *role, int rounds, int late)
 {
 	struct run r;
 	run_begin(&r);
 	run_use_shim(&r);
 	r.env[0] = "SHIM_BLOCK=1";
+	r.env[1] = strcmp(role, "threads_synchronised") ? NULL : "SHIM_LATE=1";
 	uint32_t a = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1),
 		 b = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
 	struct ebpf_fragment fa = counter(a, EBPF_POINT_ENTRY), fb = counter(b, EBPF_POINT_ENTRY);
 	run_attach(&r, &fa, "ping");
 	run_attach(&r, &fb, "pong");
 	is_int(run_wait(&r, run_start(&r, role), 20), 0, "%s: neither hangs nor fails", role);
-	is_int(run_count(&r, a, 0), 3, "%s: ping is exact", role);
-	is_int(run_count(&r, b, 0), 3 - late, "%s: pong is exact", role);
+	is_int(run_count(&r, a, 0), rounds, "%s: ping is exact", role);
+	is_int(run_count(&r, b, 0), rounds - late, "%s: pong is exact", role);
 	struct session_kernel *k = run_kernel(&r, "pong");
-	is_int(k ? k->launches : 0, 3, "%s: all launches of pong were seen", role);
-	is_int(k ? k->launches_instrumented : 0, 3 - late, "%s: and %d were instrumented", role,
-		3 - late);
+	is_int(k ? k->launches : 0, rounds, "%s: all launches of pong were seen", role);
+	is_int(k ? k->launches_instrumented : 0, rounds - late, "%s: and %d were instrumented", role,
+		rounds - late);
 	run_end(&r);
 }
 
@@ -508,12 +534,13 @@ static void killed(void)
 int main(int argc, char **argv)
 {
 	harness_main(argc, argv, roles);
-	pair("one_module", 0);
-	pair("two_modules", 0);
-	pair("library", 0);
-	pair("threads", 0);
-	pair("late_module", 1);
-	pair("late_destroyed", 1);
+	pair("one_module", 3, 0);
+	pair("two_modules", 3, 0);
+	pair("library", 3, 0);
+	pair("threads", 3, 0);
+	pair("threads_synchronised", 1, 1);
+	pair("late_module", 3, 1);
+	pair("late_destroyed", 3, 1);
 	never_ends();
 	for (int i = 0; i < 5; i++)
 		counted("storm", NULL, STORM_THREADS * STORM_LAUNCHES, "many threads at once");

@@ -7,6 +7,8 @@
  *the agent on, that call fails SHIM_FAULT_ONCE=1  only the K-th SHIM_TIGHT=1	   an SM holds two
  *blocks of a kernel from PTX text, one of a kernel from a cubin (a variant) unless it was linked
  *			   with a register limit; =2: one in any case
+ *	SHIM_LATE=1	   a launch into a thread's own default stream waits until some thread has synchronised a context; a query of
+ *			   the legacy stream says nothing of others
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -14,8 +16,11 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "egpu/cuda.h"
+
+enum { LATE_MS = 5000 /* at most */ };
 
 static pthread_rwlock_t device = PTHREAD_RWLOCK_INITIALIZER;
 
@@ -164,7 +169,15 @@ WRAP(cuFuncGetParamInfo, CUDA_ERROR_INVALID_VALUE, (CUfunction fn, size_t i, siz
 	(fn, i, at, n))
 WRAP(cuMemHostRegister_v2, CUDA_ERROR_NOT_SUPPORTED, (void *p, size_t n, unsigned int flags),
 	(p, n, flags))
-WRAP(cuStreamQuery, CUDA_ERROR_INVALID_VALUE, (CUstream s), (s))
+__attribute__((visibility("default"))) CUresult cuStreamQuery(CUstream s);
+CUresult cuStreamQuery(CUstream s)
+{
+	static atomic_int count;
+	CUresult (*real)(CUstream) = (CUresult(*)(CUstream))next("cuStreamQuery");
+	if (fault("cuStreamQuery", &count, __builtin_return_address(0)))
+		return CUDA_ERROR_INVALID_VALUE;
+	return s == CU_STREAM_LEGACY && getenv("SHIM_LATE") ? CUDA_SUCCESS : real(s);
+}
 WRAP(cuStreamSynchronize, CUDA_ERROR_INVALID_VALUE, (CUstream s), (s))
 WRAP(cuCtxPushCurrent_v2, CUDA_ERROR_INVALID_CONTEXT, (CUcontext c), (c))
 WRAP(cuDeviceGetAttribute, CUDA_ERROR_INVALID_VALUE, (int *v, CUdevice_attribute a, CUdevice d),
@@ -192,6 +205,24 @@ CUresult cuModuleLoadData(CUmodule *mod, const void *image)
 	return r;
 }
 
+static atomic_int synchronisations;
+
+__attribute__((visibility("default"))) CUresult cuCtxSynchronize(void);
+CUresult cuCtxSynchronize(void)
+{
+	CUresult (*real)(void) = (CUresult(*)(void))next("cuCtxSynchronize");
+	CUresult r = real();
+	atomic_fetch_add(&synchronisations, 1);
+	return r;
+}
+
+static void wait_for_synchronisation(void)
+{
+	int seen = atomic_load(&synchronisations);
+	for (int ms = 0; ms < LATE_MS && atomic_load(&synchronisations) == seen; ms++)
+		usleep(1000);
+}
+
 __attribute__((visibility("default"))) CUresult cuLaunchKernel(CUfunction fn, unsigned gx,
 	unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
 	CUstream s, void **params, void **extra);
@@ -203,6 +234,8 @@ CUresult cuLaunchKernel(CUfunction fn, unsigned gx, unsigned gy, unsigned gz, un
 		unsigned, CUstream, void **, void **) = next("cuLaunchKernel");
 	if (fault("cuLaunchKernel", &count, __builtin_return_address(0)))
 		return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+	if (s == CU_STREAM_PER_THREAD && getenv("SHIM_LATE"))
+		wait_for_synchronisation();
 	if (blocking())
 		pthread_rwlock_rdlock(&device);
 	CUresult r = real(fn, gx, gy, gz, bx, by, bz, shared, s, params, extra);
