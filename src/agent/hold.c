@@ -81,7 +81,7 @@ void hold_end(bool done)
 			done ? "" : " in vain");
 	}
 	h->begun_ns = 0;
-	h->launches = launches();
+	h->launches = blackbox_launches();
 	if (done) {
 		h->since_ns = 0;
 		h->busy = NULL;
