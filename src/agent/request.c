@@ -131,8 +131,8 @@ static void patch(struct devmap *m, size_t at, const void *from, size_t n)
 			n);
 }
 
-/* Replica 0 gets the value, the others nothing; replicas of per-CPU maps are all cleared: there the
- * host's image has the value. */
+/* Each replica gets the value; those of per-CPU maps are all cleared: there the host's image has the
+ * value. */
 static int write_array(struct context *c, struct devmap *m, const struct request *r)
 {
 	const struct map_image *im = m->image;
@@ -151,12 +151,11 @@ static int write_array(struct context *c, struct devmap *m, const struct request
 	uint64_t at = MAP_IMAGE_HEADER + (uint64_t)index * stride + r->head.offset;
 	bool good = true;
 	for (uint32_t k = 0; k < im->n_replicas && good; k++)
-		good = to_device(c, m->address + k * replica + at, per_cpu || k ? zero : r->value,
-			bytes);
+		good = to_device(c, m->address + k * replica + at, per_cpu ? zero : r->value, bytes);
 	good &= finish(c);
 	map_instance_begin(m->instance);
 	for (uint32_t k = 0; k < im->n_replicas && good; k++)
-		patch(m, k * replica + at, per_cpu || k ? zero : r->value, bytes);
+		patch(m, k * replica + at, per_cpu ? zero : r->value, bytes);
 	map_instance_end(m->instance, now_ns());
 	free(zero);
 	return good ? 0 : -EIO;
@@ -475,15 +474,14 @@ void request_watch(struct context *c, uint32_t id)
 	c->host_mask |= (uint64_t)1 << id;
 }
 
-/* The value is in replica 0; what was added to the others is over. By copies: memory is set by a kernel, which waits for one that fills the device. */
-static bool clear_replicas(struct context *c, struct devmap *m, size_t at, size_t n)
+/* Bytes of the host's to each replica. By copies: memory is set by a kernel, which waits for one that fills the device. */
+static bool push_bytes(struct context *c, struct devmap *m, size_t at, const uint8_t *from, size_t n)
 {
 	uint64_t replica = map_replica_bytes(m->image->max_entries, m->image->value_size);
 	bool good = true;
-	for (uint32_t r = 1; r < m->image->n_replicas && good; r++) {
-		char *zeros = (char *)m->image + r * replica + at;
-		memset(zeros, 0, n);
-		good = ok(REAL(cuMemcpyHtoDAsync_v2)(m->address + r * replica + at, zeros, n, c->stream));
+	for (uint32_t r = 0; r < m->image->n_replicas && good; r++) {
+		memcpy((char *)m->image + r * replica + at, from, n);
+		good = to_device(c, m->address + r * replica + at, from, n);
 	}
 	return good;
 }
@@ -503,12 +501,9 @@ static bool push_map(struct context *c, struct devmap *m)
 			i++;
 			continue;
 		}
-		for (; i < bytes && now[i] != was[i]; i++) {
+		for (; i < bytes && now[i] != was[i]; i++)
 			was[i] = now[i];
-			((uint8_t *)(m->image + 1))[i] = was[i];
-		}
-		good = to_device(c, m->address + MAP_IMAGE_HEADER + from, was + from, i - from) &&
-		       clear_replicas(c, m, MAP_IMAGE_HEADER + from, i - from);
+		good = push_bytes(c, m, MAP_IMAGE_HEADER + from, was + from, i - from);
 	}
 	good &= finish(c);
 	map_instance_end(m->instance, now_ns());

@@ -88,17 +88,51 @@ struct ebpf_batch {
 	const char *begin, *item, *end;
 };
 
-/* How the program uses the values of a map. Words are those of a value, bit (offset / 8) mod 64. */
+/* How all programs change a number in a map's values, which is how several copies of it become one. */
+enum ebpf_fold {
+	EBPF_FOLD_NONE, /* not at all */
+	EBPF_FOLD_ADD32,
+	EBPF_FOLD_ADD64,
+	EBPF_FOLD_XOR,
+	EBPF_FOLD_OR,
+	EBPF_FOLD_AND,
+	EBPF_FOLD_MIN_U32,
+	EBPF_FOLD_MIN_S32,
+	EBPF_FOLD_MIN_U64,
+	EBPF_FOLD_MIN_S64,
+	EBPF_FOLD_MAX_U32,
+	EBPF_FOLD_MAX_S32,
+	EBPF_FOLD_MAX_U64,
+	EBPF_FOLD_MAX_S64,
+	EBPF_FOLD_MIXED, /* in several, or others */
+};
+
+/* Halves of 8-byte words whose folds are kept: those further on in a value share them. */
+enum { EBPF_FOLD_HALVES = 128 };
+
+static inline uint8_t ebpf_fold_join(uint8_t a, uint8_t b)
+{
+	return !a || a == b ? b : !b ? a : EBPF_FOLD_MIXED;
+}
+
+/* How the program uses the values of a map. */
 struct ebpf_map_use {
-	bool added;	 /* to */
-	bool other;	 /* read, written, or changed in another way */
-	uint64_t whole;	 /* words that 64-bit numbers are added to */
-	uint64_t halves; /* words whose two halves 32-bit numbers are added to */
+	bool folded;	 /* changed in the ways of `fold` */
+	bool other;	 /* read, or changed in another way, which makes every fold mixed */
+	uint8_t fold[EBPF_FOLD_HALVES]; /* enum ebpf_fold of the 4 bytes at 4 i, 4 (i + 128), ... of a value */
 	bool changed;	 /* among `other`: perhaps more than read */
 	bool inserted;	 /* keys come or go: not among `other` */
 	bool weighed;	 /* what is added, and what insertions begin with in words that are added to, is multiplied by the weight */
 	bool unweighed;	 /* a program that is sampled does something that is not */
 };
+
+static inline bool ebpf_folds_clash(const uint8_t fold[EBPF_FOLD_HALVES])
+{
+	for (int i = 0; i < EBPF_FOLD_HALVES; i++)
+		if (fold[i] == EBPF_FOLD_MIXED)
+			return true;
+	return false;
+}
 
 struct ebpf_fragment {
 	const char *name; /* program name */

@@ -432,6 +432,20 @@ static int map_base_take_values(
 	return err ? err : file_write_at(fd, &empty, sizeof(empty), header_at);
 }
 
+/* Each replica of an array begins as the first. What is zero stays untouched: it may be a hole. */
+static void map_spread(struct map_image *image)
+{
+	uint64_t one = map_replica_bytes(image->max_entries, image->value_size);
+	const uint8_t *first = (const uint8_t *)(image + 1);
+	static const uint8_t zero[128];
+	for (uint64_t at = 0; at < one && image->n_replicas > 1; at += sizeof(zero)) {
+		if (!memcmp(first + at, zero, sizeof(zero)))
+			continue;
+		for (uint32_t r = 1; r < image->n_replicas; r++)
+			memcpy((uint8_t *)(image + 1) + r * one + at, first + at, sizeof(zero));
+	}
+}
+
 /* Under the lock of map-ID, so that no host write slips between the copy and the count that forbids
  * it. A host that was stopped inside its own write must not stop the target: then the copy goes
  * ahead. */
@@ -463,6 +477,8 @@ static int map_instance_fill(
 	}
 	if (!err && inst->base_offset)
 		memcpy((char *)inst + inst->base_offset, image + 1, data);
+	if (!err && row->type == BPF_MAP_TYPE_ARRAY)
+		map_spread(image);
 	if (!locked)
 		file_unlock(fd);
 	close(fd);

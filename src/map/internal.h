@@ -121,6 +121,7 @@ struct map {
 	uint32_t cpus;
 	size_t stride;
 	uint8_t *sum, *one, *was; /* stride bytes each */
+	uint8_t fold[EBPF_FOLD_HALVES]; /* of the row, as of map_begin */
 	uint8_t *key;             /* one slot: header and key */
 	struct {
 		uint8_t *key;
@@ -167,8 +168,9 @@ int map_request(struct map *m, const struct change *c);
 /* What the agent that was asked has left with its answer. */
 int map_request_answer(struct map *m, void *to, size_t bytes);
 
-/* to += from - minus in words of a value; `halves` (session_map.halves) says which of them are two sums; minus NULL: zero. */
-void map_words_add(
-	uint64_t halves, uint8_t *to, const uint8_t *from, const uint8_t *minus, size_t bytes);
+/* Takes a copy of a value into `to`, which begins as the host's, `was`: sums grow by what the copy is more than `was` (NULL: zero); of bits,
+ * minima and maxima the first copy is taken as it is, and others are folded into it. fold: struct ebpf_map_use. */
+void map_fold_value(
+	const uint8_t fold[EBPF_FOLD_HALVES], uint8_t *to, const uint8_t *copy, const uint8_t *was, bool first, size_t bytes);
 
 #endif

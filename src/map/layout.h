@@ -8,9 +8,9 @@
  *	offset 128          data, by type:
  *
  *	ARRAY               value i at 128 + i * stride, stride = round_up(value_size, 8)
- *	                    With R > 1 replicas, on devices, where programs only add to it: replica r (one per multiprocessor) at 128 + r *
- *	                    round_up(max_entries * stride, 128); the map's value is the sum of all. A write from the host goes to replica 0 and
- *	                    zeroes the others.
+ *	                    With R > 1 replicas, on devices, where programs only fold into it: replica r (one per multiprocessor) at 128 + r *
+ *	                    round_up(max_entries * stride, 128); each begins as the host's value, and a write from the host goes to all. The
+ *	                    reader makes one value of them as of several devices' (map_fold_value).
  *	PERCPU_ARRAY        replica r (one per multiprocessor) at 128 + r * round_up(max_entries * stride, 128),
  *	                    value i in it at i * stride
  *	HASH, LRU_HASH      n_slots = the power of two >= 2 * max_entries (at least 8); slot s at

@@ -288,6 +288,9 @@ static void map_wait_for_writer(struct map *m)
 
 int map_begin(struct map *m)
 {
+	const uint8_t *fold = m->s->file->maps[m->id].fold;
+	for (int i = 0; i < EBPF_FOLD_HALVES; i++)
+		m->fold[i] = __atomic_load_n(&fold[i], __ATOMIC_RELAXED);
 	map_wait_for_writer(m);
 	int err = map_scan(m);
 	for (size_t i = 0; i < m->n_instances && !err; i++)
@@ -378,14 +381,10 @@ size_t map_value_bytes(const struct map *m)
 	return map_is_per_cpu(m->row.type) ? m->stride * m->cpus : m->row.value_size;
 }
 
-static void words_add(
-	const struct map *m, uint8_t *to, const uint8_t *from, const uint8_t *minus, size_t bytes)
+/* A copy into m->sum, which began as m->was. */
+static void take(struct map *m, bool first)
 {
-	const struct session_map *row = &m->s->file->maps[m->id];
-	uint64_t whole = __atomic_load_n(&row->whole, __ATOMIC_RELAXED),
-		 halves = __atomic_load_n(&row->halves, __ATOMIC_RELAXED);
-	/* A word that is added to in both ways moves as one number. */
-	map_words_add(halves & ~whole, to, from, minus, bytes);
+	map_fold_value(m->fold, m->sum, m->one, m->was, first, m->stride);
 }
 
 /* -- arrays -- */
@@ -396,17 +395,17 @@ int map_array_index(const struct map *m, const void *key, uint32_t *index)
 	return *index < m->row.max_entries ? 0 : -ENOENT;
 }
 
-/* What a device's other replicas hold was all added there. */
-static int array_add_replicas(struct map *m, struct source *src, uint64_t at)
+/* Each replica began as the host's value. */
+static int array_add(struct map *m, struct source *src, uint64_t at, bool first)
 {
 	uint64_t replica = map_replica_bytes(m->row.max_entries, m->row.value_size);
-	for (uint32_t r = 1; r < src->n_replicas; r++) {
-		int err = map_source_read(m, src, r * replica + at, m->one, m->stride);
-		if (err)
-			return err;
-		words_add(m, m->sum, m->one, NULL, m->stride);
+	int err = src->base_at ? file_read_at(src->fd, m->was, m->stride, src->base_at + at) : 0;
+	for (uint32_t r = 0; r < src->n_replicas && !err; r++) {
+		err = map_source_read(m, src, r * replica + at, m->one, m->stride);
+		if (!err)
+			take(m, first && !r);
 	}
-	return 0;
+	return err;
 }
 
 static int array_lookup(struct map *m, const void *key, void *value)
@@ -419,23 +418,14 @@ static int array_lookup(struct map *m, const void *key, void *value)
 	if (err)
 		return err;
 	memcpy(m->sum, m->was, m->stride);
-	for (size_t i = 0; i < m->n_instances; i++) {
-		struct source *src = &m->instances[i];
-		err = map_source_read(m, src, at, m->one, m->stride);
-		if (!err && src->base_at)
-			err = file_read_at(src->fd, m->was, m->stride, src->base_at + at);
-		if (err)
-			return err;
-		words_add(m, m->sum, m->one, m->was, m->stride);
-		err = array_add_replicas(m, src, at);
-		if (err)
-			return err;
-	}
-	memcpy(value, m->sum, m->row.value_size);
-	return 0;
+	for (size_t i = 0; i < m->n_instances && !err; i++)
+		err = array_add(m, &m->instances[i], at, !i);
+	if (!err)
+		memcpy(value, m->sum, m->row.value_size);
+	return err;
 }
 
-/* Adds each replica of a source to the slot of its CPU. */
+/* Takes each replica of a source, which began with zero, into the slot of its CPU. */
 static int percpu_fold(struct map *m, struct source *src, uint32_t index, uint8_t *slots)
 {
 	uint64_t replica = map_replica_bytes(m->row.max_entries, m->row.value_size);
@@ -444,7 +434,7 @@ static int percpu_fold(struct map *m, struct source *src, uint32_t index, uint8_
 			m, src, r * replica + (uint64_t)index * m->stride, m->one, m->stride);
 		if (err)
 			return err;
-		words_add(m, slots + (size_t)(r % m->cpus) * m->stride, m->one, NULL, m->stride);
+		map_fold_value(m->fold, slots + (size_t)(r % m->cpus) * m->stride, m->one, NULL, false, m->stride);
 	}
 	return 0;
 }
@@ -471,7 +461,7 @@ int map_lookup_sum(struct map *m, const void *key, void *value)
 	if (!err) {
 		memset(m->sum, 0, m->stride);
 		for (uint32_t c = 0; c < m->cpus; c++)
-			words_add(m, m->sum, slots + (size_t)c * m->stride, NULL, m->stride);
+			map_fold_value(m->fold, m->sum, slots + (size_t)c * m->stride, NULL, !c, m->stride);
 		memcpy(value, m->sum, m->row.value_size);
 	}
 	free(slots);
@@ -526,17 +516,16 @@ static int hash_value(struct map *m, struct source *src, uint64_t slot, uint32_t
 		m->stride);
 }
 
-/* Adds a source's value of a live key to `to`: as it is minus `was`, or replica by replica to the slots of CPUs. */
-static int hash_add(struct map *m, struct source *src, uint64_t slot, uint8_t *to, const uint8_t *was)
+/* A source's value of a live key: into m->sum, or replica by replica, which began with zero, into the slots of CPUs. */
+static int hash_add(struct map *m, struct source *src, uint64_t slot, uint8_t *slots, bool first)
 {
-	bool per_cpu = map_is_per_cpu(m->row.type);
 	int err = 0;
-	for (uint32_t r = 0; r < (per_cpu ? src->n_replicas : 1) && !err; r++) {
+	for (uint32_t r = 0; r < (slots ? src->n_replicas : 1) && !err; r++) {
 		err = hash_value(m, src, slot, r, m->one);
-		if (!err && per_cpu)
-			words_add(m, to + (size_t)(r % m->cpus) * m->stride, m->one, NULL, m->stride);
+		if (!err && slots)
+			map_fold_value(m->fold, slots + (size_t)(r % m->cpus) * m->stride, m->one, NULL, false, m->stride);
 		else if (!err)
-			words_add(m, to, m->one, was, m->stride);
+			take(m, first);
 	}
 	return err;
 }
@@ -546,17 +535,16 @@ static int hash_add(struct map *m, struct source *src, uint64_t slot, uint8_t *t
 static int hash_lookup(struct map *m, const void *key, void *value)
 {
 	uint64_t slot;
-	bool live, exists, per_cpu = map_is_per_cpu(m->row.type);
-	uint8_t *to = per_cpu ? value : m->sum;
+	bool live, exists, first = true, per_cpu = map_is_per_cpu(m->row.type);
+	uint8_t *slots = per_cpu ? value : NULL;
 	int err = hash_is_live(m, &m->base, key, &slot, &live);
-	if (per_cpu && value)
-		memset(value, 0, map_value_bytes(m));
+	if (slots)
+		memset(slots, 0, map_value_bytes(m));
 	memset(m->was, 0, m->stride);
 	memset(m->sum, 0, m->stride);
 	if (!err && live && value)
-		err = hash_add(m, &m->base, slot, to, NULL);
-	if (!per_cpu)
-		memcpy(m->was, m->sum, m->stride);
+		err = hash_add(m, &m->base, slot, slots, true);
+	memcpy(m->was, m->sum, m->stride);
 	exists = live && !m->n_instances;
 	for (size_t i = 0; i < m->n_instances && !err; i++) {
 		err = hash_is_live(m, &m->instances[i], key, &slot, &live);
@@ -564,7 +552,8 @@ static int hash_lookup(struct map *m, const void *key, void *value)
 			continue;
 		exists = true;
 		if (value)
-			err = hash_add(m, &m->instances[i], slot, to, m->was);
+			err = hash_add(m, &m->instances[i], slot, slots, first);
+		first = false;
 	}
 	if (err)
 		return err;

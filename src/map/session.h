@@ -58,7 +58,7 @@ typedef uint32_t session_string;
 
 enum session_sums {
 	SESSION_SUMS_UNKNOWN, /* no program uses it yet */
-	SESSION_SUMS_YES,     /* all only add to them: devices keep a replica on each multiprocessor, see map/layout.h */
+	SESSION_SUMS_YES,     /* all only fold into them (struct ebpf_map_use): devices keep a replica on each multiprocessor, see map/layout.h */
 	SESSION_SUMS_NO,
 };
 
@@ -80,7 +80,7 @@ struct session_map { /* writer: loader, before the link that uses it */
 	uint32_t sums;	     /* enum session_sums: how programs use its values */
 	uint32_t sampled;    /* bits of enum session_sampled; 0: no program of chosen warps changes it */
 	uint32_t replicated; /* writer: agents, atomic: 1 when an instance with replicas may exist */
-	uint64_t whole, halves; /* words that programs add to (struct ebpf_map_use) */
+	uint8_t fold[EBPF_FOLD_HALVES]; /* how programs change its numbers (struct ebpf_map_use); atomic */
 	uint32_t instances; /* writer: agents, atomic: instance files ever made */
 	uint32_t write_seq; /* writer: the host, under the lock of map-ID: number of the request in map-ID.write */
 	uint32_t writing;   /* writer: the same: odd while a host write is under way */

@@ -44,12 +44,9 @@ static int put_array(struct map *m, struct source *src, uint32_t index, const st
 {
 	uint64_t at = (uint64_t)index * m->stride + c->offset,
 		 replica = map_replica_bytes(m->row.max_entries, m->row.value_size);
-	int err = put_words(src, at, c->value, c->bytes);
-	if (!err && src->base_at)
-		err = file_write_at(src->fd, c->value, c->bytes, src->base_at + at);
-	memset(m->one, 0, m->stride);
-	for (uint32_t r = 1; r < src->n_replicas && !err; r++)
-		err = put_words(src, r * replica + at, m->one, c->bytes);
+	int err = src->base_at ? file_write_at(src->fd, c->value, c->bytes, src->base_at + at) : 0;
+	for (uint32_t r = 0; r < src->n_replicas && !err; r++)
+		err = put_words(src, r * replica + at, c->value, c->bytes);
 	return err;
 }
 

@@ -129,7 +129,7 @@ static struct tr_name this_cpu(struct tr *t)
 /* Without replicas the stride is 0. */
 struct tr_name tr_replica(struct tr *t, const struct ebpf_map *m, struct tr_name at)
 {
-	if (!tr_only_adds(t, m))
+	if (!tr_only_folds(t, m))
 		return at;
 	struct tr_name stride = tr_t32(t), out = tr_t64(t);
 	uint32_t entry = 8 * (EBPF_TABLE_REPLICAS + m->id);

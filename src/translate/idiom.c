@@ -47,7 +47,7 @@ static uint16_t reg_bit(uint32_t r)
 	return (uint16_t)(1u << r);
 }
 
-static bool single_value(const struct tr *t, int32_t map)
+bool tr_single_value(const struct tr *t, int32_t map)
 {
 	return map >= 0 && t->p->maps[map].type == BPF_MAP_TYPE_ARRAY &&
 	       t->p->maps[map].max_entries == 1;
@@ -67,7 +67,7 @@ static bool same_place(const struct walk *w, uint32_t i)
 		return a->off == b->off;
 	const struct ebpf_fact *fa = tr_fact(w->t, w->inst, w->load),
 			       *fb = tr_fact(w->t, w->inst, i);
-	return fa->map == fb->map && single_value(w->t, fa->map) && fa->fixed && fb->fixed &&
+	return fa->map == fb->map && tr_single_value(w->t, fa->map) && fa->fixed && fb->fixed &&
 	       fa->offset == fb->offset;
 }
 
@@ -290,7 +290,7 @@ static int commit(struct tr *t, struct walk *w, uint32_t store, const struct sta
 	return 0;
 }
 
-static bool is_load(const struct tr *t, struct tr_inst *inst, uint32_t i)
+bool tr_rmw_load(const struct tr *t, const struct tr_inst *inst, uint32_t i)
 {
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
 	const struct ebpf_fact *f = tr_fact(t, inst, i);
@@ -300,20 +300,30 @@ static bool is_load(const struct tr *t, struct tr_inst *inst, uint32_t i)
 	       inst->at[i].role == TR_PLAIN && !(f->map >= 0 && t->p->maps[f->map].frozen);
 }
 
-static int idiom_inst(struct tr *t, struct tr_inst *inst, struct walk *w)
+uint16_t *tr_preds(struct tr *t, const struct tr_inst *inst)
 {
-	uint16_t *n_preds = arena_array(t->arena, inst->n, sizeof(*n_preds));
-	if (!n_preds)
-		return diag_set(t->d, ENOMEM, "out of memory");
-	n_preds[t->index_of[t->funcs[inst->func].entry]]++;
+	uint16_t *n = arena_array(t->arena, inst->n, sizeof(*n));
+	if (!n) {
+		diag_set(t->d, ENOMEM, "out of memory");
+		return NULL;
+	}
+	n[t->index_of[t->funcs[inst->func].entry]]++;
 	for (uint32_t i = 0; i < inst->n; i++) {
 		int32_t to[2] = { tr_next(t, inst, i), tr_jump(t, inst, i) };
 		for (int k = 0; k < 2; k++)
-			if (to[k] >= 0 && n_preds[to[k]] < UINT16_MAX)
-				n_preds[to[k]]++;
+			if (to[k] >= 0 && n[to[k]] < UINT16_MAX)
+				n[to[k]]++;
 	}
+	return n;
+}
+
+static int idiom_inst(struct tr *t, struct tr_inst *inst, struct walk *w)
+{
+	uint16_t *n_preds = tr_preds(t, inst);
+	if (!n_preds)
+		return -ENOMEM;
 	for (uint32_t i = 0; i < inst->n; i++) {
-		if (!is_load(t, inst, i))
+		if (!tr_rmw_load(t, inst, i))
 			continue;
 		memset(w, 0, sizeof(*w));
 		w->t = t;

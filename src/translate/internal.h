@@ -50,10 +50,14 @@ struct tr_name {
 	char s[40];
 };
 
-/* What an instruction does for the load-add-store it belongs to (idiom.c). */
-enum tr_role { TR_PLAIN, TR_RMW_LOAD, TR_RMW_STEP, TR_RMW_STORE };
+enum tr_op { TR_ADD, TR_AND, TR_OR, TR_XOR, TR_MIN, TR_MAX };
+
+/* What an instruction does for the load-add-store (idiom.c) or load-compare-store (extreme.c) it belongs to. */
+enum tr_role { TR_PLAIN, TR_RMW_LOAD, TR_RMW_STEP, TR_RMW_JUMP, TR_RMW_STORE };
 
 struct tr_rmw {
+	enum tr_op op;	      /* ADD, MIN or MAX; of the latter bytes, uniform, and these: */
+	bool is_signed, jumps; /* jumps: the jump is always taken, else never */
 	uint32_t load, store; /* indices into tr_inst.at */
 	uint32_t bytes;       /* 1, 2, 4 or 8 */
 	bool constant;        /* only immediates are added, in a straight line */
@@ -146,11 +150,10 @@ struct tr_lanes {
 	struct tr_name lower;			  /* the lanes here below this one: 0 in the elected */
 };
 
-enum tr_op { TR_ADD, TR_AND, TR_OR, TR_XOR };
-
 /* An update of memory whose old value nobody wants. */
 struct tr_sum {
 	enum tr_op op;
+	bool is_signed;			 /* MIN, MAX */
 	bool wide;			 /* of 64 bits; else 32 */
 	bool same_address, same_value; /* in all lanes */
 	bool constant;			 /* value is the number `addend` */
@@ -306,11 +309,20 @@ uint16_t tr_defs(const struct tr *t, const struct tr_inst *inst, uint32_t i);
 
 /* -- idiom.c: requires live; leaves roles -- */
 int tr_idiom(struct tr *t);
+/* By index, how many ways lead to an instruction; NULL: no memory. */
+uint16_t *tr_preds(struct tr *t, const struct tr_inst *inst);
+/* A load of a map's value that may begin one. */
+bool tr_rmw_load(const struct tr *t, const struct tr_inst *inst, uint32_t i);
+/* Whether a map has one value, so that offsets in it tell places apart. */
+bool tr_single_value(const struct tr *t, int32_t map);
 
-/* -- use.c: requires idiom; leaves use -- */
+/* -- extreme.c: requires idiom; leaves more roles -- */
+int tr_extreme(struct tr *t);
+
+/* -- use.c: requires extreme; leaves use -- */
 int tr_use(struct tr *t);
 /* Such a map may have a replica on each multiprocessor. */
-bool tr_only_adds(const struct tr *t, const struct ebpf_map *m);
+bool tr_only_folds(const struct tr *t, const struct ebpf_map *m);
 
 /* -- once.c: requires use; leaves once -- */
 void tr_once(struct tr *t);

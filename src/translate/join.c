@@ -24,7 +24,7 @@ static bool is_addition(const struct tr *t, const struct tr_inst *inst, uint32_t
 	if (at->dead || f->region != EBPF_REGION_MAP_VALUE || (!t->repeat && !(f->uniform >> in->dst_reg & 1)))
 		return false;
 	if (at->role == TR_RMW_STORE)
-		return at->rmw->bytes == 8 && !at->rmw->tracked && (t->repeat || at->rmw->constant || at->rmw->uniform);
+		return at->rmw->op == TR_ADD && at->rmw->bytes == 8 && !at->rmw->tracked && (t->repeat || at->rmw->constant || at->rmw->uniform);
 	return tr_is_atomic(in) && in->imm == BPF_ADD && BPF_SIZE(in->code) == BPF_DW && (t->repeat || f->uniform >> in->src_reg & 1);
 }
 

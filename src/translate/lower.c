@@ -527,7 +527,7 @@ static struct tr_name delta_of(const struct tr_rmw *rmw, uint32_t reg)
 static void lower_rmw_load(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	const struct tr_rmw *rmw = inst->at[i].rmw;
-	if (!rmw->constant)
+	if (rmw->op == TR_ADD && !rmw->constant)
 		tr_emit(t, "mov.u64 %s, 0;", delta_of(rmw, tr_bpf(t, inst, i)->dst_reg).s);
 }
 
@@ -535,7 +535,7 @@ static void lower_rmw_step(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
 	const struct tr_rmw *rmw = inst->at[i].rmw;
-	if (rmw->constant)
+	if (rmw->op != TR_ADD || rmw->constant)
 		return;
 	struct tr_name dst = delta_of(rmw, in->dst_reg);
 	if (BPF_OP(in->code) == BPF_MOV)
@@ -583,8 +583,39 @@ static struct tr_name lower_narrow_add(struct tr *t, const struct place *at, uin
 	return old;
 }
 
+/* The way with the store. */
+static void lower_rmw_jump(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	if (inst->at[i].rmw->jumps)
+		tr_emit(t, "bra %s;", tr_at_label(inst, (uint32_t)tr_jump(t, inst, i)).s);
+}
+
+static int lower_extreme(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	static const char *const names[2][2][2] = { { { "min.u32", "min.s32" }, { "min.u64", "min.s64" } },
+		{ { "max.u32", "max.s32" }, { "max.u64", "max.s64" } } };
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	const struct tr_rmw *rmw = inst->at[i].rmw;
+	bool wide = rmw->bytes == 8;
+	struct place at;
+	int err = find_place(t, inst, i, &at);
+	if (err)
+		return err;
+	struct tr_sum sum = { .op = rmw->op,
+		.is_signed = rmw->is_signed,
+		.wide = wide,
+		.same_address = is_uniform(t, inst, i, in->dst_reg),
+		.same_value = rmw->uniform && is_uniform(t, inst, i, in->src_reg),
+		.address = at.base,
+		.value = atomic_operand(t, tr_reg(inst, in->src_reg), wide) };
+	emit_red(t, inst, i, &sum, &at, names[rmw->op == TR_MAX][wide][rmw->is_signed]);
+	return 0;
+}
+
 static int lower_rmw_store(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
+	if (inst->at[i].rmw->op != TR_ADD)
+		return lower_extreme(t, inst, i);
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
 	const struct tr_rmw *rmw = inst->at[i].rmw;
 	bool wide = rmw->bytes == 8;
@@ -773,6 +804,9 @@ static int lower_at(struct tr *t, struct tr_inst *inst, uint32_t i)
 		return 0;
 	case TR_RMW_STEP:
 		lower_rmw_step(t, inst, i);
+		return 0;
+	case TR_RMW_JUMP:
+		lower_rmw_jump(t, inst, i);
 		return 0;
 	case TR_RMW_STORE:
 		return lower_rmw_store(t, inst, i);

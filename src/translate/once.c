@@ -129,6 +129,8 @@ static bool only_adds(struct tr *t, const struct tr_inst *inst, uint32_t i)
 	if (tr_is_atomic(in) && tr_fact(t, inst, i)->region != EBPF_REGION_STACK &&
 		(in->imm & ~BPF_FETCH) != BPF_ADD)
 		return false;
+	if (inst->at[i].role == TR_RMW_STORE && inst->at[i].rmw->op != TR_ADD)
+		return false;
 	return same(t, inst, i);
 }
 

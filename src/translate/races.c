@@ -4,9 +4,9 @@
  * that loads it, computes and stores to the same place loses what others wrote in between:
  *
  *	x = *v; *v = x | 4;		the stored value comes from the loaded one
- *	if (x > *v) *v = x;		or the store is made because of it
+ *	if (x > *v) *v = y;		or the store is made because of it
  *
- * Additions that idiom.c made atomic are exempt, as are the stack and ring records, which are the thread's own, stores of
+ * What idiom.c and extreme.c made atomic is exempt, as are the stack and ring records, which are the thread's own, stores of
  * constants behind a check (a flag set twice is set), and whole programs that say so (allow_races).
  *
  * Forward over all instances, into functions and back: for each register and 8-byte stack slot where its pointer came from (an origin: the
@@ -278,7 +278,8 @@ static const char *atomic_for(uint8_t op, bool whole)
 	case BPF_SUB:
 		return "write __sync_fetch_and_add(p, n)";
 	default:
-		return "write __sync_val_compare_and_swap(p, old, new), and try again a bounded number of times when it does not return old";
+		return "write if (x < *p) *p = x; for a least value (or > for a greatest), else __sync_val_compare_and_swap(p, old, new), and try again a "
+		       "bounded number of times when it does not return old";
 	}
 }
 

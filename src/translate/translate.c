@@ -13,7 +13,7 @@ static int run_passes(struct tr *t)
 		if (t->p->maps[k].id >= EBPF_TABLE_MAPS)
 			return diag_set(t->d, EINVAL, "map \"%s\" has id %u, beyond the table",
 				t->p->maps[k].name, t->p->maps[k].id);
-	int (*const passes[])(struct tr *) = { tr_flow, tr_stack, tr_live, tr_idiom, tr_races, tr_use, tr_lower };
+	int (*const passes[])(struct tr *) = { tr_flow, tr_stack, tr_live, tr_idiom, tr_extreme, tr_races, tr_use, tr_lower };
 	for (size_t k = 0; k < sizeof(passes) / sizeof(passes[0]); k++) {
 		int err = passes[k](t);
 		if (err)
@@ -78,7 +78,10 @@ static void find_unweighed(struct tr *t)
 {
 	for (uint32_t i = 0; t->p->sampled && i < EBPF_MAX_MAPS; i++) {
 		struct ebpf_map_use *use = &t->use[i];
-		use->unweighed = !use->weighed && (use->added || use->changed || use->inserted);
+		bool all = use->weighed;
+		for (uint32_t k = 0; k < EBPF_FOLD_HALVES; k++)
+			all &= use->fold[k] <= EBPF_FOLD_ADD64;
+		use->unweighed = !all && (use->folded || use->changed || use->inserted);
 	}
 }
 

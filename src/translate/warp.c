@@ -9,6 +9,8 @@
  *	unknown		the same	per group of equal addresses (match.any, sm_70): its lanes * value
  *	unknown		varies		the sum if all addresses are equal (match.all and redux, sm_80), else each its own
  *
+ * The same holds for what ands, ors, minima and maxima give: of equal values, the value.
+ *
  * In a body for many runs at once (bpf/fragment.h, repeat) nobody is elected: what is added is the addend times the runs, by the lane that has
  * the word (join.c), of several of them.
  *
@@ -112,8 +114,8 @@ static void times_passes(struct tr *t, const struct tr_sum *s, struct tr_name ou
 	tr_emit(t, "mul.lo.%s %s, %s, %s;", type_of(s, "u64", "u32"), out.s, n.s, s->value.s);
 }
 
-/* out = what `count` lanes do together: of an even number of equal xors nothing is left, and or and
- * and are as good once as often. */
+/* out = what `count` lanes do together: of an even number of equal xors nothing is left, and or, and,
+ * minimum and maximum are as good once as often. */
 static void together(struct tr *t, const struct tr_sum *s, struct tr_name count, struct tr_name out)
 {
 	const char *b = type_of(s, "b64", "b32");
@@ -183,9 +185,14 @@ static void redux_wide(struct tr *t, const struct tr_sum *s, struct tr_name out)
 	}
 }
 
+static const char *bits_name(enum tr_op op)
+{
+	return op == TR_AND ? "and.b32" : op == TR_OR ? "or.b32" : "xor.b32";
+}
+
 static void redux_bits(struct tr *t, const struct tr_sum *s, struct tr_name out)
 {
-	const char *op = s->op == TR_AND ? "and.b32" : s->op == TR_OR ? "or.b32" : "xor.b32";
+	const char *op = bits_name(s->op);
 	struct tr_name lo = tr_t32(t), hi = tr_t32(t);
 	if (!s->wide) {
 		redux(t, op, out, s->value);
@@ -197,14 +204,48 @@ static void redux_bits(struct tr *t, const struct tr_sum *s, struct tr_name out)
 	tr_emit(t, "mov.b64 %s, {%s, %s};", out.s, lo.s, hi.s);
 }
 
+/* Of 64 bits: the upper halves decide, and among those lanes that have the best of them the lower ones. */
+static void redux_extreme(struct tr *t, const struct tr_sum *s, struct tr_name out)
+{
+	bool min = s->op == TR_MIN;
+	char op[16], low[16];
+	snprintf(op, sizeof(op), "%s.%c32", min ? "min" : "max", s->is_signed ? 's' : 'u');
+	snprintf(low, sizeof(low), "%s.u32", min ? "min" : "max");
+	if (!s->wide) {
+		redux(t, op, out, s->value);
+		return;
+	}
+	struct tr_name lo = tr_t32(t), hi = tr_t32(t), best = tr_t32(t), p = tr_pred(t);
+	tr_emit(t, "mov.b64 {%s, %s}, %s;", lo.s, hi.s, s->value.s);
+	redux(t, op, best, hi);
+	tr_emit(t, "setp.eq.u32 %s, %s, %s;", p.s, hi.s, best.s);
+	tr_emit(t, "selp.b32 %s, %s, %s, %s;", lo.s, lo.s, min ? "0xffffffff" : "0", p.s);
+	redux(t, low, lo, lo);
+	tr_emit(t, "mov.b64 %s, {%s, %s};", out.s, lo.s, best.s);
+}
+
 static void redux_sum(struct tr *t, const struct tr_sum *s, struct tr_name out)
 {
-	if (s->op != TR_ADD)
+	if (s->op == TR_MIN || s->op == TR_MAX)
+		redux_extreme(t, s, out);
+	else if (s->op != TR_ADD)
 		redux_bits(t, s, out);
 	else if (s->wide)
 		redux_wide(t, s, out);
 	else
 		redux(t, "add.u32", out, s->value);
+}
+
+/* The instruction for two lanes' values. */
+static struct tr_name both_name(const struct tr_sum *s)
+{
+	static const char *const names[] = { [TR_ADD] = "add.s", [TR_AND] = "and.b", [TR_OR] = "or.b", [TR_XOR] = "xor.b" };
+	struct tr_name out;
+	if (s->op == TR_MIN || s->op == TR_MAX)
+		snprintf(out.s, sizeof(out.s), "%s.%c%d", s->op == TR_MIN ? "min" : "max", s->is_signed ? 's' : 'u', s->wide ? 64 : 32);
+	else
+		snprintf(out.s, sizeof(out.s), "%s%d", names[s->op], s->wide ? 64 : 32);
+	return out;
 }
 
 /* part = the value that lane `from` has in `part`. */
@@ -215,22 +256,23 @@ static void shuffle(struct tr *t, struct tr_name to, struct tr_name part, struct
 
 /* The lane's sum plus that of the next lane that is here, which then stands for twice as many: five times. Lanes that
  * stand last (next = 32) take from themselves, and nothing. */
-static void shuffle_step(struct tr *t, bool wide, struct tr_name sum, struct tr_name next, struct tr_name self)
+static void shuffle_step(struct tr *t, const struct tr_sum *s, struct tr_name sum, struct tr_name next, struct tr_name self)
 {
+	struct tr_name op = both_name(s);
 	struct tr_name has = tr_pred(t), from = tr_t32(t), after = tr_t32(t), lo = tr_t32(t), hi = tr_t32(t);
 	tr_emit(t, "setp.ne.u32 %s, %s, 32;", has.s, next.s);
 	tr_emit(t, "selp.b32 %s, %s, %s, %s;", from.s, next.s, self.s, has.s);
 	shuffle(t, after, next, from);
-	if (wide) {
+	if (s->wide) {
 		struct tr_name more = tr_t64(t);
 		tr_emit(t, "mov.b64 {%s, %s}, %s;", lo.s, hi.s, sum.s);
 		shuffle(t, lo, lo, from);
 		shuffle(t, hi, hi, from);
 		tr_emit(t, "mov.b64 %s, {%s, %s};", more.s, lo.s, hi.s);
-		tr_emit(t, "@%s add.s64 %s, %s, %s;", has.s, sum.s, sum.s, more.s);
+		tr_emit(t, "@%s %s %s, %s, %s;", has.s, op.s, sum.s, sum.s, more.s);
 	} else {
 		shuffle(t, lo, sum, from);
-		tr_emit(t, "@%s add.s32 %s, %s, %s;", has.s, sum.s, sum.s, lo.s);
+		tr_emit(t, "@%s %s %s, %s, %s;", has.s, op.s, sum.s, sum.s, lo.s);
 	}
 	tr_emit(t, "@%s mov.u32 %s, %s;", has.s, next.s, after.s);
 }
@@ -245,7 +287,7 @@ static void shuffle_sum(struct tr *t, const struct tr_sum *s, struct tr_name out
 	tr_emit(t, "brev.b32 %s, %s;", next.s, next.s);
 	tr_emit(t, "clz.b32 %s, %s;", next.s, next.s); /* 32 of none */
 	for (int k = 0; k < LANE_BITS; k++)
-		shuffle_step(t, s->wide, out, next, self);
+		shuffle_step(t, s, out, next, self);
 }
 
 static void varying_all(struct tr *t, const struct tr_sum *s, struct tr_lead *out)
@@ -254,8 +296,6 @@ static void varying_all(struct tr *t, const struct tr_sum *s, struct tr_lead *ou
 	line(t, IF_REDUX);
 	redux_sum(t, s, out->value);
 	elect_first(t, out);
-	if (s->op != TR_ADD)
-		return;
 	line(t, "#elif ptx 6.2\n");
 	shuffle_sum(t, s, out->value);
 	elect_first(t, out);

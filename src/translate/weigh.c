@@ -11,16 +11,27 @@
 
 enum { WEIGHT_BITS = 19 }; /* of the largest weight */
 
-/* Whether it is known which words of a value that is inserted are sums: whole words, at known places. */
+static bool is_sum(uint8_t fold)
+{
+	return fold == EBPF_FOLD_ADD32 || fold == EBPF_FOLD_ADD64;
+}
+
+/* Whether it is known which numbers of a value that is inserted are sums: those at known places, of 8 bytes, or of 4 where it is the whole
+ * value. */
 static bool insertions_add(const struct ebpf_map *m, const struct ebpf_map_use *use)
 {
-	return m->value_size <= TR_BY_VALUE && use->whole != UINT64_MAX && (!use->halves || m->value_size == 4);
+	bool all = true, narrow = false;
+	for (int k = 0; k < EBPF_FOLD_HALVES; k++) {
+		all &= use->fold[k] != EBPF_FOLD_NONE;
+		narrow |= use->fold[k] == EBPF_FOLD_ADD32;
+	}
+	return m->value_size <= TR_BY_VALUE && !all && (!narrow || m->value_size == 4);
 }
 
 bool tr_weighs(const struct tr *t, const struct ebpf_map *m)
 {
 	const struct ebpf_map_use *use = &t->use[m->id];
-	return t->p->sampled && use->added && !use->other && !(use->whole & use->halves) &&
+	return t->p->sampled && use->folded && !use->other && !ebpf_folds_clash(use->fold) &&
 	       (!use->inserted || insertions_add(m, use));
 }
 
@@ -54,7 +65,7 @@ struct tr_name tr_weigh_word(struct tr *t, const struct ebpf_map *m, uint32_t at
 	const struct ebpf_map_use *use = &t->use[m->id];
 	if (!tr_weighs(t, m))
 		return word;
-	if (!((use->whole | use->halves) >> (at / 8 & 63) & 1))
+	if (!is_sum(use->fold[at / 4 % EBPF_FOLD_HALVES]))
 		return word;
 	struct tr_name out = tr_t64(t);
 	tr_emit(t, "mul.lo.u64 %s, %s, %s;", out.s, weight64(t).s, word.s);

@@ -157,6 +157,25 @@ static struct ebpf_fragment adder(uint32_t to, uint32_t what)
 		.body = body };
 }
 
+/* Takes value 0 of map `what` into the least value at the beginning of map `to`, and adds one to the word behind it, in this multiprocessor's
+ * replica. */
+static struct ebpf_fragment folder(uint32_t to, uint32_t what)
+{
+	static char body[700];
+	snprintf(body, sizeof(body),
+		"{\n\t.reg .b64 %%egpu_r<4>;\n\t.reg .b32 %%egpu_rw<1>;\n\tld.const.b64 %%egpu_r0, [__egpu_table+%u];\n"
+		"\tld.const.u32 %%egpu_rw0, [__egpu_table+%u];\n\tmad.wide.u32 %%egpu_r3, %%egpu_slot, %%egpu_rw0, %%egpu_r0;\n"
+		"\tld.const.b64 %%egpu_r1, [__egpu_table+%u];\n\tld.volatile.global.u64 %%egpu_r2, [%%egpu_r1+128];\n"
+		"\tred.global.min.u64 [%%egpu_r3+128], %%egpu_r2;\n\tred.global.add.u64 [%%egpu_r3+136], 1;\n}\n",
+		to * 8, (EBPF_TABLE_REPLICAS + to) * 8, what * 8);
+	return (struct ebpf_fragment){ .name = "folder",
+		.point = EBPF_POINT_ENTRY,
+		.slot = true,
+		.maps = (uint64_t)1 << to | (uint64_t)1 << what,
+		.max_insns = 8,
+		.body = body };
+}
+
 /* Stores the hash map's count of keys, as the device has it, in value 0 of map `to`. */
 static struct ebpf_fragment live_count(uint32_t to, uint32_t hash)
 {
@@ -492,6 +511,69 @@ static void globals(void)
 	run_end(&r);
 }
 
+static void is_pair(struct run *r, uint32_t map, uint64_t a, uint64_t b, const char *what)
+{
+	struct map *m;
+	uint32_t key = 0;
+	uint64_t v[2] = { 0 };
+	for (int ms = 0; ms < 5000 && (v[0] != a || v[1] != b); ms++) {
+		usleep(ms ? 1000 : 0);
+		if (map_open(r->session, map, &m, NULL))
+			break;
+		map_lookup(m, &key, v);
+		map_close(m);
+	}
+	ok(v[0] == a && v[1] == b, "%s (%llu, %llu)", what, (unsigned long long)v[0], (unsigned long long)v[1]);
+}
+
+/* A least value and a sum, in replicas on multiprocessors, with initial values; written by call, or through a mapping. */
+static void folds(bool mapped, const char *role)
+{
+	static const struct ebpf_map_use use = {
+		.folded = true, .fold = { EBPF_FOLD_MIN_U64, EBPF_FOLD_MIN_U64, EBPF_FOLD_ADD64, EBPF_FOLD_ADD64 }
+	};
+	struct ebpf_map def = { .name = "folds", .type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 16, .max_entries = 1,
+		.flags = mapped ? BPF_F_MMAPABLE : 0 };
+	uint64_t start[2] = { 5000, 7 }, then[2] = { 4000, 50 }, launches = strcmp(role, "two") ? 3 : 2;
+	struct diag d = { 0 };
+	char path[512];
+	uint32_t id = 0, key = 0;
+	struct run r;
+	struct map *m;
+	run_begin(&r);
+	r.env[0] = "EGPU_SOFTGPU=sms=3,devices=2";
+	uint32_t step = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	session_add_map(r.session, &def, &id, &d);
+	is_int(session_map_use(r.session, id, &use, &d), 0, "a map that programs fold into, %s, %s", mapped ? "mapped" : "not mapped", role);
+	map_open(r.session, id, &m, NULL);
+	map_update(m, &key, start, 0);
+	put(&r, step, 0, 900, BPF_ANY);
+	snprintf(path, sizeof(path), "%s/map-%u", session_path(r.session), id);
+	int fd = open(path, O_RDWR);
+	volatile uint64_t *data = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	struct ebpf_fragment f = folder(id, step);
+	run_attach(&r, &f, "fill");
+	pid_t pid = run_start(&r, role);
+	await(session_path(r.session), "ready");
+	is_pair(&r, id, 900, 7 + launches * ALL, "the least, and the sum");
+	put(&r, step, 0, 950, BPF_ANY);
+	if (mapped)
+		data[0] = then[0];
+	else
+		is_int(map_update(m, &key, then, 0), 0, "the host writes both");
+	if (!mapped)
+		is_pair(&r, id, 4000, 50, "and reads what it wrote");
+	go(&r);
+	is_int(run_wait(&r, pid, 60), 0, "the target ended well");
+	is_pair(&r, id, 950, (mapped ? 7 + launches * ALL : 50) + 2 * ALL, "the least since, and the sum");
+	is_int(map_update(m, &key, then, 0), 0, "after the target's end the host still writes");
+	is_pair(&r, id, 4000, 50, "and reads what it wrote");
+	map_close(m);
+	munmap((void *)(uintptr_t)data, 4096);
+	close(fd);
+	run_end(&r);
+}
+
 static void killed(void)
 {
 	struct run r;
@@ -753,6 +835,9 @@ int main(int argc, char **argv)
 	lru();
 	while_running();
 	globals();
+	folds(false, "paused");
+	folds(true, "paused");
+	folds(false, "two");
 	killed();
 	return tap_done();
 }

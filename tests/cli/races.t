@@ -8,6 +8,7 @@ cat >"$tmp/races.bpf.c" <<'C'
 #define N __attribute__((noinline)) static
 
 __u64 bits, most, count, flag;
+__u16 narrow;
 struct { __uint(type, BPF_MAP_TYPE_ARRAY); __uint(max_entries, 4); __type(key, __u32); __type(value, __u64[4]); } table SEC(".maps");
 
 N __u64 *find(__u32 key) { return bpf_map_lookup_elem(&table, &key); }
@@ -22,7 +23,8 @@ static long pass(void *map, __u32 *key, __u64 *value, void *unused) { value[1] =
 SEC("gpu/load") int r_returned(struct egpu_mem *ctx) { __u64 v = get(&bits); bits = v | 4; return 0; }
 SEC("gpu/load") int r_given(struct egpu_mem *ctx) { put(&bits, bits | ctx->lane); return 0; }
 SEC("gpu/load") int r_both(struct egpu_mem *ctx) { put(&bits, with_bit(get(&bits), ctx->lane)); return 0; }
-SEC("gpu/load") int r_inside(struct egpu_mem *ctx) { larger(&most, ctx->bytes); return 0; }
+SEC("gpu/load") int r_otherwise(struct egpu_mem *ctx) { if (ctx->bytes > most) most = ctx->lane; return 0; }
+SEC("gpu/load") int r_narrow(struct egpu_mem *ctx) { if ((__u16)ctx->address > narrow) narrow = ctx->address; return 0; }
 SEC("gpu/load") int r_decided(struct egpu_mem *ctx) { if (get(&most) < ctx->bytes) put(&most, ctx->bytes); return 0; }
 SEC("gpu/load") int r_pointer(struct egpu_mem *ctx) { __u64 *p = find(1); if (p) p[2] = p[2] ^ ctx->address; return 0; }
 SEC("gpu/load") int r_element(struct egpu_mem *ctx) { bpf_for_each_map_elem(&table, each, 0, 0); return 0; }
@@ -30,16 +32,17 @@ SEC("gpu/load") int r_element(struct egpu_mem *ctx) { bpf_for_each_map_elem(&tab
 SEC("gpu/load") int o_other(struct egpu_mem *ctx) { copy(&bits, &most); return 0; }
 SEC("gpu/load") int o_returned(struct egpu_mem *ctx) { bits = get(&most); return 0; }
 SEC("gpu/load") int o_blind(struct egpu_mem *ctx) { put(&bits, ctx->lane); return 0; }
+SEC("gpu/load") int o_inside(struct egpu_mem *ctx) { larger(&most, ctx->bytes); return 0; }
 SEC("gpu/load") int o_flag(struct egpu_mem *ctx) { if (!get(&flag)) flag = 1; return 0; }
 SEC("gpu/load") int o_add(struct egpu_mem *ctx) { __u64 *p = find(1); if (p) p[2] += ctx->bytes; return 0; }
 SEC("gpu/load") int o_element(struct egpu_mem *ctx) { bpf_for_each_map_elem(&table, pass, 0, 0); return 0; }
 SEC("gpu/load") int o_place(struct egpu_mem *ctx) { __u64 *p = find(1); if (p) p[3] = get(p); return 0; }
 C
 run "$egpu" verify "$tmp/races.bpf.c"
-for p in returned given both inside decided pointer element; do
+for p in returned given both otherwise narrow decided pointer element; do
 	says "refused: $p" "^r_$p: refused: .*another GPU thread may write there"
 done
-for p in other returned blind flag add element place; do
+for p in other returned blind inside flag add element place; do
 	says "accepted: $p" "^o_$p: accepted"
 done
 finish

@@ -1,7 +1,7 @@
 /* Random programs that load and store the stack in overlapping pieces, call functions with frames and pointers to
  * their caller's frame, have bpf_loop call one, jump forward, loop a few times, and read, add and write map values in every
- * order, so that slot allocation, dead code and the load-add-store idiom meet cases nobody thought
- * of. */
+ * order, so that slot allocation, dead code and the load-add-store and load-compare-store idioms meet cases
+ * nobody thought of. */
 #include "random.h"
 
 #include <string.h>
@@ -170,6 +170,108 @@ static void put_rmw(struct random_program *p)
 	}
 }
 
+static const uint8_t orders[] = { BPF_JGT, BPF_JGE, BPF_JLT, BPF_JLE, BPF_JSGT, BPF_JSGE, BPF_JSLT, BPF_JSLE };
+
+/* A copy of a number of 4 bytes as one of 8, with or without a sign; often the same way. */
+static void put_extension(struct random_program *p, uint8_t to, uint8_t from, bool sign)
+{
+	if (random_next(8) == 0)
+		sign = !sign;
+	switch (random_next(4)) {
+	case 0:
+		put(p, sign ? BPF_ALU64 | BPF_MOV | BPF_X : BPF_ALU | BPF_MOV | BPF_X, to, from, sign ? 32 : 0, 0);
+		break;
+	case 1:
+		put(p, BPF_ALU64 | BPF_MOV | BPF_X, to, from, 0, 0);
+		break;
+	default:
+		if (to != from)
+			put(p, BPF_ALU64 | BPF_MOV | BPF_X, to, from, 0, 0);
+		put(p, BPF_ALU64 | BPF_LSH | BPF_K, to, 0, 0, random_next(16) ? 32 : 31);
+		put(p, BPF_ALU64 | (sign ? BPF_ARSH : BPF_RSH) | BPF_K, to, 0, 0, 32);
+	}
+}
+
+/* What does not belong there, now and then. */
+static void put_noise(struct random_program *p)
+{
+	switch (random_next(14)) {
+	case 0:
+		put_alu(p);
+		break;
+	case 1:
+		put_access(p);
+		break;
+	case 2:
+		put_rmw(p);
+		break;
+	}
+}
+
+/* if (x < *v) *v = x; as clang writes it, and nearly: the store on the way straight on, on the one that the jump takes, or behind both with
+ * the one or the other in a register. */
+static void put_extreme(struct random_program *p)
+{
+	static const uint8_t apart[3][4] = { { 0, 2, 3, 4 }, { 5, 4, 9, 0 }, { 3, 9, 2, 5 } };
+	const uint8_t *r = apart[random_next(3)];
+	uint8_t old = r[0], x = r[1], cmp_old = old, cmp_x = x, kept = r[3], order = orders[random_next(8)];
+	uint32_t size = 2 + random_next(2), shape = random_next(4), jump, over;
+	bool narrow = size == 2 && random_next(2), swap = random_next(2), sign = order >= BPF_JSGT && order != BPF_JLT && order != BPF_JLE;
+	int16_t off = (int16_t)(random_next(3) << 3);
+	uint8_t class = size == 2 && !narrow ? BPF_JMP32 : BPF_JMP;
+	if (random_next(2))
+		put(p, BPF_LDX | BPF_MEM | sizes[random_next(4)], x, 6, (int16_t)(8 * random_next(MEMORY / 8)), 0);
+	put_noise(p);
+	if (narrow && random_next(2))
+		put_extension(p, cmp_x = random_next(2) ? x : r[2], x, sign);
+	put(p, BPF_LDX | BPF_MEM | sizes[size], old, 7, off, 0);
+	put_noise(p);
+	if (narrow)
+		put_extension(p, cmp_old = random_next(2) || cmp_x == r[2] ? old : r[2], old, sign);
+	if (narrow && cmp_x == x && random_next(2) && cmp_old != r[2])
+		put_extension(p, cmp_x = r[2], x, sign);
+	if (shape == 2 || random_next(12) == 0)
+		put(p, (random_next(4) ? BPF_ALU64 : BPF_ALU) | BPF_MOV | BPF_X, kept, x, 0, 0);
+	put_noise(p);
+	jump = p->n;
+	put(p, class | order | BPF_X, swap ? cmp_x : cmp_old, swap ? cmp_old : cmp_x, 0, 0);
+	switch (shape) {
+	case 0: /* the store straight on */
+		if (!random_next(8))
+			put_noise(p);
+		put(p, BPF_STX | BPF_MEM | sizes[size], 7, random_next(12) ? x : cmp_x, off, 0);
+		if (!random_next(8))
+			put_noise(p);
+		break;
+	case 1: /* or jumped to */
+		put(p, BPF_JMP | BPF_JA, 0, 0, 1, 0);
+		p->insns[jump].off = (int16_t)(p->n - jump - 1);
+		put(p, BPF_STX | BPF_MEM | sizes[size], 7, random_next(12) ? x : cmp_x, off, 0);
+		return;
+	case 2: /* kept = old */
+		put(p, (random_next(4) || size == 3 ? BPF_ALU64 : BPF_ALU) | BPF_MOV | BPF_X, kept, random_next(12) ? old : cmp_old, 0, 0);
+		break;
+	default: /* old = x */
+		kept = old;
+		put(p, BPF_ALU64 | BPF_MOV | BPF_X, old, random_next(12) ? x : cmp_x, 0, 0);
+	}
+	p->insns[jump].off = (int16_t)(p->n - jump - 1);
+	if (shape < 2)
+		return;
+	put_noise(p);
+	over = p->n;
+	bool skips = random_next(8) == 0;
+	if (skips)
+		put(p, BPF_JMP | BPF_JGT | BPF_K, scalar(), 0, 0, some_imm());
+	put(p, BPF_STX | BPF_MEM | sizes[size], 7, kept, off, 0);
+	if (random_next(3)) /* nobody wants it any more */
+		put(p, BPF_ALU64 | BPF_MOV | BPF_K, kept, 0, 0, some_imm());
+	if (random_next(3))
+		put(p, BPF_ALU64 | BPF_MOV | BPF_K, old, 0, 0, some_imm());
+	if (skips)
+		p->insns[over].off = (int16_t)(p->n - over - 1);
+}
+
 static void init_scalars(struct random_program *p, bool keep_r0)
 {
 	static const uint8_t regs[] = { 0, 2, 3, 4, 5, 9 };
@@ -243,7 +345,7 @@ static void put_loop(struct random_program *p)
 
 static void put_step(struct random_program *p)
 {
-	switch (random_next(12)) {
+	switch (random_next(14)) {
 	case 0:
 	case 1:
 	case 2:
@@ -267,9 +369,13 @@ static void put_step(struct random_program *p)
 	case 10:
 		random_next(2) ? put_call(p) : put_bpf_loop(p);
 		break;
-	default:
+	case 11:
 		if (!p->in_function)
 			put_rmw(p);
+		break;
+	default:
+		if (!p->in_function)
+			put_extreme(p);
 	}
 }
 

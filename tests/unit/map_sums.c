@@ -1,13 +1,13 @@
-/* Arrays that programs only add to: devices keep a replica on each multiprocessor, and the reader sums them; once a program does
- * more, they do not, and when they do already, it comes too late. */
+/* Arrays that programs only fold into: devices keep a replica on each multiprocessor, and the reader folds them; once a program does
+ * more, they do not, and when they do already, it comes too late. Each replica begins as the host's value. */
 #include "map/internal.h"
 #include "map_fixture.h"
 
 enum { SMS = 5 };
 
-static const struct ebpf_map_use adds = { .added = true, .whole = 1 }, reads = { .other = true },
-				 looks = { 0 }, halves = { .added = true, .halves = 2 },
-				 other_width = { .added = true, .halves = 1 };
+static const struct ebpf_map_use adds = { .folded = true, .fold = { EBPF_FOLD_ADD64, EBPF_FOLD_ADD64 } }, reads = { .other = true },
+				 looks = { 0 }, halves = { .folded = true, .fold = { 0, 0, EBPF_FOLD_ADD32, EBPF_FOLD_ADD32 } },
+				 other_width = { .folded = true, .fold = { EBPF_FOLD_ADD32 } };
 
 struct instance {
 	struct map_instance *inst;
@@ -45,7 +45,7 @@ static void test_sums(void)
 	is_int(session_map_use(s, id, &halves, &d), 0, "one that adds to another word, in halves");
 	struct instance a = instance(s, id), b = instance(s, id);
 	is_int(a.image->n_replicas, SMS, "a replica on each multiprocessor");
-	ok(*word(&a, 0, 1, 0) == 100 && *word(&a, 1, 1, 0) == 0, "the initial value is in the first alone");
+	ok(*word(&a, 0, 1, 0) == 100 && *word(&a, SMS - 1, 1, 0) == 100, "each begins with the initial value");
 	for (uint32_t r = 0; r < SMS; r++) {
 		*word(&a, r, 1, 0) += 1ull << (10 * r);
 		*word(&b, r, 1, 0) += 3;
@@ -73,6 +73,54 @@ static void test_sums(void)
 	session_destroy(s);
 }
 
+static uint64_t both(uint32_t low, uint32_t high)
+{
+	return (uint64_t)high << 32 | low;
+}
+
+/* A value of each fold, each with an initial value that matters; changed on replicas and on two devices. */
+static void test_folds(void)
+{
+	static const struct ebpf_map_use use = { .folded = true,
+		.fold = { EBPF_FOLD_MIN_U64, EBPF_FOLD_MIN_U64, EBPF_FOLD_MAX_S64, EBPF_FOLD_MAX_S64, EBPF_FOLD_MIN_S32, EBPF_FOLD_MAX_U32, EBPF_FOLD_OR,
+			EBPF_FOLD_AND, EBPF_FOLD_XOR, EBPF_FOLD_ADD32, EBPF_FOLD_MIN_U32, EBPF_FOLD_MAX_S32 } };
+	struct session *s;
+	struct map *m;
+	struct diag d = { 0 };
+	uint32_t id, key = 0;
+	uint64_t v[6] = { 1000, (uint64_t)-7, both(5, 5), both(1, 0xff), both(3, 7), both(50, (uint32_t)-50) }, got[6];
+	session_create(&s, NULL);
+	fixture_map(s, BPF_MAP_TYPE_ARRAY, 4, sizeof(v), 1, 0, &id);
+	map_open(s, id, &m, NULL);
+	map_update(m, &key, v, 0);
+	is_int(session_map_use(s, id, &use, &d), 0, "a program that folds in many ways");
+	struct instance a = instance(s, id), b = instance(s, id);
+	is_int(a.image->n_replicas, SMS, "a replica on each multiprocessor");
+	map_lookup(m, &key, got);
+	ok(!memcmp(got, v, sizeof(v)), "nothing changed: the initial value");
+	*word(&a, 1, 0, 0) = 900;
+	*word(&b, 2, 0, 0) = 901;
+	*word(&a, 4, 0, 1) = (uint64_t)-3;
+	*word(&b, 0, 0, 2) = both((uint32_t)-1, 6);
+	*word(&a, 3, 0, 2) = both(4, 0x80000000u);
+	*word(&a, 0, 0, 3) = both(1 | 4, 0xf0);
+	*word(&b, 1, 0, 3) = both(1 | 8, 0x3f);
+	*word(&a, 2, 0, 4) = both(3 ^ 16, 7 + 10);
+	*word(&b, 2, 0, 4) = both(3 ^ 17, 7 - 1);
+	*word(&b, 4, 0, 5) = both(49, (uint32_t)-49);
+	map_lookup(m, &key, got);
+	is_int(got[0], 900, "a least value");
+	is_int((int64_t)got[1], -3, "a greatest, with a sign");
+	ok(got[2] == both((uint32_t)-1, 0x80000000u), "both in one word");
+	ok(got[3] == both(1 | 4 | 8, 0x30), "bits");
+	ok(got[4] == both(3 ^ 16 ^ 17, 7 + 10 - 1), "bits that flip, beside a sum");
+	ok(got[5] == both(49, (uint32_t)-49), "32-bit ones");
+	map_instance_close(a.inst);
+	map_instance_close(b.inst);
+	map_close(m);
+	session_destroy(s);
+}
+
 static void one_replica(uint32_t type, uint32_t entries, const struct ebpf_map_use *first,
 	const struct ebpf_map_use *second, const char *what)
 {
@@ -95,6 +143,7 @@ int main(void)
 {
 	fixture_make();
 	test_sums();
+	test_folds();
 	one_replica(BPF_MAP_TYPE_ARRAY, 4, &adds, &reads, "a map that a second program reads");
 	one_replica(BPF_MAP_TYPE_ARRAY, 4, &reads, &adds, "a map that the first program reads");
 	one_replica(BPF_MAP_TYPE_ARRAY, 4, &adds, &other_width, "a word that is added to in two widths");

@@ -59,10 +59,10 @@ static bool prepare(struct run *r, const char *name, const char *cpu)
 }
 
 /* As the loader and the agent decide it. */
-static bool is_summed(const struct run *r, const struct ebpf_map *m)
+static bool is_folded(const struct run *r, const struct ebpf_map *m)
 {
 	const struct ebpf_map_use *use = &r->fragment.use[m->id];
-	return m->type == BPF_MAP_TYPE_ARRAY && use->added && !use->other && !(use->whole & use->halves);
+	return m->type == BPF_MAP_TYPE_ARRAY && use->folded && !use->other && !ebpf_folds_clash(use->fold);
 }
 
 static bool place_maps(struct run *r)
@@ -70,7 +70,7 @@ static bool place_maps(struct run *r)
 	for (uint32_t k = 0; k < r->object.n_maps; k++) {
 		const struct ebpf_map *m = &r->object.maps[k];
 		bool many = m->type == BPF_MAP_TYPE_PERCPU_ARRAY || m->type == BPF_MAP_TYPE_RINGBUF ||
-			    is_summed(r, m);
+			    is_folded(r, m);
 		uint32_t replicas = many ? device_sms(r->dev) : 1;
 		uint64_t bytes = map_device_bytes(
 			m->type, m->key_size, m->value_size, m->max_entries, replicas);
@@ -110,7 +110,7 @@ static bool load_as(struct run *r, const char *version, const char *target)
 		table[k] = r->images[k];
 	for (uint32_t k = 0; k < r->object.n_maps; k++) {
 		const struct ebpf_map *m = &r->object.maps[k];
-		if (is_summed(r, m) && device_sms(r->dev) > 1)
+		if (is_folded(r, m) && device_sms(r->dev) > 1)
 			table[EBPF_TABLE_REPLICAS + m->id] = map_replica_bytes(m->max_entries, m->value_size);
 	}
 	table[EBPF_TABLE_SMS] = device_sms(r->dev);
@@ -153,8 +153,8 @@ static void fold(struct map_image *image, const struct ebpf_map_use *use)
 		 stride = map_stride(image->value_size);
 	for (uint32_t r = 1; r < image->n_replicas; r++)
 		for (uint64_t k = 0; k < image->max_entries; k++)
-			map_words_add(use->halves, data_of(image) + k * stride,
-				data_of(image) + r * replica + k * stride, NULL, stride);
+			map_fold_value(use->fold, data_of(image) + k * stride,
+				data_of(image) + r * replica + k * stride, NULL, false, stride);
 }
 
 /* The image of a map as it is on the device now; the caller frees it. */
@@ -822,10 +822,10 @@ static void test_lanes(const char *cpu, const char *version, const char *target,
 			lanes_thread(&want, k % LANES, b);
 	for (size_t k = 0; k < 6; k++)
 		image[k] = image_of(&r, names[k]);
-	ok(is_summed(&r, probe_map(&r.object, "adds")) && is_summed(&r, probe_map(&r.object, ".bss")) &&
-			is_summed(&r, probe_map(&r.object, ".data.pair")) && !is_summed(&r, probe_map(&r.object, "bits")) &&
-			!is_summed(&r, probe_map(&r.object, ".data.mixed")),
-		"maps that are only added to are found");
+	ok(is_folded(&r, probe_map(&r.object, "adds")) && is_folded(&r, probe_map(&r.object, ".bss")) &&
+			is_folded(&r, probe_map(&r.object, ".data.pair")) && is_folded(&r, probe_map(&r.object, "bits")) &&
+			!is_folded(&r, probe_map(&r.object, ".data.mixed")),
+		"maps that are only folded into are found");
 	check_hash(image[5], &doubled, &busy, sum_hash, hash);
 	is_same(data_of(image[0]), want.adds, sizeof(want.adds), "sums in an array");
 	is_same(data_of(image[1]), want.bits, sizeof(want.bits), "or and xor");
