@@ -605,6 +605,8 @@ void stream_purge(void);
 void graph_purge(void);
 /* The kernel's name by its handle, or NULL. */
 const char *function_name(void *handle);
+/* Whether it is that of a CUkernel, not of a CUfunction. */
+bool function_is_kernel(void *handle);
 /* An image that holds only the name of a kernel, and why there is no PTX: nobody asked for it, it is being looked for, or that is the
  * answer, which stays. */
 enum nameless { NAMELESS_UNASKED, NAMELESS_SEARCHED, NAMELESS_ANSWERED };
@@ -669,12 +671,12 @@ bool memtext_wants(const struct mapping *m);
 void memtext_begin(void);
 /* Whether all memory has been looked through, or, in another look, not only what is new. By one thread, as all of these. */
 bool memtext_look(uint64_t until_ns);
+/* What is new did not have it: the rest is looked through. */
+void memtext_rest(void);
 /* The longest of the texts that have this kernel, all of which agree. NULL: none was found yet, or *why there is none. */
 struct image *memtext_find(const char *name, uint32_t cc, const char **why);
 /* Another look, if this one began before asked_ns: what is new first, such as a library that has been loaded since. */
 bool memtext_again(uint64_t asked_ns);
-/* What is new did not have it: the rest is looked through. */
-void memtext_rest(void);
 void memtext_end(void); /* the next attach looks anew */
 
 /* -- sources.c --------------------------------------------------------------- */
@@ -780,6 +782,7 @@ struct agent {
 	atomic_int n_rigid;     /* of them: as long as there are some, nothing is loaded */
 	struct handles loaded;  /* CUmodule or CUlibrary -> struct module */
 	struct handles aliases; /* CUmodule of a library -> struct module */
+	struct handles kinds;   /* CUfunction -> agent.functions, CUkernel -> agent.kinds (function_is_kernel) */
 	_Atomic(struct image *) images;
 	_Atomic(struct module *) modules;
 	_Atomic(struct context *) contexts; /* grow at the head, under lock; never shortened */

@@ -149,12 +149,10 @@ static void answer(const struct question *q)
 /* A kernel of a library is asked about by what it is in this context. */
 static CUfunction loaded_code(void *handle)
 {
-	CUlibrary lib = NULL;
 	CUfunction fn = handle;
-	if (!REAL(cuKernelGetLibrary) || !REAL(cuKernelGetFunction) ||
-		REAL(cuKernelGetLibrary)(&lib, handle) != CUDA_SUCCESS || !lib)
+	if (!function_is_kernel(handle))
 		return fn;
-	return REAL(cuKernelGetFunction)(&fn, handle) == CUDA_SUCCESS ? fn : NULL;
+	return REAL(cuKernelGetFunction) && REAL(cuKernelGetFunction)(&fn, handle) == CUDA_SUCCESS ? fn : NULL;
 }
 
 /* False: it is not known yet. */

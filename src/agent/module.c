@@ -54,6 +54,35 @@ static void function_add(void *handle, struct module *m, const char *name, CUcon
 		handles_put(&agent.functions, handle, f);
 }
 
+/* Launches give handles of both kinds as one. The driver answers a question about the other kind with an error, which is no harm, but is
+ * told by who checks a program: so it is asked once for each handle, and what most programs have is no error. */
+bool function_is_kernel(void *handle)
+{
+	const void *known = handles_get(&agent.kinds, handle);
+	CUlibrary lib = NULL;
+	if (!known) {
+		bool kernel = REAL(cuKernelGetLibrary) && REAL(cuKernelGetLibrary)(&lib, handle) == CUDA_SUCCESS && lib;
+		known = kernel ? &agent.kinds : &agent.functions;
+		handles_put(&agent.kinds, handle, (void *)known);
+	}
+	return known == &agent.kinds;
+}
+
+const char *function_name(void *handle)
+{
+	/* Its address may have been that of one of the other kind, which is gone. */
+	for (int i = 0; i < 2; i++) {
+		const char *name = NULL;
+		bool kernel = REAL(cuKernelGetName) && function_is_kernel(handle);
+		if (kernel && REAL(cuKernelGetName)(&name, handle) == CUDA_SUCCESS && name)
+			return name;
+		if (!kernel && REAL(cuFuncGetName) && REAL(cuFuncGetName)(&name, handle) == CUDA_SUCCESS && name)
+			return name;
+		handles_put(&agent.kinds, handle, NULL);
+	}
+	return NULL;
+}
+
 /* The module that a handle nobody asked for through us belongs to: the driver says which, or its
  * kernel's name is in one image only. */
 static struct module *module_of_function(void *handle, const char *name)
@@ -61,10 +90,8 @@ static struct module *module_of_function(void *handle, const char *name)
 	CUmodule mod = NULL;
 	CUlibrary lib = NULL;
 	struct module *only = NULL;
-	bool kernel = REAL(cuKernelGetLibrary) &&
-		      REAL(cuKernelGetLibrary)(&lib, handle) == CUDA_SUCCESS;
-	if (kernel)
-		return module_find(lib);
+	if (function_is_kernel(handle))
+		return REAL(cuKernelGetLibrary)(&lib, handle) == CUDA_SUCCESS ? module_find(lib) : NULL;
 	if (REAL(cuFuncGetModule) && REAL(cuFuncGetModule)(&mod, handle) == CUDA_SUCCESS) {
 		struct module *m = handles_get(&agent.aliases, mod);
 		if (!m || atomic_load(&m->gone))
@@ -81,16 +108,6 @@ static struct module *module_of_function(void *handle, const char *name)
 		only = m;
 	}
 	return only;
-}
-
-const char *function_name(void *handle)
-{
-	const char *name = NULL;
-	if (REAL(cuFuncGetName) && REAL(cuFuncGetName)(&name, handle) == CUDA_SUCCESS && name)
-		return name;
-	if (REAL(cuKernelGetName) && REAL(cuKernelGetName)(&name, handle) == CUDA_SUCCESS && name)
-		return name;
-	return NULL;
 }
 
 struct function *function_find(void *handle)
@@ -126,8 +143,7 @@ static void *home_of(void *handle, bool *is_library)
 {
 	CUlibrary lib = NULL;
 	CUmodule mod = NULL;
-	*is_library = REAL(cuKernelGetLibrary) &&
-		      REAL(cuKernelGetLibrary)(&lib, handle) == CUDA_SUCCESS && lib;
+	*is_library = function_is_kernel(handle) && REAL(cuKernelGetLibrary)(&lib, handle) == CUDA_SUCCESS && lib;
 	if (*is_library)
 		return lib;
 	if (REAL(cuFuncGetModule) && REAL(cuFuncGetModule)(&mod, handle) == CUDA_SUCCESS)
@@ -192,6 +208,7 @@ void module_purge(void)
 	handles_sweep(&agent.loaded, everything, NULL);
 	handles_sweep(&agent.aliases, everything, NULL);
 	handles_sweep(&agent.functions, everything, NULL);
+	handles_sweep(&agent.kinds, everything, NULL);
 }
 
 static bool was_found(void *value, void *arg)

@@ -59,4 +59,27 @@ is "$(fails probed "$egpu" run --gpu --allow-empty -o "$tmp/report" memtrace -- 
 # On a file system in memory maps are pinned.
 mkdir -p "/dev/shm/egpu-strict-$$" && EGPU_DIR=/dev/shm/egpu-strict-$$ && try reduction memtrace
 rm -rf "/dev/shm/egpu-strict-$$"
+
+EGPU_DIR=$tmp/shm
+# Into a program that runs: what a handle of it is, is asked once. Copies, since the driver is found by the name of its file.
+mkdir "$tmp/copies"
+cp "$strict" "$tmp/copies/libcuda.so.1"
+cp "$EGPU_BUILD/src/softgpu/libcuda.so.1" "$tmp/copies/libegpu-shim-target.so.1"
+STRICT_SELF=$tmp/copies/libcuda.so.1
+for target in target_plain target_runtime; do
+	dynamic=$EGPU_BUILD/tests/dynamic
+	[ -x "$dynamic/$target" ] || { skip "not built" "attach to $target"; continue; }
+	STRICT_LOG=$tmp/attach.log
+	export STRICT_LOG
+	rm -f "$STRICT_LOG"
+	LD_LIBRARY_PATH=$tmp/copies:$tmp/driver EGPU_SOFTGPU_QUIET=1 "$dynamic/$target" opened >"$tmp/out" 2>&1 &
+	pid=$!
+	for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do grep -qs running "$tmp/out" && break; sleep 0.1; done
+	"$egpu" attach --for 1 $pid "$dynamic/count.bpf.o" >"$tmp/err" 2>&1
+	ok $? "attach to $target"
+	kill -TERM $pid
+	wait $pid
+	# A handle of a module is not known as one before somebody has asked.
+	is "$(sort "$STRICT_LOG" 2>/dev/null | uniq -c | grep -v ' 1 cuKernelGetLibrary 400$')" "" "$target: the driver refuses nothing else"
+done
 finish
