@@ -185,6 +185,10 @@ static int run(const void *opts, const struct opt_rest *rest)
 	if (status)
 		return status;
 	status = runner_open(&r, &o->driver);
+	if (!status && filter_check_device(&filter, r.n_devices)) {
+		status = EGPU_FAILED;
+		runner_close(&r);
+	}
 	if (!status) {
 		filter_apply(r.session, &filter);
 		session_data(r.session)->untimed = o->no_time;

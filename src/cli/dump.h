@@ -52,7 +52,7 @@ int dump_peek_text(struct dump *d, uint32_t id, bool pop, struct buf *out, struc
  * few for the dump. */
 void dump_drain_rings(struct dump *d);
 
-/* Records lost in rings and insertions refused by hash maps so far, over all maps but egpu's own.
+/* Records lost in rings and insertions refused by full hash maps and queues so far, over all maps but egpu's own.
  */
 uint64_t dump_records_lost(struct dump *d);
 uint64_t dump_insertions_refused(struct dump *d);

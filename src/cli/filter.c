@@ -91,6 +91,15 @@ int filter_read(const struct filter_opts *o, struct session_filter *out)
 	return 0;
 }
 
+int filter_check_device(const struct session_filter *f, int n_devices)
+{
+	if (!f->device || n_devices <= 0 || f->device <= (uint32_t)n_devices)
+		return 0;
+	if (n_devices == 1)
+		return say_fail("--device %u: there is one device, number 0", f->device - 1);
+	return say_fail("--device %u: there are %d devices, numbers 0 to %d", f->device - 1, n_devices, n_devices - 1);
+}
+
 bool filter_samples_live(const struct filter_opts *o, bool live)
 {
 	return live && (o->sample_warps || o->max_overhead) &&

@@ -39,6 +39,8 @@ struct filter_opts {
 int filter_duration(const char *text, uint64_t *ns);
 /* 0, or EGPU_FAILED after a message. *out is ready to be copied into a session. */
 int filter_read(const struct filter_opts *o, struct session_filter *out);
+/* Where the program will find so many devices: 0, or EGPU_FAILED after a message that the one which was asked for is not among them. */
+int filter_check_device(const struct session_filter *f, int n_devices);
 /* Whether such options were given with --live, with a message. */
 bool filter_samples_live(const struct filter_opts *o, bool live);
 /* Before the target starts. */

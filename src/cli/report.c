@@ -78,8 +78,8 @@ static void list_unprobed(const struct snapshot *snap, struct buf *text)
 			idle, plural(idle), idle == 1 ? "was" : "were");
 	}
 	if (unselected)
-		buf_printf(text, "  %u kernel%s not selected by any pattern", unselected,
-			plural(unselected));
+		buf_printf(text, "  %u kernel%s not selected by any pattern%s", unselected, plural(unselected),
+			snap->filter.device ? ", or on other devices" : "");
 	if (unselected && unselected_ns)
 		buf_printf(text, " (%.1f%% of GPU time)", share(unselected_ns, snap->time_ns));
 	if (unselected)
@@ -197,7 +197,7 @@ static void coverage_text(const struct run_report *r, struct buf *text)
 	buf_printf(text,
 		"coverage: %u of %u kernel%s probed, %" PRIu64 " of %" PRIu64
 		" launch%s instrumented, %" PRIu64 " record%s lost, %" PRIu64
-		" hash insertion%s refused\n",
+		" insertion%s refused\n",
 		snap->n_probed, snap->n_kernels, plural(snap->n_kernels),
 		snap->launches_instrumented, snap->launches, snap->launches == 1 ? "" : "es",
 		dump_records_lost(r->dump), plural(dump_records_lost(r->dump)),
@@ -205,6 +205,8 @@ static void coverage_text(const struct run_report *r, struct buf *text)
 	fault_text(r->session, snap, text);
 	time_text(snap, text);
 	filter_text(&snap->filter, text);
+	if (snap->filter.device && snap->launches && !snap->launches_instrumented)
+		buf_printf(text, "  nothing was probed on device %u\n", snap->filter.device - 1);
 	list_unprobed(snap, text);
 	list_differing(snap, text);
 	list_slowed(snap, r->per_cpu, text);

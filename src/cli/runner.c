@@ -37,6 +37,7 @@ static int choose_driver(struct runner *r, const struct driver_choice *c)
 		if (c->softgpu.value && setenv("EGPU_SOFTGPU", c->softgpu.value, 1))
 			return say_fail("out of memory");
 		driver_probe(r->driver, &info);
+		r->n_devices = info.n_devices;
 		return driver_usable(&info)
 			       ? 0
 			       : say_fail("--softgpu%s%s: %s", c->softgpu.value ? "=" : "",
@@ -46,6 +47,7 @@ static int choose_driver(struct runner *r, const struct driver_choice *c)
 	if (!driver_usable(&info))
 		return no_driver(&info);
 	snprintf(r->driver, sizeof(r->driver), "%s", info.path);
+	r->n_devices = info.n_devices;
 	return 0;
 }
 

@@ -19,6 +19,7 @@ struct runner {
 	char agent[PATH_MAX];  /* to preload; free of ':' and ' ' */
 	char driver[PATH_MAX]; /* real file behind the session's alias */
 	bool softgpu;
+	int n_devices; /* of it, here and now */
 };
 
 /* Cleans up after dead sessions, makes one, and puts the driver's alias into it. --gpu: the

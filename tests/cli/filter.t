@@ -23,7 +23,18 @@ is "$(count --stream 1)" 21 "--stream 1"
 is "$(count --stream 2 --skip 3)" 17 "--stream 2 --skip 3"
 is "$(count --stream 9)" 0 "a stream that is not there"
 is "$(count --device 0)" 41 "--device 0"
-is "$(count --device 1)" 0 "a device that is not there"
+run "$egpu" run $on --device 700 "$probe" -- touch "$tmp/ran"
+is "$status $([ -e "$tmp/ran" ] && echo ran)" "125 " "a device that is not there: the command is not run"
+says "and what there is" '^egpu: --device 700: there (is one device, number 0|are [0-9]+ devices, numbers 0 to [0-9]+)$'
+if [ "$on" = --softgpu ]; then
+	EGPU_SOFTGPU=devices=3
+	export EGPU_SOFTGPU
+	is "$(count --device 2)" 0 "a device that the program does not use"
+	says "of which the report tells" '^  nothing was probed on device 2$' '^  1 kernel not selected by any pattern, or on other devices'
+	run "$egpu" run $on --device 3 "$probe" -- "$samples/streams" 128
+	says "the first that is not there" '^egpu: --device 3: there are 3 devices, numbers 0 to 2$'
+	unset EGPU_SOFTGPU
+fi
 is "$(count --for 1h)" 41 "--for: long enough"
 n=$(count --for 1us)
 [ "$n" -ge 1 ] && [ "$n" -lt 41 ]
