@@ -4,13 +4,10 @@
 
 #include <sys/types.h>
 
-struct session;
 struct snapshot;
 
 /* 0, or EGPU_FAILED after a message. */
 int attach_pid(const char *text, pid_t *pid);
-/* The session that a process is in. */
-int attach_find(pid_t pid, struct session **s);
 /* What a process launches in so many seconds: no kernel is touched. *out is the caller's. */
 int attach_look(pid_t pid, double seconds, struct snapshot **out);
 

@@ -9,6 +9,7 @@
 
 #include "cli/attach.h"
 #include "cli/cli.h"
+#include "cli/join.h"
 #include "cli/snapshot.h"
 #include "live/live.h"
 #include "map/session.h"
@@ -299,7 +300,7 @@ static int run_detach(const void *opts, const struct opt_rest *rest)
 	if (rest->n_args) {
 		struct session *s;
 		pid_t pid;
-		if (attach_pid(rest->args[0], &pid) || attach_find(pid, &s))
+		if (attach_pid(rest->args[0], &pid) || join_find(pid, &s))
 			return EGPU_FAILED;
 		detach_session(s, &d);
 		session_close(s);

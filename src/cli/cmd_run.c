@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 #include "cli/filter.h"
-#include "cli/native.h"
+#include "cli/guards.h"
 #include "cli/probe.h"
 #include "cli/report.h"
 #include "cli/rules.h"
@@ -12,7 +12,6 @@
 #include "cli/target.h"
 #include "cli/tools.h"
 #include "cli/watch.h"
-#include "live/program.h"
 
 struct opts {
 	struct driver_choice driver;
@@ -135,22 +134,6 @@ static int run_target(const struct opts *o, struct probe *p, struct runner *r, c
 	return status;
 }
 
-/* -- guards --------------------------------------------------------------------- */
-
-static int add_guards(const struct opts *o, struct session *s, const char *driver)
-{
-	struct live_choice tier;
-	char why[256];
-	struct diag d = { 0 };
-	uint32_t points;
-	if (live_parse_points(o->live.value ? o->live.value : LIVE_POINTS_DEFAULT, &points, &d))
-		return say_fail("%s", d.text);
-	native_choose(driver, &tier, why);
-	if (o->verbose)
-		say("programs for kernels that run are %s%s", tier.why ? "interpreted: " : "compiled to machine code", tier.why ? tier.why : "");
-	return live_add_guards(s, points, o->pattern, &tier, &d) ? say_diag("--live", &d) : 0;
-}
-
 static int run(const void *opts, const struct opt_rest *rest)
 {
 	const struct opts *o = opts;
@@ -192,7 +175,7 @@ static int run(const void *opts, const struct opt_rest *rest)
 	if (!status) {
 		filter_apply(r.session, &filter);
 		session_data(r.session)->untimed = o->no_time;
-		status = o->live.given ? add_guards(o, r.session, r.driver) : 0;
+		status = guards_add(r.session, &o->live, o->pattern, o->verbose > 0);
 		if (po.name) {
 			status = status ? status : probe_open(&p, r.session);
 			status = status ? status : probe_load(&p);

@@ -6,6 +6,7 @@
 #include "cli/bars.h"
 #include "cli/cli.h"
 #include "cli/dump.h"
+#include "cli/hex.h"
 #include "cli/names.h"
 #include "cli/typed.h"
 
@@ -155,11 +156,6 @@ const char *dump_type_name(uint32_t type)
 	}
 }
 
-static bool is_per_cpu(uint32_t type)
-{
-	return map_is_per_cpu(type);
-}
-
 static bool all_zero(const uint8_t *p, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -234,7 +230,7 @@ static int64_t walk(struct dump *d, uint32_t id, const struct dump_options *o,
 	uint8_t *keys = NULL, *value = calloc(1, value_bytes + 8),
 		*slots = calloc(1, value_bytes + 8);
 	int64_t n = sorted_keys(map, e.row, &keys), left_out = 0;
-	bool per_cpu = is_per_cpu(e.row->type), is_hash = map_is_hash(e.row->type);
+	bool per_cpu = map_is_per_cpu(e.row->type), is_hash = map_is_hash(e.row->type);
 	if (n < 0 || !value || !slots)
 		left_out = diag_set(diag, ENOMEM, "out of memory");
 	for (int64_t i = 0; i < n && value && slots; i++) {
@@ -399,9 +395,8 @@ static void text_ring(struct dump *d, uint32_t id, bool all, struct buf *out)
 	buf_printf(out, "  %lu record%s, %lu bytes\n", (unsigned long)m->records,
 		m->records == 1 ? "" : "s", (unsigned long)m->record_bytes);
 	for (uint32_t i = 0; i < shown; i++) {
-		buf_puts(out, " ");
-		for (uint32_t k = 0; k < m->kept[i].kept; k++)
-			buf_printf(out, "%s%02x", k % 8 ? "" : " ", m->kept[i].data[k]);
+		buf_puts(out, "  ");
+		hex_print(out, m->kept[i].data, m->kept[i].kept, " ");
 		buf_puts(out, m->kept[i].kept < m->kept[i].bytes ? " ..\n" : "\n");
 	}
 	if (m->records > shown)
@@ -495,19 +490,13 @@ struct waiting {
 	struct json *j;
 };
 
-static void add_hex(struct buf *out, const uint8_t *data, uint32_t bytes, const char *between)
-{
-	for (uint32_t k = 0; k < bytes; k++)
-		buf_printf(out, "%s%02x", k % 8 || !k ? "" : between, data[k]);
-}
-
 static int one_waiting(void *arg, const void *data, uint32_t bytes, int64_t ns)
 {
 	struct waiting *w = arg;
 	struct buf hex = { 0 };
 	w->records++;
 	w->bytes += bytes;
-	add_hex(&hex, data, w->j || w->all || bytes < RECORD_BYTES_KEPT ? bytes : RECORD_BYTES_KEPT, w->j ? "" : " ");
+	hex_print(&hex, data, w->j || w->all || bytes < RECORD_BYTES_KEPT ? bytes : RECORD_BYTES_KEPT, w->j ? "" : " ");
 	if (w->j) {
 		json_object(w->j);
 		json_key(w->j, "ns");
@@ -619,7 +608,7 @@ int dump_value_text(
 	uint8_t *value = calloc(1, map_value_bytes(map) + 8);
 	if (!value)
 		return diag_set(diag, ENOMEM, "out of memory");
-	int err = is_per_cpu(e.row->type) ? map_lookup_sum(map, key, value)
+	int err = map_is_per_cpu(e.row->type) ? map_lookup_sum(map, key, value)
 					  : map_lookup(map, key, value);
 	e.value = value;
 	if (err)
@@ -710,8 +699,7 @@ static void json_ring(struct dump *d, uint32_t id, struct json *j)
 	json_array(j);
 	for (uint32_t i = 0; i < m->n_kept; i++) {
 		struct buf hex = { 0 };
-		for (uint32_t k = 0; k < m->kept[i].kept; k++)
-			buf_printf(&hex, "%02x", m->kept[i].data[k]);
+		hex_print(&hex, m->kept[i].data, m->kept[i].kept, "");
 		json_string(j, hex.data ? hex.data : "");
 		buf_free(&hex);
 	}

@@ -35,3 +35,15 @@ int hex_parse(const char *text, size_t size, uint8_t **bytes, size_t *n, struct 
 	*bytes = out;
 	return 0;
 }
+
+void hex_print(struct buf *out, const void *bytes, size_t n, const char *between)
+{
+	static const char digits[] = "0123456789abcdef";
+	const uint8_t *from = bytes;
+	for (size_t i = 0; i < n; i++) {
+		char two[] = { digits[from[i] >> 4], digits[from[i] & 15] };
+		if (i && !(i % 8))
+			buf_puts(out, between);
+		buf_add(out, two, sizeof(two));
+	}
+}

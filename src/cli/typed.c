@@ -2,6 +2,7 @@
  * depth is bounded. */
 #include <string.h>
 
+#include "cli/hex.h"
 #include "cli/typed.h"
 
 /* Types that contain each other many times over could describe more text than memory: no more is
@@ -46,8 +47,7 @@ static int64_t sign_extend(uint64_t v, unsigned bits)
 static void hex(struct json *j, const uint8_t *data, size_t size)
 {
 	struct buf b = { 0 };
-	for (size_t i = 0; i < size; i++)
-		buf_printf(&b, "%02x", data[i]);
+	hex_print(&b, data, size, "");
 	json_string(j, b.data ? b.data : "");
 	buf_free(&b);
 }
