@@ -75,7 +75,7 @@ static uint64_t map_data_bytes(uint32_t type, uint32_t key_size, uint32_t value_
 			       : 0;
 	if (type == BPF_MAP_TYPE_ARRAY && n_replicas == 1)
 		return max_entries * map_stride(value_size);
-	if (type != BPF_MAP_TYPE_ARRAY && type != BPF_MAP_TYPE_PERCPU_ARRAY)
+	if (!map_is_array(type))
 		return 0;
 	uint64_t one = map_replica_bytes(max_entries, value_size);
 	return one <= MAX_IMAGE_BYTES / n_replicas ? one * n_replicas : 0;

@@ -152,6 +152,7 @@ static inline uint64_t map_hash_slots(uint32_t max_entries)
 enum {
 	MAP_HASH = 1,
 	MAP_ARRAY = 2,
+	MAP_KIND_ARRAY = 2,
 	MAP_PERCPU_HASH = 5,
 	MAP_PERCPU_ARRAY = 6,
 	MAP_LRU_HASH = 9,
@@ -160,6 +161,11 @@ enum {
 	MAP_KIND_STACK = 23,
 	MAP_KIND_BLOOM_FILTER = 30,
 };
+
+static inline int map_is_array(uint32_t type)
+{
+	return type == MAP_KIND_ARRAY || type == MAP_PERCPU_ARRAY;
+}
 
 static inline int map_is_hash(uint32_t type)
 {

@@ -34,7 +34,7 @@ static int map_check_flags(const union bpf_attr *attr, const char *name, struct 
 		allowed = BPF_F_NO_PREALLOC; /* room is taken at once anyway */
 	else if (map_is_lru(attr->map_type))
 		allowed = BPF_F_NO_COMMON_LRU; /* every multiprocessor evicts on its own as it is */
-	if (attr->map_type == BPF_MAP_TYPE_ARRAY || attr->map_type == BPF_MAP_TYPE_PERCPU_ARRAY || map_is_hash(attr->map_type))
+	if (map_is_array(attr->map_type) || map_is_hash(attr->map_type))
 		allowed |= MAP_FLAG_HOST;
 	bool bloom = attr->map_type == BPF_MAP_TYPE_BLOOM_FILTER;
 	if (attr->map_flags & ~allowed)

@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_PATH = 256, MAX_WHEN = 8, MAX_PUTS = 64, MOST_LANES = 8, MOST_ACCESSES = 15, WAKEUP_FLAGS = 3 };
+enum { MAX_PATH = 256, MAX_WHEN = 8, MAX_PUTS = 64, MOST_LANES = 8, MOST_ACCESSES = 15 };
 
 #define BIT(id) (1ull << EBPF_FIELD_##id)
 /* Fields whose values are the same at all places of a stretch, or are an access's own. */
@@ -126,9 +126,8 @@ static bool good_access(struct batch *b, uint32_t i)
 static bool good_output(struct batch *b, uint32_t i)
 {
 	const struct ebpf_fact *f = tr_fact(b->t, b->inst, i);
-	return f->args[3].constant && f->args[3].value <= WAKEUP_FLAGS &&
-	       tr_helper_arg_bytes(b->t, b->inst, i, 1, &b->bytes) && b->bytes &&
-	       b->bytes <= TR_BY_STORE && tr_ring_shares(b->m, b->bytes);
+	return f->args[3].constant && f->args[3].value <= TR_WAKEUP_FLAGS &&
+	       tr_ring_outputs_together(b->t, b->inst, i, b->m, &b->bytes);
 }
 
 static bool good_reserve(struct batch *b, uint32_t i)

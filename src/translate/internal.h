@@ -274,6 +274,25 @@ static inline bool tr_is_store(const struct bpf_insn *in)
 	return class == BPF_ST || class == BPF_STX;
 }
 
+/* Of an atomic: whether somebody reads the value that it finds. */
+static inline bool tr_wants_old(const struct tr_insn *at, const struct bpf_insn *in)
+{
+	uint32_t result = in->imm == BPF_CMPXCHG ? BPF_REG_0 : in->src_reg;
+	return in->imm & BPF_FETCH && at->live_out >> result & 1;
+}
+
+/* Whether a load-add-store is an addition and nothing else: nobody reads a sum, and there is an atomic of its width. */
+static inline bool tr_rmw_adds(const struct tr_rmw *rmw)
+{
+	return !rmw->tracked && rmw->bytes >= 4;
+}
+
+/* The low bytes of a word. */
+static inline uint64_t tr_mask(uint32_t bytes)
+{
+	return bytes >= 8 ? UINT64_MAX : (1ull << (8 * bytes)) - 1;
+}
+
 /* Register that addresses the memory of a load, store or atomic. */
 static inline uint8_t tr_base_reg(const struct bpf_insn *in)
 {

@@ -112,11 +112,6 @@ static int lower_jump(struct tr *t, struct tr_inst *inst, uint32_t i)
 
 /* -- memory ------------------------------------------------------------------ */
 
-static uint64_t mask_of(uint32_t bytes)
-{
-	return bytes >= 8 ? UINT64_MAX : (1ull << (8 * bytes)) - 1;
-}
-
 /* Address operand and state space of an access that has one. */
 struct place {
 	const char *space;
@@ -161,7 +156,7 @@ static void extract(struct tr *t, struct tr_name dst, struct tr_name src, uint32
 		tr_emit(t, "mov.u64 %s, %s;", dst.s, src.s);
 	if (shift + bytes < width)
 		tr_emit(t, "and.b64 %s, %s, 0x%llx;", dst.s, dst.s,
-			(unsigned long long)mask_of(bytes));
+			(unsigned long long)tr_mask(bytes));
 }
 
 static int load_param(struct tr *t, struct tr_inst *inst, uint32_t i, struct tr_name dst,
@@ -242,7 +237,7 @@ void tr_store_slots(
 			tr_emit(t, "mov.u64 %%egpu_rs%u, %s;", a->reg, src.s);
 		if (a->bytes < 8 && shift + 8 * a->bytes < 64)
 			tr_emit(t, "and.b64 %%egpu_rs%u, %%egpu_rs%u, 0x%llx;", a->reg, a->reg,
-				(unsigned long long)mask_of(a->bytes));
+				(unsigned long long)tr_mask(a->bytes));
 	}
 }
 
@@ -265,7 +260,7 @@ static bool load_frozen(
 	for (uint32_t k = 0; k < bytes; k++)
 		value |= (uint64_t)at[k] << (8 * k);
 	if (is_signed && bytes < 8 && value >> (8 * bytes - 1) & 1)
-		value |= ~mask_of(bytes);
+		value |= ~tr_mask(bytes);
 	tr_emit(t, "mov.u64 %s, %s;", dst.s, tr_imm((int64_t)value).s);
 	return true;
 }
@@ -366,7 +361,7 @@ static int lower_store(struct tr *t, struct tr_inst *inst, uint32_t i)
 	if (err)
 		return err;
 	if (BPF_CLASS(in->code) == BPF_ST && bytes < 8)
-		src = tr_imm((int64_t)((uint64_t)in->imm & mask_of(bytes)));
+		src = tr_imm((int64_t)((uint64_t)in->imm & tr_mask(bytes)));
 	/* Beside an insertion of the same key, which this thread has not acquired (hash.c). */
 	const struct ebpf_map *m = map_touched(t, tr_fact(t, inst, i));
 	tr_emit(t, "st%s.%s.u%u [%s+%d], %s;", m && map_is_hash(m->type) ? ".volatile" : "", at.space, bytes * 8, at.base.s,
@@ -493,10 +488,9 @@ static int lower_atomic(struct tr *t, struct tr_inst *inst, uint32_t i)
 	int err = find_place(t, inst, i, &at);
 	if (err)
 		return err;
-	uint32_t result = in->imm == BPF_CMPXCHG ? 0 : in->src_reg;
-	bool fetch = in->imm & BPF_FETCH && inst->at[i].live_out >> result & 1;
+	uint32_t result = in->imm == BPF_CMPXCHG ? BPF_REG_0 : in->src_reg;
 	struct tr_name src = atomic_operand(t, tr_reg(inst, in->src_reg), wide);
-	if (!fetch && !is_exchange) {
+	if (!tr_wants_old(&inst->at[i], in) && !is_exchange) {
 		lower_reduction(t, inst, i, &at, name, src);
 		return 0;
 	}
@@ -637,7 +631,7 @@ static int lower_rmw_store(struct tr *t, struct tr_inst *inst, uint32_t i)
 		.bits = 64,
 		.address = at.base,
 		.value = value };
-	if (!rmw->tracked && rmw->bytes >= 4) {
+	if (tr_rmw_adds(rmw)) {
 		tr_weigh_sum(t, inst, i, &sum);
 		emit_red(t, inst, i, &sum, &at, wide ? "add.u64" : "add.u32");
 		return 0;

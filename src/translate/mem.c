@@ -192,11 +192,6 @@ static void join(struct tr *t, struct tr_name *acc, bool *any, struct tr_name pi
 	*any = true;
 }
 
-static uint64_t mask_of(uint32_t bytes)
-{
-	return bytes >= 8 ? UINT64_MAX : (1ull << (8 * bytes)) - 1;
-}
-
 static struct tr_name slots_word(struct tr *t, const struct tr_mem *m, uint32_t at, uint32_t bytes)
 {
 	const struct tr_frame *f = &m->frame->frame;
@@ -218,7 +213,7 @@ static struct tr_name slots_word(struct tr *t, const struct tr_mem *m, uint32_t 
 				8 * (uint32_t)(lo - a->offset));
 			if (hi < last)
 				tr_emit(t, "and.b64 %s, %s, 0x%llx;", cut.s, cut.s,
-					(unsigned long long)mask_of((uint32_t)(hi - lo)));
+					(unsigned long long)tr_mask((uint32_t)(hi - lo)));
 			piece = cut;
 		}
 		join(t, &acc, &any, piece, 8 * (uint32_t)(lo - start));

@@ -48,10 +48,10 @@ static bool same_store(const struct tr *t, const struct tr_inst *inst, uint32_t 
 	if (region != EBPF_REGION_MAP_VALUE)
 		return false;
 	if (at->role == TR_RMW_STORE)
-		return !at->rmw->tracked && at->rmw->bytes >= 4;
+		return tr_rmw_adds(at->rmw);
 	return tr_is_atomic(in) &&
 	       (op == BPF_ADD || op == BPF_OR || op == BPF_AND || op == BPF_XOR) &&
-	       !(in->imm & BPF_FETCH && at->live_out >> in->src_reg & 1);
+	       !tr_wants_old(at, in);
 }
 
 static bool same_call(struct tr *t, const struct tr_inst *inst, uint32_t i)
@@ -76,7 +76,7 @@ static bool same_call(struct tr *t, const struct tr_inst *inst, uint32_t i)
 	m = tr_map_arg(t, inst, i);
 	if (m && m->type == BPF_MAP_TYPE_HASH)
 		return in->imm != BPF_FUNC_map_update_elem || tr_hash_update_inline(t, m);
-	return m && (m->type == BPF_MAP_TYPE_ARRAY || m->type == BPF_MAP_TYPE_PERCPU_ARRAY);
+	return m && map_is_array(m->type);
 }
 
 static bool same(struct tr *t, const struct tr_inst *inst, uint32_t i)
@@ -123,8 +123,7 @@ static bool only_adds(struct tr *t, const struct tr_inst *inst, uint32_t i)
 	const struct ebpf_map *m;
 	if (tr_is_call(in) && !in->src_reg) {
 		m = tr_map_arg(t, inst, i);
-		return in->imm == BPF_FUNC_map_lookup_elem && m &&
-		       (m->type == BPF_MAP_TYPE_ARRAY || m->type == BPF_MAP_TYPE_PERCPU_ARRAY);
+		return in->imm == BPF_FUNC_map_lookup_elem && m && map_is_array(m->type);
 	}
 	if (tr_is_atomic(in) && tr_fact(t, inst, i)->region != EBPF_REGION_STACK &&
 		(in->imm & ~BPF_FETCH) != BPF_ADD)

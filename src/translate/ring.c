@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES = 16, LOOK_TRIES = 2, LOOK_EVERY = 16, EINVAL_ = -22, EAGAIN_ = -11, WAKEUP_FLAGS = 3 };
+enum { TRIES = 16, LOOK_TRIES = 2, LOOK_EVERY = 16, EINVAL_ = -22, EAGAIN_ = -11 };
 
 const char *tr_func_add(struct tr *t, const char *name, const struct buf *text)
 {
@@ -720,6 +720,12 @@ static int output_apart(struct tr *t, struct tr_inst *inst, uint32_t i, const st
 	return 0;
 }
 
+bool tr_ring_outputs_together(
+	const struct tr *t, const struct tr_inst *inst, uint32_t i, const struct ebpf_map *m, uint32_t *bytes)
+{
+	return tr_helper_arg_bytes(t, inst, i, 1, bytes) && *bytes && *bytes <= TR_BY_STORE && tr_ring_shares(m, *bytes);
+}
+
 static int lower_output(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	const struct ebpf_map *m = tr_ring_arg(t, inst, i);
@@ -727,21 +733,19 @@ static int lower_output(struct tr *t, struct tr_inst *inst, uint32_t i)
 	if (!m)
 		return tr_no_ring(t, inst, i);
 	struct tr_name rc = tr_t64(t), p = tr_pred(t), done = tr_label(t), r0 = tr_reg(inst, 0);
-	if (f->args[3].constant && f->args[3].value > WAKEUP_FLAGS) {
+	if (f->args[3].constant && f->args[3].value > TR_WAKEUP_FLAGS) {
 		tr_emit(t, "mov.u64 %s, %d;", r0.s, EINVAL_);
 		return 0;
 	}
 	if (!f->args[3].constant) {
 		tr_emit(t, "mov.u64 %s, %d;", rc.s, EINVAL_);
 		tr_emit(t, "setp.gt.u64 %s, %s, %d;", p.s, tr_scalar_arg(t, inst, i, 3).s,
-			WAKEUP_FLAGS);
+			TR_WAKEUP_FLAGS);
 		tr_emit(t, "@%s bra %s;", p.s, done.s);
 	}
 	uint32_t bytes;
-	bool together = tr_helper_arg_bytes(t, inst, i, 1, &bytes) && bytes &&
-			bytes <= TR_BY_STORE && tr_ring_shares(m, bytes);
-	int err = together ? output_together(t, inst, i, m, bytes, rc)
-			   : output_apart(t, inst, i, m, rc);
+	int err = tr_ring_outputs_together(t, inst, i, m, &bytes) ? output_together(t, inst, i, m, bytes, rc)
+								   : output_apart(t, inst, i, m, rc);
 	if (!f->args[3].constant)
 		buf_printf(&t->body, "%s:\n", done.s);
 	tr_emit(t, "mov.u64 %s, %s;", r0.s, rc.s);

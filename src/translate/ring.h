@@ -74,6 +74,11 @@ void tr_ring_put_head(struct tr *t, const struct tr_group_head *head, const char
 void tr_ring_put(struct tr *t, const struct tr_mem *from, const char *pred, struct tr_name to, int32_t displacement, uint32_t bytes);
 /* Whether records of so many bytes share a group. */
 bool tr_ring_shares(const struct ebpf_map *m, uint64_t bytes);
+/* Flags that ringbuf helpers take: BPF_RB_NO_WAKEUP, BPF_RB_FORCE_WAKEUP. */
+enum { TR_WAKEUP_FLAGS = 3 };
+/* Whether the record of a ringbuf_output is of one size, *bytes, and shares a group. */
+bool tr_ring_outputs_together(
+	const struct tr *t, const struct tr_inst *inst, uint32_t i, const struct ebpf_map *m, uint32_t *bytes);
 
 /* The ways through a reservation; rc of a drop is the caller's to set before `dropped`. */
 struct tr_ways {

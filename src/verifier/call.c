@@ -1,4 +1,5 @@
 /* call.c - helpers, calls of subprograms, exits. */
+#include "map/layout.h"
 #include "verifier/state.h"
 
 #include <errno.h>
@@ -298,7 +299,7 @@ static int find_known(struct verifier *v, struct call *c)
 {
 	uint32_t key;
 	int err = 0;
-	bool array = c->map && (c->map->type == BPF_MAP_TYPE_ARRAY || c->map->type == BPF_MAP_TYPE_PERCPU_ARRAY);
+	bool array = c->map && map_is_array(c->map->type);
 	if (array && c->map->key_size == 4 && stack_constant(v, &frame_now(v)->regs[2], &key, &err))
 		c->known = key < c->map->max_entries;
 	return err;

@@ -11,6 +11,7 @@
  * Functions are looked at by themselves, their arguments joined over the calls. A store to the stack whose place is not
  * known makes all slots vary.
  */
+#include "map/layout.h"
 #include "verifier/state.h"
 
 #include <errno.h>
@@ -132,7 +133,7 @@ static bool array_value_varies(const struct uniform *u, uint32_t at, const struc
 {
 	const struct ebpf_fact *f = &u->v->out->facts[at];
 	const struct ebpf_map *m = f->map >= 0 ? &u->p->maps[f->map] : NULL;
-	if (!m || (m->type != BPF_MAP_TYPE_ARRAY && m->type != BPF_MAP_TYPE_PERCPU_ARRAY) || u->stack_lost)
+	if (!m || !map_is_array(m->type) || u->stack_lost)
 		return true;
 	if (f->args[1].region != EBPF_REGION_STACK || !f->args[1].fixed || f->args[1].frame || at >= u->v->subprogs[0].end)
 		return true;
