@@ -1,7 +1,6 @@
 /* cost.c - what a kernel does and what its programs add, counted in the variant's text; and what that may cost.
  *
- * Counted is what one warp does that takes every way: instructions by their kind, each as often as its loops let suppose (LOOP
- * passes each). In a program what its inputs decide is decided here too, by the constants that the splice sets: most of the programs
+ * Counted is what one warp does that takes every way: instructions by their kind, and how many loops are around them. In a program what its inputs decide is decided here too, by the constants that the splice sets: most of the programs
  * that ask for a state space are empty at the other sites, and the compiler sees that as well. What functions do that are called
  * counts at each call.
  *
@@ -15,11 +14,11 @@
 #include "instrument/instrument.h"
 #include "ptx/cfg.h"
 
-enum { LOOP = 64, MAX_DEPTH = 3, VECTOR_BYTES = 16, MAX_CALLS = 16, WARPS_OF_BLOCK = 8,
+enum { MAX_DEPTH = INSTRUMENT_DEPTHS - 1, VECTOR_BYTES = 16, MAX_CALLS = 16, WARPS_OF_BLOCK = 8,
 	GROUPS_OF_ADDRESSES = 8, /* lanes usually have as many times more addresses than they have sectors */
 };
 
-static const char marker[] = "{ // egpu site ", plain[] = "{ // egpu plain";
+static const char marker[] = "{ // egpu site ", plain[] = "{ // egpu plain", choice[] = "{ // egpu site sample";
 
 struct counting {
 	struct arena *arena;
@@ -33,7 +32,9 @@ struct walk {
 	struct counting *c;
 	const struct ptx_func *f;
 	struct ptx_cfg cfg;
-	uint8_t *depth; /* per block: loops around it */
+	uint8_t *depth; /* per block: loops around it, */
+	double *times;  /* and how often those that say it go round */
+	struct table *loaded; /* registers whose value comes out of memory */
 	struct instrument_cost cost;
 	/* The access to shared memory before: ptxas joins neighbours. */
 	const char *base;
@@ -65,10 +66,82 @@ static bool goes_round_once(const struct walk *w, uint32_t head)
 	return false;
 }
 
-static void deepen(struct walk *w, const uint32_t *blocks, uint32_t n)
+/* The only writes to a register: one in the marked blocks, one elsewhere. */
+struct writes {
+	const struct ptx_insn *in, *before;
+	bool others;
+};
+
+static bool is_named(const struct ptx_operand *op, const char *name)
 {
-	for (uint32_t i = 0; i < n; i++)
-		w->depth[blocks[i]] += w->depth[blocks[i]] < MAX_DEPTH;
+	return op->kind == PTX_OPERAND_REG && op->name && !strcmp(op->name, name);
+}
+
+static bool names(const struct ptx_operand *op, const char *name)
+{
+	for (uint32_t i = 0; i < op->n_sub; i++)
+		if (names(&op->sub[i], name))
+			return true;
+	return is_named(op, name);
+}
+
+static struct writes writes_of(const struct walk *w, const bool *in, const char *name)
+{
+	struct writes r = { 0 };
+
+	for (uint32_t i = 0; i < w->f->n_stmts; i++) {
+		const struct ptx_insn *insn = w->f->stmts[i].insn;
+		if (i + 1 < w->f->n_stmts && opens(w, i + 1, plain))
+			i = w->f->stmts[i + 1].match; /* the same again */
+		if (!insn || !insn->n_operands || !names(&insn->operands[0], name) || !strcmp(insn->base, "st") || !strcmp(insn->base, "red"))
+			continue;
+		const struct ptx_insn **to = in[w->cfg.block_of[i]] ? &r.in : &r.before;
+		r.others |= *to || insn->pred || !is_named(&insn->operands[0], name);
+		*to = insn;
+	}
+	return r;
+}
+
+/* A loop that counts from one number to another, and says so where it is left: how often it goes round; 0: another. */
+static double times_of(const struct walk *w, const bool *in, const struct ptx_insn *leaves)
+{
+	struct writes p = leaves->pred ? writes_of(w, in, leaves->pred) : (struct writes){ .others = true };
+	const struct ptx_insn *test = p.in;
+
+	if (p.others || !test || strcmp(test->base, "setp") || test->n_operands != 3 || test->operands[1].kind != PTX_OPERAND_REG || test->operands[2].kind != PTX_OPERAND_INT)
+		return 0;
+	struct writes r = writes_of(w, in, test->operands[1].name);
+	if (r.others || !r.in || !r.before || strcmp(r.before->base, "mov") || r.before->operands[1].kind != PTX_OPERAND_INT || strcmp(r.in->base, "add") ||
+		r.in->n_operands != 3 || !is_named(&r.in->operands[1], test->operands[1].name) || r.in->operands[2].kind != PTX_OPERAND_INT || !r.in->operands[2].value)
+		return 0;
+	double n = ((double)test->operands[2].value - (double)r.before->operands[1].value) / (double)r.in->operands[2].value;
+	return n >= 1 && n <= 1e6 ? n : 0;
+}
+
+/* Of the marked loop. */
+static double times_round(const struct walk *w, uint32_t head, const bool *in)
+{
+	double n = 0;
+
+	for (uint32_t b = 0; b < w->cfg.n_blocks && !n; b++) {
+		uint32_t end = in[b] ? ptx_block_end(w->f, &w->cfg.blocks[b]) : PTX_NO_BLOCK;
+		bool back = false;
+		for (uint32_t k = 0; k < w->cfg.blocks[b].n_succ; k++)
+			back |= w->cfg.blocks[b].succ[k] == head;
+		if (end != PTX_NO_BLOCK && (back || b == head) && !strcmp(w->f->stmts[end].insn->base, "bra"))
+			n = times_of(w, in, w->f->stmts[end].insn);
+	}
+	return n;
+}
+
+static void deepen(struct walk *w, double times, const uint32_t *blocks, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		if (times > 0)
+			w->times[blocks[i]] *= times;
+		else
+			w->depth[blocks[i]] += w->depth[blocks[i]] < MAX_DEPTH;
+	}
 }
 
 static bool find_depths(struct walk *w)
@@ -80,24 +153,78 @@ static bool find_depths(struct walk *w)
 	if (ptx_cfg_build(a, w->f, &w->cfg) || ptx_cfg_dominators(a, &w->cfg))
 		return false;
 	w->depth = arena_array(a, w->cfg.n_blocks + 1, sizeof(*w->depth));
+	w->times = arena_array(a, w->cfg.n_blocks + 1, sizeof(*w->times));
 	in = arena_array(a, w->cfg.n_blocks + 1, sizeof(*in));
 	queue = arena_array(a, w->cfg.n_blocks + 1, sizeof(*queue));
-	if (!w->depth || !in || !queue)
+	if (!w->depth || !w->times || !in || !queue)
 		return false;
+	for (uint32_t b = 0; b < w->cfg.n_blocks; b++)
+		w->times[b] = 1;
 	for (uint32_t b = 0; b < w->cfg.n_blocks; b++) {
-		if (w->cfg.blocks[b].loop_head && !goes_round_once(w, b))
-			deepen(w, queue, ptx_cfg_loop(&w->cfg, b, in, queue));
+		if (!w->cfg.blocks[b].loop_head || goes_round_once(w, b))
+			continue;
+		uint32_t n = ptx_cfg_loop(&w->cfg, b, in, queue);
+		deepen(w, times_round(w, b, in), queue, n);
 	}
 	return true;
 }
 
+/* What a statement's executions are counted in, */
+static struct instrument_work *count_at(struct walk *w, uint32_t stmt)
+{
+	return &w->cost.in[w->depth[w->cfg.block_of[stmt]]];
+}
+
+/* and how many there are each time. */
 static double passes(const struct walk *w, uint32_t stmt)
 {
-	double n = 1;
+	return w->times[w->cfg.block_of[stmt]];
+}
 
-	for (uint32_t i = 0; i < w->depth[w->cfg.block_of[stmt]]; i++)
-		n *= LOOP;
-	return n;
+/* -- what comes out of memory --------------------------------------------------------------- */
+
+static bool reads_loaded(const struct walk *w, const struct ptx_operand *op)
+{
+	for (uint32_t i = 0; i < op->n_sub; i++)
+		if (reads_loaded(w, &op->sub[i]))
+			return true;
+	return op->name && table_gets(w->loaded, op->name);
+}
+
+static void put_loaded(struct walk *w, const struct ptx_operand *op, bool *changed)
+{
+	for (uint32_t i = 0; i < op->n_sub; i++)
+		put_loaded(w, &op->sub[i], changed);
+	if (op->kind != PTX_OPERAND_REG || !op->name || table_gets(w->loaded, op->name))
+		return;
+	*changed = true;
+	w->c->failed |= table_puts(w->loaded, op->name, w) != 0;
+}
+
+/* Once more for what loops hand back; text is seldom the other way round. */
+static bool find_loaded(struct walk *w)
+{
+	bool changed = true;
+
+	w->loaded = table_new();
+	for (int round = 0; w->loaded && changed && round < 2; round++) {
+		changed = false;
+		for (uint32_t i = 0; i < w->f->n_stmts; i++) {
+			const struct ptx_insn *insn = w->f->stmts[i].insn;
+			struct ptx_access a;
+			if (opens(w, i, marker) || opens(w, i, plain))
+				i = w->f->stmts[i].match;
+			if (!insn || !insn->n_operands || insn->operands[0].kind == PTX_OPERAND_ADDRESS)
+				continue;
+			ptx_insn_access(insn, &a);
+			bool loaded = (a.op == PTX_ACCESS_LOAD || a.op == PTX_ACCESS_ATOMIC) && (a.space == PTX_SPACE_GLOBAL || a.space == PTX_SPACE_GENERIC);
+			for (uint32_t k = 1; k < insn->n_operands; k++)
+				loaded |= reads_loaded(w, &insn->operands[k]);
+			if (loaded)
+				put_loaded(w, &insn->operands[0], &changed);
+		}
+	}
+	return w->loaded;
 }
 
 /* -- what an instruction is --------------------------------------------------------------- */
@@ -148,9 +275,8 @@ static bool joins(struct walk *w, const struct ptx_insn *insn, const struct ptx_
 	return yes;
 }
 
-static void count_own(struct walk *w, const struct ptx_insn *insn, double n)
+static void count_own(struct walk *w, const struct ptx_insn *insn, struct instrument_work *c, double n)
 {
-	struct instrument_cost *c = &w->cost;
 	struct ptx_access a;
 
 	ptx_insn_access(insn, &a);
@@ -160,14 +286,18 @@ static void count_own(struct walk *w, const struct ptx_insn *insn, double n)
 	c->insns += n * size_of(insn);
 	if (shared)
 		c->shared += n;
-	else if (a.op != PTX_ACCESS_NONE && a.space != PTX_SPACE_PARAM && a.space != PTX_SPACE_CONST)
-		c->bytes += n * (a.bytes ? a.bytes : 16);
+	if (shared || a.op == PTX_ACCESS_NONE || a.space == PTX_SPACE_PARAM || a.space == PTX_SPACE_CONST)
+		return;
+	double bytes = n * (a.bytes ? a.bytes : 16);
+	bool gathers = a.address >= 0 && a.space != PTX_SPACE_LOCAL && reads_loaded(w, &insn->operands[a.address]);
+	*(gathers ? &c->gathered : &c->bytes) += bytes;
+	if (a.op == PTX_ACCESS_ATOMIC)
+		c->atomics += n;
 }
 
-static void count_probe(struct walk *w, const struct ptx_insn *insn, bool every_lane, double n)
+static void count_probe(const struct ptx_insn *insn, bool every_lane, struct instrument_work *c, double n)
 {
 	static const char *const among_lanes[] = { "match", "redux", "shfl", "vote", NULL };
-	struct instrument_cost *c = &w->cost;
 	struct ptx_access a;
 
 	c->probe_insns += n * size_of(insn);
@@ -197,6 +327,9 @@ static void count_probe(struct walk *w, const struct ptx_insn *insn, bool every_
 struct known {
 	struct counting *c;
 	struct table *values; /* register -> uint64_t; none: not known */
+	struct table *inputs; /* likewise, of those that are written once, before the programs */
+	struct table *again;  /* registers that are written more than once */
+	uint32_t depth;	      /* of scopes */
 	struct table *ahead;  /* labels that some way goes to */
 	bool live;
 	double share;	/* of the warps: what one thread does for its block */
@@ -205,7 +338,11 @@ struct known {
 
 static bool value_of(const struct known *k, const struct ptx_operand *op, uint64_t *out)
 {
-	const uint64_t *v = op->kind == PTX_OPERAND_REG && op->component < 0 ? table_gets(k->values, op->name) : NULL;
+	bool reg = op->kind == PTX_OPERAND_REG && op->component < 0;
+	const uint64_t *v = reg ? table_gets(k->values, op->name) : NULL;
+
+	if (reg && !v)
+		v = table_gets(k->inputs, op->name);
 
 	if (op->kind == PTX_OPERAND_INT)
 		*out = (uint64_t)op->value;
@@ -231,6 +368,23 @@ static void set_value(struct known *k, const struct ptx_operand *op, bool known,
 		table_remove(k->values, op->name, strlen(op->name));
 	else
 		k->c->failed |= table_puts(k->values, op->name, v) != 0;
+	if (v && k->depth == 0 && !table_gets(k->again, op->name))
+		k->c->failed |= table_puts(k->inputs, op->name, v) != 0;
+}
+
+/* Which registers the statements behind `open`, up to `end`, write more than once. */
+static void find_again(struct known *k, const struct ptx_func *f, uint32_t open, uint32_t end)
+{
+	struct table *once = table_new();
+
+	k->c->failed |= !once;
+	for (uint32_t i = open + 1; once && i < end; i++) {
+		const struct ptx_insn *insn = f->stmts[i].insn;
+		const char *name = insn && insn->n_operands && insn->operands[0].kind == PTX_OPERAND_REG ? insn->operands[0].name : NULL;
+		if (name)
+			k->c->failed |= table_puts(table_gets(once, name) ? k->again : once, name, k) != 0;
+	}
+	table_free(once);
 }
 
 static bool compare(const struct ptx_insn *insn, uint64_t a, uint64_t b, bool *out)
@@ -295,6 +449,8 @@ static int passes_guard(const struct known *k, const struct ptx_insn *insn)
 
 	if (!insn->pred)
 		return 1;
+	if (!v)
+		v = table_gets(k->inputs, insn->pred);
 	return v ? (*v != 0) != insn->pred_negated : -1;
 }
 
@@ -333,8 +489,20 @@ static void meet_label(struct known *k, const struct ptx_stmt *s)
 
 static const struct instrument_cost *cost_of(struct counting *c, const char *name, uint32_t depth);
 
-static void add_call(struct walk *w, const struct ptx_insn *insn, bool probe, double n, uint32_t depth)
+/* Behind so many loops more. */
+static void add_cost(struct instrument_cost *to, const struct instrument_cost *from, uint32_t around, double n)
 {
+	for (uint32_t d = 0; d < INSTRUMENT_DEPTHS; d++) {
+		const double *all = (const double *)&from->in[d];
+		double *sum = (double *)&to->in[d + around < MAX_DEPTH ? d + around : MAX_DEPTH];
+		for (size_t i = 0; i < sizeof(from->in[d]) / sizeof(*all); i++)
+			sum[i] += n * all[i];
+	}
+}
+
+static void add_call(struct walk *w, uint32_t stmt, bool probe, double n, uint32_t depth)
+{
+	const struct ptx_insn *insn = w->f->stmts[stmt].insn;
 	const struct instrument_cost *of = NULL;
 
 	for (uint32_t i = 0; i < insn->n_operands && !of; i++) {
@@ -343,45 +511,134 @@ static void add_call(struct walk *w, const struct ptx_insn *insn, bool probe, do
 	}
 	if (!of)
 		return;
-	const double *from = (const double *)of;
-	double *to = (double *)&w->cost;
-	for (size_t i = 0; i < sizeof(*of) / sizeof(*from); i++)
-		to[i] += n * from[i];
+	add_cost(&w->cost, of, w->depth[w->cfg.block_of[stmt]], n);
 	if (probe)
-		w->cost.probe_insns += n * 8; /* arguments, the way there and back */
+		count_at(w, stmt)->probe_insns += n * 8; /* arguments, the way there and back */
 }
 
-static uint32_t walk_splice(struct walk *w, uint32_t open, uint32_t depth)
+/* How a statement of a splice runs. */
+struct run {
+	bool counts, every_lane;
+	double n;
+};
+
+/* The splice from `open` on: what runs, and how often. False: something goes back in it. */
+static bool follow_splice(struct walk *w, uint32_t open, uint32_t depth, struct run *runs)
 {
 	uint32_t end = w->f->stmts[open].match;
-	struct known k = { .c = w->c, .values = table_new(), .ahead = table_new(), .live = true, .share = 1 };
+	struct known k = { .c = w->c, .values = table_new(), .inputs = table_new(), .again = table_new(), .ahead = table_new(), .live = true, .share = 1 };
+	bool forward = true;
 
-	w->c->failed |= !k.values || !k.ahead;
+	w->c->failed |= !k.values || !k.ahead || !k.inputs || !k.again;
+	if (!w->c->failed)
+		find_again(&k, w->f, open, end);
 	for (uint32_t i = open + 1; i < end && !w->c->failed; i++) {
 		const struct ptx_stmt *s = &w->f->stmts[i];
 		uint64_t value = 0;
-		if (s->kind == PTX_STMT_LABEL)
+		k.depth += s->kind == PTX_STMT_OPEN;
+		k.depth -= s->kind == PTX_STMT_CLOSE;
+		if (s->kind == PTX_STMT_LABEL) {
 			meet_label(&k, s);
+			forward &= !w->cfg.blocks[w->cfg.block_of[i]].loop_head;
+		}
 		if (s->kind != PTX_STMT_INSN || !k.live)
 			continue;
 		int guard = passes_guard(&k, s->insn);
 		double n = guard ? k.share * passes(w, i) : 0;
 		if (!strcmp(s->insn->base, "bra")) {
-			if (guard < 0)
-				count_probe(w, s->insn, false, n);
+			runs[i - open] = (struct run){ guard < 0, false, n };
 			follow_branch(&k, s->insn, guard);
 			continue;
 		}
 		bool known = result_of(&k, s->insn, &value);
-		if (!known)
-			count_probe(w, s->insn, s->insn->pred && guard == 1 && !k.one_lane, n);
+		runs[i - open] = (struct run){ !known, s->insn->pred && guard == 1 && !k.one_lane, n };
 		if (!strcmp(s->insn->base, "call"))
-			add_call(w, s->insn, true, n, depth);
+			add_call(w, i, true, n, depth);
 		if (s->insn->n_operands)
 			set_value(&k, &s->insn->operands[0], known, value);
 	}
 	table_free(k.values);
+	table_free(k.inputs);
+	table_free(k.again);
 	table_free(k.ahead);
+	return forward;
+}
+
+/* Whether a register is declared in statements [open, end). */
+static bool is_declared_in(const struct walk *w, uint32_t open, uint32_t end, const struct ptx_reg *reg)
+{
+	for (uint32_t i = open; i < end; i++) {
+		const struct ptx_stmt *s = &w->f->stmts[i];
+		if (s->kind == PTX_STMT_REG && reg >= s->regs && reg < s->regs + s->n_regs)
+			return true;
+	}
+	return false;
+}
+
+/* Whether a result is used behind it, or outlives the splice. */
+static bool is_wanted(const struct walk *w, uint32_t open, uint32_t end, const struct table *used, const struct ptx_operand *op)
+{
+	for (uint32_t i = 0; i < op->n_sub; i++)
+		if (is_wanted(w, open, end, used, &op->sub[i]))
+			return true;
+	return op->kind == PTX_OPERAND_REG && op->name && (table_gets(used, op->name) || !is_declared_in(w, open, end, op->reg));
+}
+
+static void use(struct walk *w, struct table *used, const struct ptx_operand *op)
+{
+	for (uint32_t i = 0; i < op->n_sub; i++)
+		use(w, used, &op->sub[i]);
+	if (op->name)
+		w->c->failed |= table_puts(used, op->name, w) != 0;
+}
+
+static bool has_effect(const struct ptx_insn *insn)
+{
+	struct ptx_access a;
+
+	ptx_insn_access(insn, &a);
+	return !insn->n_operands || ptx_insn_has_mod(insn, "volatile") || ptx_insn_has_mod(insn, "acquire") || a.op == PTX_ACCESS_STORE || a.op == PTX_ACCESS_ATOMIC || !strcmp(insn->base, "call") || !strcmp(insn->base, "bra") ||
+	       insn->operands[0].kind != PTX_OPERAND_REG;
+}
+
+/* From its end back: what nothing uses the compiler leaves out, inputs of a program above all that ends at once. */
+static void drop_unused(struct walk *w, uint32_t open, struct run *runs)
+{
+	uint32_t end = w->f->stmts[open].match;
+	struct table *used = table_new();
+
+	w->c->failed |= !used;
+	for (uint32_t i = end; i-- > open + 1 && !w->c->failed;) {
+		const struct ptx_insn *insn = w->f->stmts[i].insn;
+		struct run *r = &runs[i - open];
+		if (!insn || !r->counts)
+			continue;
+		bool effect = has_effect(insn);
+		if (!effect && !is_wanted(w, open, end, used, &insn->operands[0])) {
+			r->counts = false;
+			continue;
+		}
+		if (!effect && !insn->pred && insn->operands[0].name)
+			table_remove(used, insn->operands[0].name, strlen(insn->operands[0].name));
+		for (uint32_t k = !effect; k < insn->n_operands; k++)
+			use(w, used, &insn->operands[k]);
+		if (insn->pred)
+			w->c->failed |= table_puts(used, insn->pred, w) != 0;
+	}
+	table_free(used);
+}
+
+static uint32_t walk_splice(struct walk *w, uint32_t open, uint32_t depth)
+{
+	uint32_t end = w->f->stmts[open].match;
+	struct run *runs = arena_array(w->c->arena, end - open + 1, sizeof(*runs));
+
+	w->c->failed |= !runs;
+	if (runs && follow_splice(w, open, depth, runs))
+		drop_unused(w, open, runs);
+	for (uint32_t i = open + 1; i < end && !w->c->failed; i++)
+		if (runs[i - open].counts)
+			count_probe(w->f->stmts[i].insn, runs[i - open].every_lane, count_at(w, i), runs[i - open].n);
 	return end;
 }
 
@@ -389,8 +646,8 @@ static void walk_function(struct walk *w, uint32_t depth)
 {
 	for (uint32_t i = 0; i < w->f->n_stmts && !w->c->failed; i++) {
 		const struct ptx_stmt *s = &w->f->stmts[i];
-		if (opens(w, i, marker)) {
-			i = walk_splice(w, i, depth);
+		if (opens(w, i, marker)) { /* how a warp is chosen is the same work for every program, and a small one */
+			i = opens(w, i, choice) ? s->match : walk_splice(w, i, depth);
 			continue;
 		}
 		if (i + 1 < w->f->n_stmts && opens(w, i + 1, plain)) { /* what is counted is a warp with programs */
@@ -400,11 +657,11 @@ static void walk_function(struct walk *w, uint32_t depth)
 		if (s->kind != PTX_STMT_INSN || !w->cfg.blocks[w->cfg.block_of[i]].reachable)
 			continue;
 		if (w->ours)
-			count_probe(w, s->insn, false, 1);
+			count_probe(s->insn, false, &w->cost.in[0], 1);
 		else
-			count_own(w, s->insn, passes(w, i));
+			count_own(w, s->insn, count_at(w, i), passes(w, i));
 		if (!strcmp(s->insn->base, "call"))
-			add_call(w, s->insn, false, passes(w, i), depth);
+			add_call(w, i, false, passes(w, i), depth);
 	}
 }
 
@@ -418,11 +675,14 @@ static const struct instrument_cost *cost_of(struct counting *c, const char *nam
 	if (known || !f || f->is_decl || depth > MAX_CALLS || c->failed)
 		return known;
 	known = arena_alloc(c->arena, sizeof(*known));
-	if (!known || table_puts(c->done, name, known) || !find_depths(&w)) {
+	bool ready = known && !table_puts(c->done, name, known) && find_depths(&w) && find_loaded(&w);
+	if (ready)
+		walk_function(&w, depth);
+	table_free(w.loaded);
+	if (!ready) {
 		c->failed = true;
 		return NULL;
 	}
-	walk_function(&w, depth);
 	*known = w.cost;
 	return known;
 }
@@ -451,6 +711,19 @@ int instrument_count(const char *ptx, size_t bytes, const char *kernel, struct i
 	return err;
 }
 
+struct instrument_work instrument_work(const struct instrument_cost *c, double passes)
+{
+	struct instrument_work sum = { 0 };
+	double *to = (double *)&sum, n = 1;
+
+	for (uint32_t d = 0; d < INSTRUMENT_DEPTHS; d++, n *= passes) {
+		const double *from = (const double *)&c->in[d];
+		for (size_t i = 0; i < sizeof(sum) / sizeof(*to); i++)
+			to[i] += n * from[i];
+	}
+	return sum;
+}
+
 /* Issue slots a warp, fitted to 144 measured slowdowns. What bytes cost is what memory leaves time for: a lane's share of 3.4 TB/s. Of
  * cached loads that is too much, of scattered ones too little, and the text does not tell. */
 static const struct {
@@ -458,9 +731,10 @@ static const struct {
 	double spread; /* four of five excesses were at most so many times more or less */
 } slots = { 12, 0.43, 3.8, 3, 1, 6, 10, 40, 4 };
 
-void instrument_estimate(const struct instrument_cost *c, struct instrument_estimate *out)
+void instrument_estimate(const struct instrument_cost *cost, struct instrument_estimate *out)
 {
-	double own = c->insns + slots.byte * c->bytes;
+	struct instrument_work w = instrument_work(cost, 64), *c = &w;
+	double own = c->insns + slots.byte * (c->bytes + c->gathered);
 	double added = slots.probe_insn * c->probe_insns + slots.add * c->adds + slots.atom * c->atoms + slots.load * c->loads +
 		       slots.store * c->stores + slots.exchange * c->exchanges + slots.scattered * c->scattered;
 	double excess = added / (own > 1 ? own : 1);

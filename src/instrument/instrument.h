@@ -32,11 +32,13 @@ struct instrument_site {
 	const char *unguarded;	 /* reason why a guard of --live is not here, other probes are; NULL: it is */
 };
 
-/* What a warp does that takes every way through a kernel, loops 64 times each (cost.c). All are numbers of executions; instructions of about
+/* What a warp does that takes every way through a kernel (cost.c). All are numbers of executions; instructions of about
  * one machine instruction. */
-struct instrument_cost {
+struct instrument_work {
 	double insns;		  /* the kernel's own */
-	double bytes;		  /* a lane asks of global, generic and local memory */
+	double bytes;		  /* a lane asks of global, generic and local memory, */
+	double gathered;	  /* and where the address comes out of memory itself */
+	double atomics;		  /* on global memory */
 	double shared;		  /* accesses to shared memory, neighbours joined */
 	double probe_insns;	  /* of programs, with what comes before them */
 	double adds, atoms;	  /* atomic instructions of programs without and with a result */
@@ -44,6 +46,14 @@ struct instrument_cost {
 	double exchanges;	  /* match, redux, shfl, vote */
 	double scattered;	  /* of these, groups of lanes by address: each adds for itself */
 };
+/* How often loops go round is not known, but for those whose text says it: what is done in none of the others, in one, in two within each other,
+ * each time they all go round once. */
+enum { INSTRUMENT_DEPTHS = 4 };
+struct instrument_cost {
+	struct instrument_work in[INSTRUMENT_DEPTHS];
+};
+/* All of it, where they go round so often. */
+struct instrument_work instrument_work(const struct instrument_cost *c, double passes);
 struct instrument_request {
 	const struct ptx_module *module;
 	const char *kernel; /* mangled name */

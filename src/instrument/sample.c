@@ -223,6 +223,11 @@ static bool choice_at(struct variant *v, struct place *place, uint32_t *at)
 		return true;
 	if (!leave_loops(v, g, &block))
 		return false;
+	while (place->split && block != UINT32_MAX && splits_warps(v, place, block)) {
+		block = g->blocks[block].idom;
+		if (!leave_loops(v, g, &block))
+			return false;
+	}
 	if (block != UINT32_MAX)
 		*at = place_in(v, place, block);
 	return true;

@@ -82,6 +82,41 @@ static bool stays_behind(const struct place *place, uint32_t stmt)
 	return true;
 }
 
+static bool only_leaves(const struct place *place, uint32_t block)
+{
+	const struct ptx_block *b = &place->cfg.blocks[block];
+
+	for (uint32_t i = b->first; i <= b->last; i++) {
+		const struct ptx_insn *insn = place->func->stmts[i].insn;
+		if (insn && strcmp(insn->base, "ret") && strcmp(insn->base, "exit"))
+			return false;
+	}
+	return true;
+}
+
+bool splits_warps(struct variant *v, const struct place *place, uint32_t block)
+{
+	const struct ptx_cfg *g = &place->cfg;
+	bool *seen = arena_array(v->arena, g->n_blocks + 1, sizeof(*seen)), apart = false;
+	uint32_t *queue = arena_array(v->arena, g->n_blocks + 1, sizeof(*queue)), n = 0;
+
+	v->edits.failed |= !seen || !queue;
+	if (!seen || !queue)
+		return false;
+	seen[block] = true;
+	queue[n++] = block;
+	for (uint32_t i = 0; i < n && !apart; i++) {
+		const struct ptx_block *b = &g->blocks[queue[i]];
+		apart = !ptx_cfg_dominates(g, block, queue[i]) && !only_leaves(place, queue[i]);
+		for (uint32_t k = 0; k < b->n_succ; k++) {
+			if (!seen[b->succ[k]])
+				queue[n++] = b->succ[k];
+			seen[b->succ[k]] = true;
+		}
+	}
+	return apart;
+}
+
 /* Neither in a scope, nor with a table of labels before it that a branch behind it may name. */
 static bool is_outermost(const struct ptx_func *f, uint32_t stmt)
 {

@@ -10,7 +10,7 @@
 
 enum { NO_STRING = -1, SAME_STRING = -2, MAX_PARAMS = 1 << 16 };
 
-_Static_assert(sizeof(struct instrument_site) == 80 && sizeof(struct instrument_result) == 168,
+_Static_assert(sizeof(struct instrument_site) == 80 && sizeof(struct instrument_result) == 472,
 	"if what has come is a pointer, what it points to is to be written and read here");
 
 /* -- writing -- */
@@ -122,10 +122,9 @@ static void get_site(struct reader *r, struct instrument_site *s, const struct i
 /* Numbers that nothing can have counted would make an estimate that is no number. */
 static bool is_cost(const struct instrument_cost *c)
 {
-	const double most = 1e100, all[] = { c->insns, c->bytes, c->shared, c->probe_insns, c->adds, c->atoms, c->loads, c->stores, c->exchanges,
-		c->scattered };
-	_Static_assert(sizeof(all) == sizeof(*c), "each of them");
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+	const double most = 1e90, *all = (const double *)c;
+	_Static_assert(sizeof(c->in) == sizeof(*c) && _Alignof(struct instrument_cost) == _Alignof(double), "nothing but numbers");
+	for (size_t i = 0; i < sizeof(*c) / sizeof(*all); i++)
 		if (!(all[i] >= 0 && all[i] < most))
 			return false;
 	return true;

@@ -310,6 +310,8 @@ bool set_samples(struct variant *v);
 /* split.c */
 /* Whether the function can have two versions: a question of its text alone. */
 bool may_split(const struct variant *v, const struct place *place);
+/* Whether lanes that pass the block meet others of their warp later, who have not: they would not find them in the other version. */
+bool splits_warps(struct variant *v, const struct place *place, uint32_t block);
 /* Where they part, at `at` or before it: the offset; sets split_stmt. */
 uint32_t split_point(const struct variant *v, struct place *place, uint32_t at);
 /* Fills the choices in. To be called when calls have their launch ids, before anything is spliced. */

@@ -11,13 +11,14 @@
 #define BEGIN ".visible .entry k(.param .u64 p)\n{\n\t.reg .pred %p<4>;\n\t.reg .b32 %r<8>;\n\t.reg .f32 %f<8>;\n\t.reg .b64 %d<4>;\n"
 #define SITE "{ // egpu site 1\n\t.reg .b32 %egpu_space, %egpu_t<4>;\n\t.reg .pred %egpu_p<4>;\n\t.reg .b64 %egpu_r<4>;\n"
 
-static struct instrument_cost count(const char *what, const char *text)
+/* Where loops that do not say it go round 64 times. */
+static struct instrument_work count(const char *what, const char *text)
 {
 	struct instrument_cost c;
 	struct diag d = { 0 };
 	int err = instrument_count(text, strlen(text), "k", &c, &d);
 	ok(!err, "%s: is counted%s%s", what, err ? ": " : "", d.text);
-	return c;
+	return instrument_work(&c, 64);
 }
 
 static bool is(double a, double b)
@@ -27,7 +28,7 @@ static bool is(double a, double b)
 
 static void own(void)
 {
-	struct instrument_cost c = count("straight", HEAD BEGIN
+	struct instrument_work c = count("straight", HEAD BEGIN
 		"\tadd.u32 %r1, %r1, 1;\n\tmul.lo.u64 %d1, %d1, 3;\n\tld.global.v2.f32 {%f1, %f2}, [%d1];\n\tst.global.f32 [%d1], %f1;\n\tret;\n}\n");
 	ok(is(c.insns, 1 + 4 + 1 + 1) && is(c.bytes, 12) && is(c.probe_insns, 0), "instructions and bytes");
 	c = count("two loops", HEAD BEGIN
@@ -42,11 +43,44 @@ static void own(void)
 	ok(is(c.insns, 0), "does not count");
 }
 
+/* A loop that says how often it goes round, and others that seem to. */
+static void rounds(void)
+{
+	static const struct {
+		const char *what, *begin, *step, *test;
+		double n;
+	} loops[] = {
+		{ "up", "mov.u32 %r1, 4;", "add.s32 %r1, %r1, 2;", "setp.lt.u32 %p1, %r1, 30;", 13 },
+		{ "down to zero", "mov.u32 %r1, 512;", "add.s32 %r1, %r1, -4;", "setp.ne.s32 %p1, %r1, 0;", 128 },
+		{ "a step that is not known", "mov.u32 %r1, 4;", "add.s32 %r1, %r1, %r2;", "setp.lt.u32 %p1, %r1, 30;", 64 },
+		{ "a beginning that is not", "mov.u32 %r1, %r3;", "add.s32 %r1, %r1, 2;", "setp.lt.u32 %p1, %r1, 30;", 64 },
+		{ "an end that is not", "mov.u32 %r1, 4;", "add.s32 %r1, %r1, 2;", "setp.lt.u32 %p1, %r1, %r3;", 64 },
+		{ "two steps", "mov.u32 %r1, 4;", "add.s32 %r1, %r1, 2;\n\tadd.s32 %r1, %r1, 1;", "setp.lt.u32 %p1, %r1, 30;", 64 },
+		{ "a step for some", "mov.u32 %r1, 4;", "@%p2 add.s32 %r1, %r1, 2;", "setp.lt.u32 %p1, %r1, 30;", 64 },
+		{ "away from its end", "mov.u32 %r1, 4;", "add.s32 %r1, %r1, -2;", "setp.lt.u32 %p1, %r1, 30;", 64 },
+	};
+	for (size_t i = 0; i < sizeof(loops) / sizeof(*loops); i++) {
+		char text[1024];
+		snprintf(text, sizeof(text), "%s\t%s\nL:\n\tld.global.f32 %%f1, [%%d1];\n\t%s\n\t%s\n\t@%%p1 bra L;\n\tret;\n}\n", HEAD BEGIN, loops[i].begin, loops[i].step, loops[i].test);
+		struct instrument_work c = count(loops[i].what, text);
+		ok(is(c.bytes, 4 * loops[i].n), "goes round %g times", c.bytes / 4);
+	}
+}
+
+static void memory(void)
+{
+	struct instrument_work c = count("addresses", HEAD BEGIN
+		"\tld.global.u64 %d2, [%d1];\n\tadd.s64 %d3, %d2, %d1;\n\tld.global.f32 %f1, [%d3];\n\tatom.global.add.u32 %r1, [%d1], 1;\n"
+		"\tmul.wide.u32 %d3, %r1, 4;\n\tst.global.v2.f32 [%d3], {%f1, %f1};\n\tld.shared.u32 %r2, [%r1];\n\tret;\n}\n");
+	ok(is(c.bytes, 8 + 4) && is(c.gathered, 4 + 8), "what is read where memory says so is told apart");
+	ok(is(c.atomics, 1), "and atomics are");
+}
+
 static void programs(void)
 {
-	struct instrument_cost c = count("a program", HEAD BEGIN "L:\n" SITE
-		"\tadd.u32 %egpu_t1, %egpu_t2, %egpu_t3;\n\tred.global.add.u64 [%egpu_r1], 1;\n}\n\tsetp.lt.u32 %p1, %r1, 5;\n\t@%p1 bra L;\n\tret;\n}\n");
-	ok(is(c.probe_insns, 64 * (1 + 2)) && is(c.adds, 64) && is(c.insns, 64 * 2), "as often as the loop that it is in");
+	struct instrument_work c = count("a program", HEAD BEGIN "L:\n" SITE
+		"\tadd.u32 %egpu_t1, %egpu_t2, %egpu_t3;\n\tmul.lo.u32 %egpu_t2, %egpu_t2, 3;\n\tred.global.add.u32 [%egpu_r1], %egpu_t1;\n}\n\tsetp.lt.u32 %p1, %r1, 5;\n\t@%p1 bra L;\n\tret;\n}\n");
+	ok(is(c.probe_insns, 64 * (1 + 1)) && is(c.adds, 64) && is(c.insns, 64 * 2), "as often as the loop that it is in, without what nothing uses");
 
 	static const char asks[] = "\tsetp.ne.u32 %egpu_p1, %egpu_space, 1;\n\t@%egpu_p1 bra $egpu_f1;\n\tred.global.add.u64 [%egpu_r1], 1;\n"
 				   "\tld.volatile.global.u32 %egpu_t1, [%egpu_r1];\n$egpu_f1:\n}\n\tret;\n}\n";
@@ -57,6 +91,10 @@ static void programs(void)
 	snprintf(text, sizeof(text), "%s\tmov.b32 %%egpu_space, 2;\n%s", HEAD BEGIN SITE, asks);
 	c = count("with no", text);
 	ok(is(c.adds, 0) && is(c.loads, 0) && is(c.probe_insns, 0), "nothing");
+	c = count("an input", HEAD BEGIN SITE "\tmov.b32 %egpu_space, 2;\n\tmatch.any.sync.b32 %egpu_t3, %egpu_t1, -1;\n\t@%egpu_p3 bra $egpu_w1;\n{\n"
+		"\t@%egpu_p2 bra $egpu_f2;\n\tred.global.add.u64 [%egpu_r1], 1;\n$egpu_f2:\n\tsetp.ne.u32 %egpu_p1, %egpu_space, 1;\n\t@%egpu_p1 bra $egpu_f1;\n"
+		"\tred.global.add.u32 [%egpu_r1], %egpu_t3;\n$egpu_f1:\n}\n$egpu_w1:\n}\n\tret;\n}\n");
+	ok(is(c.adds, 1) && is(c.exchanges, 0), "is known behind a join as well, and what only the way not taken asks for is left out");
 	snprintf(text, sizeof(text), "%s\tmov.b32 %%egpu_space, %%r1;\n%s", HEAD BEGIN SITE, asks);
 	c = count("one that only the device answers", text);
 	ok(is(c.adds, 1) && is(c.probe_insns, 1 + 1 + 2 + 1), "both");
@@ -67,7 +105,7 @@ static void programs(void)
 
 static void calls(void)
 {
-	struct instrument_cost c = count("functions", HEAD
+	struct instrument_work c = count("functions", HEAD
 		".func __egpu_f(.param .b64 a)\n{\n\t.reg .b64 %d<3>;\n\tld.param.u64 %d1, [a];\n\tatom.global.add.u64 %d2, [%d1], 1;\n\tret;\n}\n"
 		".func g(.param .b64 a)\n{\n\t.reg .b32 %r<3>;\n" SITE "\tcall __egpu_f, (%egpu_r1);\n}\n\tadd.u32 %r1, %r1, 1;\n\tret;\n}\n" BEGIN
 		"\tcall g, (%d1);\n\tcall g, (%d1);\n\tret;\n}\n");
@@ -79,19 +117,20 @@ static void calls(void)
 
 static void estimates(void)
 {
-	struct instrument_cost c = { .insns = 100, .bytes = 12 };
+	struct instrument_cost cost = { .in = { { .insns = 100, .bytes = 12 } } };
+	struct instrument_work *c = &cost.in[0];
 	struct instrument_estimate none, some, more;
-	instrument_estimate(&c, &none);
-	c.probe_insns = 50;
-	c.adds = 3;
-	instrument_estimate(&c, &some);
-	c.atoms = 100;
-	instrument_estimate(&c, &more);
+	instrument_estimate(&cost, &none);
+	c->probe_insns = 50;
+	c->adds = 3;
+	instrument_estimate(&cost, &some);
+	c->atoms = 100;
+	instrument_estimate(&cost, &more);
 	ok(is(none.slowdown, 1) && is(none.least, 1) && is(none.most, 1), "nothing costs nothing");
 	ok(some.slowdown > 1 && some.least > 1 && some.least < some.slowdown && some.most > some.slowdown, "something has a range");
 	ok(more.slowdown > some.slowdown, "more costs more");
-	c = (struct instrument_cost){ .probe_insns = 10 };
-	instrument_estimate(&c, &some);
+	*c = (struct instrument_work){ .probe_insns = 10 };
+	instrument_estimate(&cost, &some);
 	ok(some.slowdown > 1 && some.most < 1e6, "a kernel that does nothing can be divided by");
 }
 
@@ -100,6 +139,8 @@ int main(void)
 	struct instrument_cost c;
 	struct diag d = { 0 };
 	own();
+	rounds();
+	memory();
 	programs();
 	calls();
 	estimates();

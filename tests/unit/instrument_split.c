@@ -78,10 +78,11 @@ static void test_text(void)
 	ok(result.sampled && result.launch_param, "said so");
 	ok(*probed, "and it ends");
 	ok(!have_ptxas() || ptxas_accepts(ptx, "sm_90a"), "ptxas takes it");
-	struct instrument_cost cost = result.cost;
+	struct instrument_work cost = instrument_work(&result.cost, 64), all;
 	fragments[0].sampled = false;
 	instrumented(loads);
-	ok(cost.insns == result.cost.insns && cost.bytes == result.cost.bytes, "the kernel's own work is counted once");
+	all = instrument_work(&result.cost, 64);
+	ok(cost.insns == all.insns && cost.bytes == all.bytes && cost.bytes > 4 * 9, "the kernel's own work is counted once");
 	fragments[0].sampled = true;
 }
 
@@ -104,6 +105,20 @@ static void test_where(void)
 	ptx = instrumented(HEAD ENTRY REGS BEGIN "\tT: .branchtargets $a, $b;\n\tbrx.idx %r1, T;\n$a:\n\tst.global.u32 [%rd1], %r1;\n$b:\n\tret;\n}\n");
 	ok(is_split(ptx) && in_order(ptx, "@%egpu_chosen", "T: .branchtargets", "brx.idx"), "a table of labels: at the beginning");
 	ok(!have_ptxas() || ptxas_accepts(ptx, "sm_90a"), "and ptxas takes two of them");
+}
+
+/* Lanes that go another way must find those again that were chosen: what all of them do later is done in one version. */
+static void test_together(void)
+{
+	static const char half[] = "\t@%p1 bra $skip;\n\tld.global.u32 %r2, [%rd1];\n\tld.global.u32 %r3, [%rd1+4];\n$skip:\n";
+	fragments[0].point = EBPF_POINT_LOAD;
+	const char *ptx = instrumented(arena_printf(arena, "%s%s\tshfl.sync.bfly.b32 %%r3, %%r2, 1, 31, -1;\n\tst.shared.u32 [%%r1], %%r3;\n\tret;\n}\n", HEAD ENTRY REGS BEGIN, half));
+	ok(is_split(ptx) && in_order(ptx, "setp.gt.u32", "@%egpu_chosen", "@%p1 bra $skip;"), "before lanes part that shuffle later");
+	ptx = instrumented(arena_printf(arena, "%s%s\tret;\n}\n", HEAD ENTRY REGS BEGIN, half));
+	ok(is_split(ptx) && in_order(ptx, "@%p1 bra $skip;", "@%egpu_chosen", "$skip:"), "behind, where the others only end");
+	ptx = instrumented(arena_printf(arena, "%s\t@%%p2 bra $out;\n\tmov.u32 %%r4, 1;\n$again:\n\tadd.u32 %%r1, %%r1, 1;\n%s\tsetp.lt.u32 %%p3, %%r1, 9;\n\t@%%p3 bra $again;\n$out:\n\tbar.sync 0;\n\tret;\n}\n", HEAD ENTRY REGS BEGIN, half));
+	ok(is_split(ptx) && in_order(ptx, "setp.gt.u32", "@%egpu_chosen", "@%p2 bra $out;"), "from loop to loop, until all are together");
+	fragments[0].point = EBPF_POINT_MEM;
 }
 
 /* Variables of the module stand for the same register in both versions. */
@@ -196,6 +211,7 @@ int main(void)
 	fragments[0].sampled = true;
 	test_text();
 	test_where();
+	test_together();
 	test_bound();
 	test_calls();
 	test_refused();

@@ -38,7 +38,7 @@ static bool same(const struct instrument_result *a, const struct instrument_resu
 		    a->n_params == b->n_params && a->launch_param_offset == b->launch_param_offset &&
 		    a->last_bit_may_differ == b->last_bit_may_differ && a->reads_launch == b->reads_launch &&
 		    a->sampled == b->sampled && a->local_bytes_added == b->local_bytes_added;
-	good = good && a->cost.insns == b->cost.insns && a->cost.probe_insns == b->cost.probe_insns && a->cost.stores == b->cost.stores;
+	good = good && !memcmp(&a->cost, &b->cost, sizeof(a->cost));
 	for (uint32_t i = 0; good && i < a->n_symbols; i++)
 		good = !strcmp(a->symbols[i], b->symbols[i]);
 	for (uint32_t i = 0; good && i < a->n_sites; i++)
