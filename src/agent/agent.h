@@ -10,6 +10,7 @@
  *   context.c  per-context state, clock              late.c     arrival in a running process
  *   slots.c    pointers to the driver's functions    sources.c  PTX in caches, the process's files and memory
  *   memory.c   its memory, looked through            memtext.c  PTX as text in it
+ *   triton.c   PTX in caches of Triton's             unprobed.c graphs that run as they are
  *   devmap.c   maps: device <-> session             ptxas.c    the compiler of last resort
  *   live.c     programs into kernels that are running
  *   hold.c     launches held until the device is idle
@@ -616,6 +617,16 @@ struct image *image_of_name(const char *name);
 /* One that has been read already and has this kernel's PTX, or NULL. */
 struct image *image_known(const char *name);
 
+/* -- unprobed.c ------------------------------------------------------------- */
+
+/* This executable graph runs as it is, because of that; empty: it has nothing to be probed. */
+void unprobed_note(CUgraphExec exec, const char *why);
+/* It is known from here on, or has ended. */
+void unprobed_forget(CUgraphExec exec);
+/* One that graph.c does not know is about to be launched: its row, which counts launches, and what stands for it; NULL: none. */
+struct session_kernel *unprobed_launch(CUgraphExec exec, struct kernel **row);
+void unprobed_purge(void);
+
 /* -- slots.c ---------------------------------------------------------------- */
 
 /* Puts our functions where the process keeps the driver's (on), or the driver's back; what is to be looked through is added then,
@@ -778,6 +789,8 @@ struct agent {
 	_Alignas(64) struct gate gate; /* every launch writes to it, and reads what follows */
 	_Alignas(64) struct handles functions, streams;
 	struct handles execs;   /* CUgraphExec -> struct graph_exec */
+	struct handles unprobed; /* CUgraphExec -> struct unprobed */
+	atomic_int n_unprobed;  /* rows of theirs */
 	struct handles rigid;   /* CUgraphExec whose work the device launches itself -> itself */
 	atomic_int n_rigid;     /* of them: as long as there are some, nothing is loaded */
 	struct handles loaded;  /* CUmodule or CUlibrary -> struct module */

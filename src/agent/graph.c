@@ -12,6 +12,7 @@
  * A variant that an executable may launch is counted in graph_refs and stays loaded. Calls on one
  * executable are serialised by the program, as the driver demands.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -244,6 +245,48 @@ static bool can_follow(void)
 	       REAL(cuGraphChildGraphNodeGetGraph) && REAL(cuGraphDestroy);
 }
 
+/* Kernels of a graph that runs as it is, by name. */
+struct named {
+	char text[256];
+	size_t n, more;
+	int depth;
+};
+
+static bool name_kernel(CUgraphNode node, CUgraphNodeType type, void *arg)
+{
+	CUDA_KERNEL_NODE_PARAMS p = { 0 };
+	struct named *to = arg;
+	CUgraph child = type == CU_GRAPH_NODE_TYPE_GRAPH ? child_of(node) : NULL;
+	if (child && to->depth < MAX_DEPTH) {
+		to->depth++;
+		bool fine = each_node(child, name_kernel, to);
+		to->depth--;
+		return fine;
+	}
+	if (type != CU_GRAPH_NODE_TYPE_KERNEL || !ok(REAL(cuGraphKernelNodeGetParams_v2)(node, &p)))
+		return true;
+	const char *name = function_name(p.kern ? (void *)p.kern : (void *)p.func);
+	size_t length = name ? strlen(name) : 0;
+	if (name && strstr(to->text, name))
+		return true;
+	if (!name || to->n + length + 3 > sizeof(to->text)) {
+		to->more++;
+		return true;
+	}
+	to->n += (size_t)snprintf(to->text + to->n, sizeof(to->text) - to->n, "%s%s", to->n ? ", " : "", name);
+	return true;
+}
+
+static void say_why(CUgraphExec handle, CUgraph graph, const char *why)
+{
+	char text[400];
+	struct named in = { .n = 0 };
+	if (*why)
+		each_node(graph, name_kernel, &in);
+	snprintf(text, sizeof(text), "%s%s%s%s", why, in.n ? "; among its kernels are " : "", in.text, in.more ? " and others" : "");
+	unprobed_note(handle, text);
+}
+
 /* An executable with the work of this graph. */
 static struct graph_exec *exec_new(CUgraphExec handle, CUgraph graph)
 {
@@ -255,12 +298,17 @@ static struct graph_exec *exec_new(CUgraphExec handle, CUgraph graph)
 	REAL(cuCtxGetCurrent)(&e->context);
 	int depth = 0;
 	int top = 0;
-	if (!each_node(graph, is_plain, &top))
+	bool conditional = !each_node(graph, is_plain, &top), cloned = false;
+	if (conditional)
 		keep_rigid(handle);
-	if (!each_node(graph, is_followed, &depth))
+	if (each_node(graph, is_followed, &depth))
+		cloned = ok(REAL(cuGraphClone)(&e->plain, graph)) && each_node(e->plain, collect, &w);
+	else
 		agent_log("graph %p: it has nodes that egpu does not follow", (void *)handle);
-	else if (ok(REAL(cuGraphClone)(&e->plain, graph)) && each_node(e->plain, collect, &w) && e->n)
+	if (cloned && e->n)
 		return e;
+	say_why(handle, graph, cloned ? "" : conditional ? "it has conditional nodes, and such a graph cannot be cloned"
+							  : "it has nodes that egpu does not follow");
 	exec_free(e);
 	return NULL;
 }
@@ -269,6 +317,8 @@ static void instantiated(CUgraphExec handle, CUgraph graph)
 {
 	struct graph_exec *old = exec_get(handle), *e = exec_new(handle, graph);
 	handles_put(&agent.execs, handle, e);
+	if (e)
+		unprobed_forget(handle);
 	if (old)
 		exec_free(old);
 }
@@ -306,6 +356,7 @@ static void let_go(struct graph_exec *e)
 	if (e->swapped)
 		return;
 	handles_put(&agent.execs, e->handle, NULL);
+	unprobed_note(e->handle, "the program changed it in a way that egpu does not follow: it is probed from its next cuGraphExecUpdate on");
 	exec_free(e);
 }
 
@@ -481,13 +532,22 @@ static CUresult launch(CUgraphExec handle, CUstream stream, bool per_thread)
 		restore(e);
 	else if (e)
 		choose(e);
+	struct kernel *whole = NULL;
+	struct session_kernel *row = e || captured ? NULL : unprobed_launch(handle, &whole);
 	gate_enter(&agent.gate);
 	bool fine = !e || captured || apply(e);
 	uint32_t number = stream_used(stream, per_thread);
 	if (!fine)
 		restore(e);
 	push_globals(e);
+	struct time_pair *timed = row && gputime_due(__atomic_fetch_add(&row->launches, 1, __ATOMIC_RELAXED))
+					  ? gputime_begin(whole, NULL, NULL, false, false, stream, per_thread)
+					  : NULL;
 	CUresult r = (per_thread ? REAL(cuGraphLaunch_ptsz) : REAL(cuGraphLaunch))(handle, stream);
+	if (timed && ok(r))
+		gputime_end(timed, false, 0, stream, per_thread);
+	else if (timed)
+		gputime_drop(timed);
 	stream_used_until_now(stream, per_thread);
 	gate_leave(&agent.gate);
 	if (!ok(r))
@@ -499,8 +559,6 @@ static CUresult launch(CUgraphExec handle, CUstream stream, bool per_thread)
 		count(e, number, own);
 	else
 		blackbox_graph(UINT32_MAX, UINT32_MAX, number, own, 0);
-	if (!e && agent.row)
-		__atomic_fetch_add(&agent.row->graphs_unseen, 1, __ATOMIC_RELAXED);
 	devmap_touched();
 	if (!fine)
 		let_go(e);
@@ -526,6 +584,7 @@ void graph_purge(void)
 	handles_sweep(&agent.execs, every_exec, &all);
 	lock_take(&agent.lock);
 	handles_sweep(&agent.rigid, drop_any, NULL);
+	unprobed_purge();
 	atomic_store(&agent.n_rigid, 0);
 	lock_drop(&agent.lock);
 	for (; all; all = next) {
@@ -554,10 +613,12 @@ HOOK(cuGraphLaunch_ptsz, CUgraphExec exec, CUstream stream)
  * of one and the note of it. */
 static CUresult made(CUresult r, CUgraphExec *exec, CUgraph graph, uint64_t flags)
 {
-	if (ok(r) && exec && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH))
+	if (ok(r) && exec && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)) {
 		keep_rigid(*exec);
-	else if (ok(r) && exec)
+		say_why(*exec, graph, "the device may launch it by itself");
+	} else if (ok(r) && exec) {
 		instantiated(*exec, graph);
+	}
 	gate_leave(&agent.gate);
 	return r;
 }
@@ -607,6 +668,7 @@ HOOK(cuGraphExecDestroy, CUgraphExec exec)
 	if (e)
 		handles_put(&agent.execs, exec, NULL);
 	bool rigid = release_rigid(exec);
+	unprobed_forget(exec);
 	CUresult r = REAL(cuGraphExecDestroy)(exec);
 	if (rigid && !ok(r))
 		keep_rigid(exec);

@@ -56,6 +56,8 @@ done
 # A graph that egpu leaves alone: it cannot be cloned.
 plain=$(fails plain "$programs/nvcc-conditional" 2>/dev/null)
 is "$(fails probed "$egpu" run --gpu --allow-empty -o "$tmp/report" memtrace -- "$programs/nvcc-conditional")" "$plain" "conditional nodes: nothing is tried"
+[ ! -x "$programs/nvcc-conditional" ] || grep -q 'refused: CUDA graph 1: it has conditional nodes' "$tmp/report"
+ok $? "conditional nodes: the graph is told of by its number, with the reason"
 # On a file system in memory maps are pinned.
 mkdir -p "/dev/shm/egpu-strict-$$" && EGPU_DIR=/dev/shm/egpu-strict-$$ && try reduction memtrace
 rm -rf "/dev/shm/egpu-strict-$$"

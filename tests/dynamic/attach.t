@@ -75,12 +75,17 @@ part_runtime() {
 	target=$EGPU_BUILD/tests/dynamic/target_runtime
 	[ -x "$target" ] || return
 	start runtime
-	attach_for 0.6 "$pid" "$probe"; ok $? "CUDA runtime: attach"
+	attach_for 0.6 --json="$work/many.json" "$pid" "$probe"; ok $? "CUDA runtime: attach"
 	exact_of 1024; ok $? "CUDA runtime: counts are exact"
 	! grep -q pending "$work/err"; ok $? "CUDA runtime: no kernel has a second row that waits for ever"
 	grep -q 'launches of graphs ran unprobed' "$work/err"; ok $? "CUDA runtime: launches of the graph made before are reported"
-	attach_for 0.4 -k 'scale*' "$pid" "$probe"; ok $? "CUDA runtime: another pattern"
+	grep -q 'refused: CUDA graph 1: it was instantiated before the attach' "$work/err"; ok $? "CUDA runtime: it has a row, with the reason"
+	kernel "CUDA graph 1" '$k->{launches} > 10 && !$k->{launches_instrumented} && $k->{state} eq "refused" && $k->{launches_timed} > 0'
+	ok $? "CUDA runtime: its launches and their time are told"
+	attach_for 0.4 -k 'scale*' --json="$work/many.json" "$pid" "$probe"; ok $? "CUDA runtime: another pattern"
 	exact_of 1024; ok $? "CUDA runtime: its counts are exact"
+	kernel "CUDA graph 1" '$k->{launches} > 0 && !$k->{launches_instrumented} && $k->{state} eq "refused"'; ok $? "CUDA runtime: it is told of whatever the pattern"
+	! grep -q 'CUDA graph 2' "$work/err"; ok $? "CUDA runtime: and it is one still"
 	finish runtime
 }
 
