@@ -618,6 +618,9 @@ INLINE void run_list(u64 list, u32 point, const struct access *a)
 		if (!(flags & LIVE_WARP) || !(lanes_below() & mask))
 			run_program(&r);
 	}
+	/* A lane that yields in a loop of a program lets those go that wait for it where the ways join, all but at this: they would never come together
+	 * again in a kernel that sees no reason why they should have parted. */
+	meet(mask);
 }
 
 /* Two functions, each compiled by itself: what a guard passes costs registers in the kernel, and with them places for blocks. */

@@ -45,6 +45,26 @@ static void check_stores(struct probe *p, const char *mode, uint64_t armed, uint
 		blocks, early);
 }
 
+/* In "memory" all lanes of a warp go the same way: programs must not have parted them for good. (The software GPU parts and joins them as it likes.) */
+static void check_lanes(struct probe *p, struct session *s)
+{
+	uint32_t zero = 0, one = 1;
+	uint64_t n = 0, runs = 0;
+	struct map *m = find_map(s, p->object, "lanes");
+	attach(p, 7);
+	wait_settled(s);
+	sleep_ms(100);
+	detach(p, 7);
+	wait_settled(s);
+	if (m) {
+		map_lookup_sum(m, &zero, &n);
+		map_lookup_sum(m, &one, &runs);
+		map_close(m);
+	}
+	ok(runs && n == 32 * runs, "memory: after that the lanes of a warp are together (%.3f of them in %llu runs)", runs ? (double)n / (double)runs : 0,
+		(unsigned long long)runs);
+}
+
 static void each_kind(const char *mode)
 {
 	struct target t;
@@ -84,6 +104,8 @@ static void each_kind(const char *mode)
 		printf("# %s: the last runs are of %.3f ms after it, and then %.3f\n", mode, (double)(int64_t)(before - settled) / 1e6,
 			(double)(int64_t)(latest - settled) / 1e6);
 	check_stores(&p, mode, armed, t0);
+	if (opt.gpu && !strcmp(mode, "memory"))
+		check_lanes(&p, s);
 	ok(attach(&p, 2), "%s: a third comes at the exits", mode);
 	wait_settled(s);
 	stop(&t);
