@@ -27,7 +27,8 @@ enum {
 	LOOK_MS = 2,           /* between looks at the session */
 	SETTLE_MS = 1,
 	IDLE_MS = 200,
-	BELL_AGAIN_NS = 20000000, /* until the doorbell kernel goes to those that have not heard yet */
+	BELL_GUARDS_NS = 5000000, /* guards have to hear by themselves; then the doorbell kernel goes to those that have not */
+	BELL_AGAIN_NS = 20000000, /* until it goes again */
 };
 
 struct live {
@@ -40,7 +41,7 @@ struct live {
 	CUfunction bell;
 	uint32_t number;        /* of the bell */
 	uint32_t rings;         /* that have yet to be heard everywhere; 0: settled */
-	uint64_t written_ns, rung_ns;
+	uint64_t written_ns, rung_ns, sent_ns; /* sent: the doorbell kernel; 0: not since the last ringing */
 	uint32_t heard[LIVE_SMS];
 	uint64_t links;         /* that are published, a bit each */
 	atomic_bool full;       /* a program waits for room */
@@ -91,6 +92,9 @@ static int load_bell(struct live *l, uint32_t cc, struct diag *d)
 	/* A driver that loads functions when they are first launched would wait then for the kernel that runs. */
 	else if (REAL(cuFuncLoad))
 		REAL(cuFuncLoad)(l->bell);
+	/* It runs beside kernels that have no shared memory or little: a multiprocessor divides its memory anew only when nothing runs on it. */
+	if (!err && REAL(cuFuncSetAttribute))
+		REAL(cuFuncSetAttribute)(l->bell, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 0);
 	free(cubin);
 	/* Before the program's own blocks that wait for a place. */
 	if (REAL(cuCtxGetStreamPriorityRange))
@@ -113,14 +117,15 @@ static bool put(struct context *c, CUdeviceptr at, const void *from, size_t byte
 	return ok(REAL(cuMemcpyHtoDAsync_v2)(at, from, bytes, c->stream));
 }
 
-/* The doorbell kernel is not waited for: a full device runs it when there is room. */
+/* The doorbell kernel is not waited for: a full device runs it when there is room. Until then what the program launches into streams of
+ * its priority may have to wait behind it, so it does not go where guards hear anyway. */
 static void send_bell(struct context *c)
 {
 	struct live *l = c->live;
 	CUdeviceptr bell = l->value + LIVE_BELL;
 	void *params[] = { &bell };
 	CUresult r = REAL(cuStreamQuery)(l->bell_stream);
-	l->rung_ns = now_ns();
+	l->sent_ns = now_ns();
 	if (ok(r))
 		r = REAL(cuLaunchKernel)(l->bell, c->sms * BELL_BLOCKS, 1, 1, BELL_THREADS, 1, 1, 0, l->bell_stream, params, NULL);
 	if (!ok(r))
@@ -134,7 +139,10 @@ static bool ring_bell(struct context *c)
 	if (!put(c, l->value + LIVE_BELL, &number, sizeof(number)) || !finished(c))
 		return false;
 	l->number = number;
-	send_bell(c);
+	l->rung_ns = now_ns();
+	l->sent_ns = 0;
+	if (stream_context_idle(c->handle, true))
+		send_bell(c);
 	return true;
 }
 
@@ -502,7 +510,7 @@ static void settle(struct context *c)
 		return;
 	if (deaf) {
 		note_waiting(c, deaf);
-		if (now - l->rung_ns >= BELL_AGAIN_NS) {
+		if (l->sent_ns ? now - l->sent_ns >= BELL_AGAIN_NS : now - l->rung_ns >= BELL_GUARDS_NS) {
 			agent_log("live: %u multiprocessors have not heard the bell after %.0f ms", deaf, (double)(now - l->written_ns) / 1e6);
 			send_bell(c);
 		}
