@@ -512,13 +512,11 @@ uint32_t sites_likely_first(const struct kernel *k, uint64_t links);
 void sites_mark_skipped(const struct kernel *k, const struct instrument_result *r);
 
 /* -- compile.c: any thread, the context current; compile_ptx under agent.build, whose the cache is -- */
-/* m: of the text, which tells what is newer than the driver; NULL: nothing is. */
+/* m: of the text, which tells what is newer than the driver, and cc of the device then; NULL: nothing is. */
 int compile(const char *ptx, size_t bytes, const struct ptx_module *m, uint32_t cc, uint32_t max_regs, char **cubin,
 	size_t *cubin_bytes, struct diag *d);
 /* Compiles PTX of ours with the driver for the current context, or takes it from the cache on disk. */
 int compile_ptx(const char *ptx, size_t bytes, uint32_t cc, char **cubin, size_t *cubin_bytes, struct diag *d);
-/* PTX of ours that is compiled once. */
-int compile_uncached(const char *ptx, size_t bytes, uint32_t max_regs, char **cubin, size_t *cubin_bytes, struct diag *d);
 /* What variants read through __egpu_table: EBPF_TABLE_SYMBOLS numbers. */
 void variant_table(const struct context *c, uint64_t *table);
 /* ptxas from PATH or the usual place. target "sm_90a". */

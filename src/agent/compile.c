@@ -89,11 +89,6 @@ int compile(const char *ptx, size_t bytes, const struct ptx_module *m, uint32_t 
 		m->version_major, m->version_minor, error_name(r), other.text);
 }
 
-int compile_uncached(const char *ptx, size_t bytes, uint32_t max_regs, char **cubin, size_t *cubin_bytes, struct diag *d)
-{
-	return compile(ptx, bytes, NULL, 0, max_regs, cubin, cubin_bytes, d);
-}
-
 int compile_ptx(const char *ptx, size_t bytes, uint32_t cc, char **cubin, size_t *cubin_bytes, struct diag *d)
 {
 	struct cache_key key = { CACHE_COMPILED, ptx, bytes, cc, 0 };

@@ -175,7 +175,7 @@ static void *compile_thread(void *arg)
 	lock_take(&c->compiling);
 	j->err = -ECANCELED;
 	if (!atomic_load(&c->dead) && ok(REAL(cuCtxPushCurrent_v2)(c->handle))) {
-		j->err = compile_uncached(j->ptx.data, j->ptx.len, LIVE_NATIVE_REGS, &j->cubin, &j->cubin_bytes, &j->d);
+		j->err = compile(j->ptx.data, j->ptx.len, NULL, 0, LIVE_NATIVE_REGS, &j->cubin, &j->cubin_bytes, &j->d);
 		REAL(cuCtxPopCurrent_v2)(&was);
 	}
 	lock_drop(&c->compiling);

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/attach.h"
@@ -38,14 +37,6 @@ static int each_session(int (*fn)(struct session *s, void *arg), void *arg)
 	}
 	free(dirs);
 	return seen;
-}
-
-static double seconds_since(uint64_t ns)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	uint64_t now = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-	return ns && now > ns ? (double)(now - ns) / 1e9 : 0;
 }
 
 /* Session's number in what users type: its maker's process. */
@@ -97,7 +88,7 @@ static void pending_lines(const struct snapshot *snap, uint32_t pid)
 	for (uint32_t i = 0; i < snap->n_kernels; i++) {
 		const struct snap_kernel *k = &snap->kernels[i];
 		if (k->pid == pid && k->state == SESSION_KERNEL_PENDING)
-			printf("         pending for %.1f s: %s: %s\n", seconds_since(k->since_ns),
+			printf("         pending for %.1f s: %s: %s\n", snap_seconds_since(k->since_ns),
 				k->demangled, k->reason);
 	}
 }
@@ -175,7 +166,7 @@ static const char *why_interpreted(struct session *s, const struct session_link 
 static void armed_line(struct session *s, const struct session_link *l, uint32_t armed)
 {
 	uint32_t native = __atomic_load_n(&l->native, __ATOMIC_ACQUIRE);
-	printf("%-12s armed in %u context%s for %.1f s, ", "", armed, armed == 1 ? "" : "s", seconds_since(l->armed_ns));
+	printf("%-12s armed in %u context%s for %.1f s, ", "", armed, armed == 1 ? "" : "s", snap_seconds_since(l->armed_ns));
 	if (native == armed)
 		printf("as machine code\n");
 	else
@@ -189,12 +180,12 @@ static void live_line(struct session *s, const struct session_link *l)
 	if (armed)
 		armed_line(s, l, armed);
 	else if (l->why)
-		printf("%-12s pending for %.1f s: %s\n", "", seconds_since(l->since_ns), session_text(s, l->why));
+		printf("%-12s pending for %.1f s: %s\n", "", snap_seconds_since(l->since_ns), session_text(s, l->why));
 	else if (unheard)
 		printf("%-12s arming for %.1f s: %u multiprocessors have not heard of it; they run kernels without a guarded loop\n", "",
-			seconds_since(l->since_ns), unheard);
+			snap_seconds_since(l->since_ns), unheard);
 	else
-		printf("%-12s pending for %.1f s: no kernel with guards has been loaded\n", "", seconds_since(l->since_ns));
+		printf("%-12s pending for %.1f s: no kernel with guards has been loaded\n", "", snap_seconds_since(l->since_ns));
 }
 
 static int link_session(struct session *s, void *arg)
@@ -216,7 +207,7 @@ static int link_session(struct session *s, void *arg)
 		snprintf(id, sizeof(id), "%u.%u", session_number(s), i);
 		printf("%-12s %-12s %8llu %8u %8.0fs  %-10s %-20.*s %.*s\n", id, pids,
 			(unsigned long long)l->matched, kernels_of(snap, i),
-			seconds_since(l->since_ns), ebpf_point_name(l->point),
+			snap_seconds_since(l->since_ns), ebpf_point_name(l->point),
 			(int)sizeof(f->progs[0].name), f->progs[l->prog].name,
 			SESSION_PATTERN_BYTES, l->pattern);
 		if (l->live)

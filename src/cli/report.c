@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/fault.h"
 #include "cli/filter.h"
@@ -29,21 +28,13 @@ static double share(uint64_t part, uint64_t all)
 	return all ? 100.0 * (double)part / (double)all : 0;
 }
 
-static double seconds_since(uint64_t ns)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	uint64_t now = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-	return now > ns ? (double)(now - ns) / 1e9 : 0;
-}
-
 static void list_one(const struct snapshot *snap, const struct snap_kernel *k, struct buf *text)
 {
 	buf_printf(text, "  %s: %s: %s", snap_state_name(k->state),
 		name_short(snap->arena, k->name, NAME_WIDTH),
 		*k->reason ? k->reason : "no reason given");
 	if (k->state == SESSION_KERNEL_PENDING && k->since_ns)
-		buf_printf(text, ", for %.1f s", seconds_since(k->since_ns));
+		buf_printf(text, ", for %.1f s", snap_seconds_since(k->since_ns));
 	if (k->time_ns)
 		buf_printf(text, " (%.1f%% of GPU time)", share(k->time_ns, snap->time_ns));
 	buf_puts(text, "\n");

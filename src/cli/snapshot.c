@@ -1,6 +1,7 @@
 /* snapshot.c - see snapshot.h. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli/names.h"
 #include "cli/snapshot.h"
@@ -306,4 +307,12 @@ const char *snap_space_name(uint32_t space)
 		[EGPU_SPACE_PARAM] = "param", [EGPU_SPACE_SHARED_CLUSTER] = "shared::cluster"
 	};
 	return space < sizeof(names) / sizeof(*names) ? names[space] : "unknown";
+}
+
+double snap_seconds_since(uint64_t ns)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	uint64_t now = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	return ns && now > ns ? (double)(now - ns) / 1e9 : 0;
 }

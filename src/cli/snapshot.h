@@ -87,4 +87,7 @@ void snap_free(struct snapshot *snap);
 const char *snap_state_name(enum session_kernel_state state);
 const char *snap_space_name(uint32_t space);
 
+/* Since a time of CLOCK_MONOTONIC, as sessions have them; 0 where that is 0. */
+double snap_seconds_since(uint64_t ns);
+
 #endif

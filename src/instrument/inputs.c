@@ -157,6 +157,8 @@ static void emit_common(const struct inputs *in, struct buf *b)
 		buf_puts(b, "\tand.b64 %egpu_launch, %egpu_launch, 0xffffffffff;\n");
 }
 
+_Static_assert(INSTRUMENT_WORD_ONE_IN == 40, "0xffffffffff above");
+
 /* -- the lanes that are here -- */
 
 static void emit_mask(const struct inputs *in, struct buf *b)

@@ -96,10 +96,13 @@ struct instrument_result {
 /* What the added parameter says: the launch id (its low 40 bits), that one warp in `one_in` (from 1 on) runs sampled programs and stands for
  * one_in * times (1 to 4) warps, and that a graph launches it again and again with the same word. */
 enum { INSTRUMENT_MAX_ONE_IN = 65536, INSTRUMENT_MAX_TIMES = 4 };
+/* Where they are in it. inputs.c and sample.c read it, in PTX. */
+enum { INSTRUMENT_WORD_ONE_IN = 40, INSTRUMENT_WORD_TIMES = 56, INSTRUMENT_WORD_GRAPH = 58 };
 static inline uint64_t instrument_launch_word(uint64_t id, uint32_t one_in, uint32_t times, bool graph)
 {
-	return (id & 0xffffffffff) | (uint64_t)((one_in - 1) & 0xffff) << 40 | (uint64_t)((times - 1) & 3) << 56 |
-	       (uint64_t)graph << 58;
+	return (id & ((UINT64_C(1) << INSTRUMENT_WORD_ONE_IN) - 1)) |
+	       (uint64_t)((one_in - 1) & (INSTRUMENT_MAX_ONE_IN - 1)) << INSTRUMENT_WORD_ONE_IN |
+	       (uint64_t)((times - 1) & (INSTRUMENT_MAX_TIMES - 1)) << INSTRUMENT_WORD_TIMES | (uint64_t)graph << INSTRUMENT_WORD_GRAPH;
 }
 
 /* 0; -EOPNOTSUPP when this kernel cannot be instrumented (d says why, in words for `egpu list`);

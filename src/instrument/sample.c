@@ -33,6 +33,11 @@ static const char start[] =
 	"\tmov.u32 " START_REG ", %clock;\n"
 	"}\n\t";
 
+/* In the upper half of the launch word, which the text below has in %egpu_xt2. */
+_Static_assert(INSTRUMENT_WORD_ONE_IN == 32 + 8 && INSTRUMENT_MAX_ONE_IN == 1 << 16, "bfe 8, 16; 0xff is of the id");
+_Static_assert(INSTRUMENT_WORD_TIMES == 32 + 24 && INSTRUMENT_MAX_TIMES == 1 << 2, "bfe 24, 2");
+_Static_assert(INSTRUMENT_WORD_GRAPH == 32 + 26, "0x4000000");
+
 static const char choose[] =
 	"{ // egpu site sample\n"
 	"\t.reg .b32 %egpu_xt<6>;\n"

@@ -2,12 +2,10 @@
  * Each attached interval counts something, every launch whole; what that costs the program is bounded and told.
  *
  * BUSY_SECONDS: how long (2; EGPU_LONG: 10). */
-#include <pthread.h>
 #include <stdatomic.h>
 
-#include "../agent/harness.h"
+#include "clients.h"
 
-enum { N = 200, THREADS = 64, BLOCKS = (N + THREADS - 1) / THREADS, RUN = BLOCKS * THREADS };
 enum { WORKERS = 8 };
 
 /* `fill` that takes some time. */
@@ -21,15 +19,6 @@ enum { WORKERS = 8 };
 	"\t@%p2 bra MORE;\n"                                                                       \
 	"\tadd.u32 %r7, %r6, %r1;\n\tmul.wide.u32 %rd2, %r6, 4;\n\tadd.u64 %rd3, %rd1, %rd2;\n"  \
 	"\tst.global.u32 [%rd3], %r7;\nDONE:\n\tret;\n}\n"
-
-static CUcontext ctx;
-static CUfunction fn;
-static volatile sig_atomic_t over;
-
-static void end(int sig)
-{
-	over = 1;
-}
 
 /* Two streams a thread, one of which has work at any time. */
 static void *worker(void *arg)
@@ -59,22 +48,7 @@ static void *worker(void *arg)
 
 static int launching(void)
 {
-	pthread_t t[WORKERS];
-	CUmodule mod;
-	void *wrong, *any = NULL;
-	signal(SIGUSR1, end);
-	ctx = target_context();
-	CU(cuModuleLoadData(&mod, PTX_HEAD PTX_SLOW("100")));
-	CU(cuModuleGetFunction(&fn, mod, "fill"));
-	for (uintptr_t i = 0; i < WORKERS; i++)
-		pthread_create(&t[i], NULL, worker, (void *)(i + 1));
-	raise(SIGSTOP);
-	for (int i = 0; i < WORKERS; i++) {
-		pthread_join(t[i], &wrong);
-		any = wrong ? wrong : any;
-	}
-	CU(cuCtxSynchronize());
-	return any != NULL;
+	return launch_in_threads(PTX_HEAD PTX_SLOW("100"), WORKERS, worker);
 }
 
 /* Runs until the word is at least `until`. Then `fill`'s work. */
@@ -169,39 +143,6 @@ static int training(void)
 
 static const struct role roles[] = { { "launching", launching }, { "chain", chain }, { "training", training }, { 0 } };
 
-struct client {
-	struct run run;
-	uint32_t map;
-};
-
-static bool client_begin(struct client *c, const struct run *of)
-{
-	struct diag d = { 0 };
-	memset(c, 0, sizeof(*c));
-	if (session_open(session_path(of->session), &c->run.session, &d) ||
-		session_enter(c->run.session, "counter", &d)) {
-		printf("# %s\n", d.text);
-		return false;
-	}
-	c->run.file = session_data(c->run.session);
-	c->map = run_map(&c->run, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
-	struct ebpf_fragment f = counter(c->map, EBPF_POINT_ENTRY);
-	run_attach(&c->run, &f, "fill");
-	return true;
-}
-
-/* The whole number of launches that it has seen; -1: stuck, -2: torn. */
-static int64_t client_end(struct client *c)
-{
-	session_detach_client(c->run.session, session_client_number(c->run.session));
-	if (!session_drained(c->run.session, 5000))
-		return -1;
-	uint64_t n = run_count(&c->run, c->map, 0);
-	session_end_client(c->run.session);
-	session_close(c->run.session);
-	return n % RUN ? -2 : (int64_t)(n / RUN);
-}
-
 struct outcome {
 	int torn, empty, stuck, failed, intervals;
 	int64_t counted;
@@ -215,7 +156,7 @@ static void one_interval(const struct run *r, struct outcome *o, int ms)
 	usleep(100000);
 	for (; ms && !run_count(&a.run, a.map, 0); ms--)
 		usleep(1000);
-	int64_t n = client_end(&a);
+	int64_t n = client_end(&a, 5000);
 	o->stuck += n == -1;
 	o->torn += n == -2;
 	o->empty += n == 0;
@@ -265,7 +206,7 @@ static int64_t missed(struct run *r)
 	for (int ms = 0; begun && ms < 5000 && !run_count(&a.run, a.map, 0); ms++)
 		usleep(1000);
 	int64_t n = (int64_t)(k->launches - k->launches_instrumented - before);
-	return !begun || client_end(&a) <= 0 ? -1 : n;
+	return !begun || client_end(&a, 5000) <= 0 ? -1 : n;
 }
 
 int main(int argc, char **argv)

@@ -2,21 +2,10 @@
  * launch is counted whole or not at all, slots and files are used again, and nothing is left
  * behind. */
 #include <dirent.h>
-#include <pthread.h>
 
-#include "../agent/harness.h"
+#include "clients.h"
 
-enum { N = 200, THREADS = 64, BLOCKS = (N + THREADS - 1) / THREADS, RUN = BLOCKS * THREADS };
 enum { WORKERS = 4, STREAMS = 3, CYCLES = 90 };
-
-static CUcontext ctx;
-static CUfunction fn;
-static volatile sig_atomic_t over;
-
-static void end(int sig)
-{
-	over = 1;
-}
 
 static void *worker(void *arg)
 {
@@ -47,47 +36,10 @@ static void *worker(void *arg)
 
 static int launching(void)
 {
-	pthread_t t[WORKERS];
-	CUmodule mod;
-	void *wrong, *any = NULL;
-	signal(SIGUSR1, end);
-	ctx = target_context();
-	CU(cuModuleLoadData(&mod, PTX_HEAD PTX_FILL("fill")));
-	CU(cuModuleGetFunction(&fn, mod, "fill"));
-	for (uintptr_t i = 0; i < WORKERS; i++)
-		pthread_create(&t[i], NULL, worker, (void *)(i + 1));
-	raise(SIGSTOP);
-	for (int i = 0; i < WORKERS; i++) {
-		pthread_join(t[i], &wrong);
-		any = wrong ? wrong : any;
-	}
-	CU(cuCtxSynchronize());
-	return any != NULL;
+	return launch_in_threads(PTX_HEAD PTX_FILL("fill"), WORKERS, worker);
 }
 
 static const struct role roles[] = { { "launching", launching }, { 0 } };
-
-/* A client with a counting probe of its own. */
-struct client {
-	struct run run;
-	uint32_t map;
-};
-
-static bool client_begin(struct client *c, const struct run *of)
-{
-	struct diag d = { 0 };
-	memset(c, 0, sizeof(*c));
-	if (session_open(session_path(of->session), &c->run.session, &d) ||
-		session_enter(c->run.session, "counter", &d)) {
-		printf("# %s\n", d.text);
-		return false;
-	}
-	c->run.file = session_data(c->run.session);
-	c->map = run_map(&c->run, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
-	struct ebpf_fragment f = counter(c->map, EBPF_POINT_ENTRY);
-	run_attach(&c->run, &f, "fill");
-	return true;
-}
 
 /* Its counts once it has some; at most 3 s. */
 static uint64_t client_counts(struct client *c)
@@ -98,18 +50,6 @@ static uint64_t client_counts(struct client *c)
 		n = run_count(&c->run, c->map, 0);
 	}
 	return n;
-}
-
-/* The whole number of launches that it has seen, or a negative one. */
-static int64_t client_end(struct client *c)
-{
-	session_detach_client(c->run.session, session_client_number(c->run.session));
-	if (!session_drained(c->run.session, 3000))
-		return -1;
-	uint64_t n = run_count(&c->run, c->map, 0);
-	session_end_client(c->run.session);
-	session_close(c->run.session);
-	return n % RUN ? -2 : (int64_t)(n / RUN);
 }
 
 static int files(const char *dir)
@@ -140,7 +80,7 @@ int main(int argc, char **argv)
 		empty += !client_counts(&a);
 		failed += !client_begin(&b, &r);
 		empty += !client_counts(&b);
-		int64_t x = client_end(i & 1 ? &a : &b), y = client_end(i & 1 ? &b : &a);
+		int64_t x = client_end(i & 1 ? &a : &b, 3000), y = client_end(i & 1 ? &b : &a, 3000);
 		torn += (x == -2) + (y == -2);
 		stuck += (x == -1) + (y == -1);
 		if (stuck > 2 || empty > 2)
