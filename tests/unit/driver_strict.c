@@ -98,6 +98,7 @@ static bool returns(CUresult (*fn)(void), unsigned int blocks, const char *what)
 	need(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
 	void *params[] = { &gate, &p, &(uint32_t){ 1 } };
 	need(launch(kernel("wait_set"), blocks, THREADS, s, params));
+	sleep_ms(150); /* until its blocks have their places */
 	pthread_create(&thread, NULL, run, &c);
 	for (int i = 0; i < 30 && !atomic_load(&c.done); i++)
 		sleep_ms(5);
