@@ -77,13 +77,13 @@ struct tr_name tr_at_label(const struct tr_inst *inst, uint32_t i)
 struct tr_name tr_imm(int64_t value)
 {
 	if (value >= INT32_MIN && value <= UINT32_MAX)
-		return name("%lld", (long long)value);
+		return value < 0 ? numbered("-", (uint32_t)-value) : numbered("", (uint32_t)value);
 	return name("0x%llx", (unsigned long long)value);
 }
 
 struct tr_name tr_imm32(int32_t value)
 {
-	return name("%d", value);
+	return tr_imm(value);
 }
 
 struct tr_name tr_text(const char *s)

@@ -33,15 +33,27 @@ static void line(struct tr *t, const char *text)
 	buf_puts(&t->body, text);
 }
 
+static bool begins(const char *line, const char *end, const char *word)
+{
+	size_t n = strlen(word);
+	return (size_t)(end - line) >= n && !memcmp(line, word, n);
+}
+
 /* Whether the text from `at` on is without labels, jumps and calls. */
 static bool is_straight(const struct tr *t, size_t at)
 {
-	static const char *const ends[] = { ":\n", "bra ", "call " };
-	const char *from = t->body.data + at;
-	size_t n = t->body.len - at;
-	for (size_t k = 0; k < sizeof(ends) / sizeof(ends[0]); k++)
-		if (memmem(from, n, ends[k], strlen(ends[k])))
+	const char *line = t->body.data + at, *text_end = t->body.data + t->body.len;
+	for (const char *end; (end = memchr(line, '\n', (size_t)(text_end - line))); line = end + 1) {
+		if (end > line && end[-1] == ':')
 			return false;
+		line += line < end && *line == '\t';
+		if (line < end && *line == '@') {
+			const char *blank = memchr(line, ' ', (size_t)(end - line));
+			line = blank ? blank + 1 : end;
+		}
+		if (begins(line, end, "bra ") || begins(line, end, "call "))
+			return false;
+	}
 	return true;
 }
 

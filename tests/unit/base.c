@@ -6,6 +6,9 @@
 #include "tap.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
 
 static void test_arena(void)
 {
@@ -22,6 +25,33 @@ static void test_arena(void)
 	}
 	is_int(v[999] + v[0] + v[500], 1499, "arena_grow keeps what was there");
 	arena_free(a);
+}
+
+/* The plain formats are buf.c's own: they must say what printf does. */
+#define SAME(fmt, ...)                                                                             \
+	do {                                                                                       \
+		struct buf b = { 0 };                                                              \
+		char wanted[256];                                                                  \
+		snprintf(wanted, sizeof(wanted), fmt, __VA_ARGS__);                                \
+		buf_printf(&b, fmt, __VA_ARGS__);                                                  \
+		is_str(b.data, wanted, "%s", "as printf does: " #fmt);                             \
+		is_int(b.len, strlen(wanted), "%s", "and as long: " #fmt);                         \
+		buf_free(&b);                                                                      \
+	} while (0)
+
+static void test_printing(void)
+{
+	SAME("%d", 0);
+	SAME("%d %d", INT_MAX, INT_MIN);
+	SAME("%d%d|%d", -1, 10, -10);
+	SAME("%u, %u", 0u, UINT_MAX);
+	SAME("%s%s", "", "a");
+	SAME("%%%s%% %d%%", "%d", 7);
+	SAME("%s: %5d", "with a width", 3);
+	SAME("%d %lld", -2, LLONG_MIN);
+	SAME("0x%x %llu", 255u, ULLONG_MAX);
+	SAME("%s at the end %%", "x");
+	SAME("a long one: %s%s%s", "0123456789012345678901234567890123456789", "0123456789012345678901234567890123456789", "end");
 }
 
 static void test_table(void)
@@ -48,6 +78,7 @@ int main(void)
 {
 	test_arena();
 	test_table();
+	test_printing();
 	struct buf b = { 0 };
 	for (int i = 0; i < 1000; i++)
 		buf_printf(&b, "%d,", i);
