@@ -72,7 +72,7 @@ static enum part takes_part(const struct gather *g, uint32_t site)
 	const struct spot *spot = &g->v->spots[site];
 	const struct instrument_site *s = &g->v->sites[site];
 	const struct ebpf_batch *b = g->req->fragments[g->fragment]->batch;
-	const struct ptx_insn *insn = spot->stmt == NO_STMT ? NULL : g->place->func->stmts[spot->stmt].insn;
+	const struct ptx_insn *insn = insn_at(g->place->func, spot->stmt);
 	bool access = s->point == EBPF_POINT_LOAD || s->point == EBPF_POINT_STORE || s->point == EBPF_POINT_ATOMIC;
 	enum part part = PART_BATCH;
 
@@ -207,8 +207,7 @@ static bool add_batch(struct gather *g)
 	*(v->last_batch ? &v->last_batch->next : &v->batches) = b;
 	v->last_batch = b;
 	for (uint32_t i = 0; i < g->n; i++) {
-		v->spots[g->items[i].site].batched = true;
-		v->spots[g->items[i].site].batch_fragment = g->fragment;
+		v->spots[g->items[i].site].batched = g->req->fragments[g->fragment];
 		v->spots[g->items[i].site].batch_before = g->before;
 	}
 	return true;

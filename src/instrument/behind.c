@@ -110,8 +110,7 @@ bool is_same_in_block(const struct variant *v, uint32_t site)
 {
 	const struct spot *spot = &v->spots[site];
 	const struct ptx_access *a = &spot->access;
-	const struct ptx_insn *insn =
-		spot->stmt == NO_STMT ? NULL : spot->place->func->stmts[spot->stmt].insn;
+	const struct ptx_insn *insn = insn_at(spot->place->func, spot->stmt);
 	enum ebpf_point point = v->sites[site].point;
 
 	if (!insn || v->sites[site].skipped)

@@ -278,8 +278,8 @@ bool choose_guards(struct variant *v, const struct instrument_request *req)
 	for (uint32_t i = 0; i < req->n_fragments; i++)
 		any |= is_guard(req->fragments[i]) && req->fragments[i]->point == EBPF_POINT_BLOCK;
 	for (; any && from < v->n_sites; from = to) {
-		const struct place *place = v->spots[from].place;
-		struct ptx_cfg *g = &v->places[place - v->places].cfg;
+		struct place *place = v->spots[from].place;
+		struct ptx_cfg *g = &place->cfg;
 		for (to = from; to < v->n_sites && v->spots[to].place == place;)
 			to++;
 		struct loops l = { .v = v,

@@ -14,7 +14,7 @@ struct wanted {
 	struct variant *v;
 	const struct ebpf_fragment *const *list;
 	uint32_t n;
-	const struct place *place;
+	struct place *place;
 	const struct ptx_stmt *loc;
 };
 

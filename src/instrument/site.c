@@ -34,7 +34,7 @@ struct scan {
 	const char **skipped; /* per statement */
 };
 
-bool add_site(struct variant *v, const struct place *place, const struct ptx_stmt *loc,
+bool add_site(struct variant *v, struct place *place, const struct ptx_stmt *loc,
 	enum ebpf_point point, uint32_t stmt, uint32_t at, uint32_t line)
 {
 	struct instrument_site *sites =

@@ -43,9 +43,7 @@ static bool fits_opcode(const struct splicer *s, const struct ebpf_fragment *f, 
 /* A batch has its record. */
 static bool in_batch(const struct splicer *s, const struct ebpf_fragment *f, uint32_t site)
 {
-	const struct spot *spot = &s->v->spots[site];
-
-	return spot->batched && s->req && s->req->fragments[spot->batch_fragment] == f;
+	return s->v->spots[site].batched == f;
 }
 
 /* A called function does not see the kernel's parameters. */
@@ -165,8 +163,7 @@ static void emit_fragments(const struct splicer *s, uint32_t site, const struct 
 /* The cp.async at a site, or NULL. */
 static const struct ptx_insn *copied(const struct spot *spot)
 {
-	const struct ptx_insn *insn =
-		spot->stmt == NO_STMT ? NULL : spot->place->func->stmts[spot->stmt].insn;
+	const struct ptx_insn *insn = insn_at(spot->place->func, spot->stmt);
 
 	return insn && !strcmp(insn->base, "cp") ? insn : NULL;
 }
@@ -177,13 +174,20 @@ static const struct ptx_insn *guarded(const struct splicer *s, uint32_t site)
 {
 	const struct spot *spot = &s->v->spots[site];
 	enum ebpf_point point = s->v->sites[site].point;
-
-	const struct ptx_insn *insn =
-		spot->stmt == NO_STMT ? NULL : spot->place->func->stmts[spot->stmt].insn;
+	const struct ptx_insn *insn = insn_at(spot->place->func, spot->stmt);
 
 	if (point == EBPF_POINT_BLOCK || point == EBPF_POINT_BRANCH)
 		return NULL;
 	return insn && insn->pred ? insn : NULL;
+}
+
+/* Past the probe: warps that are not chosen, where they come here, and lanes that the guard keeps from the instruction. */
+static void emit_who_passes(bool asks, const struct ptx_insn *guard, uint32_t site, struct buf *b)
+{
+	if (asks)
+		buf_printf(b, "\t@!%" CHOSEN_REG " bra.uni $egpu_end%u;\n", site);
+	if (guard)
+		buf_printf(b, "\t@%s%s bra $egpu_end%u;\n", guard->pred_negated ? "" : "!", guard->pred, site);
 }
 
 /* cp.async may be told at run time to read fewer bytes than it writes, and then usually none at
@@ -233,7 +237,7 @@ static bool keep_before(struct splicer *s, uint32_t site, const struct merged *m
 	struct variant *v = s->v;
 	const struct spot *spot = &v->spots[site];
 	struct inputs in = site_inputs(s, site, m);
-	struct place *place = &v->places[spot->place - v->places];
+	struct place *place = spot->place;
 	struct buf b = { 0 };
 
 	if (!inputs_keep(&in))
@@ -267,11 +271,7 @@ static char *site_text(const struct splicer *s, uint32_t site, const struct merg
 	emit_declarations(&in, &b);
 	if (spot->held)
 		emit_held(spot->held, site, &b);
-	if (asks)
-		buf_printf(&b, "\t@!%" CHOSEN_REG " bra.uni $egpu_end%u;\n", site);
-	if (guard)
-		buf_printf(&b, "\t@%s%s bra $egpu_end%u;\n", guard->pred_negated ? "" : "!",
-			guard->pred, site);
+	emit_who_passes(asks, guard, site, &b);
 	if (copies)
 		emit_copy_guard(spot, site, &b);
 	emit_lane_guard(spot, site, &b);
@@ -412,10 +412,7 @@ static char *group_text(const struct splicer *s, const struct group *g, const st
 	buf_printf(&b, "{ // egpu site %u\n", in.site);
 	emit_declarations(&in, &b);
 	fan_declare(&b);
-	if (m->n_sampled == m->n && !in.spot->place->split)
-		buf_printf(&b, "\t@!%" CHOSEN_REG " bra.uni $egpu_end%u;\n", site);
-	if (guard)
-		buf_printf(&b, "\t@%s%s bra $egpu_end%u;\n", guard->pred_negated ? "" : "!", guard->pred, site);
+	emit_who_passes(m->n_sampled == m->n && !in.spot->place->split, guard, site, &b);
 	if (g->counters)
 		fan_counters(s->v, fan_sums(s->v, m->fields), g->counters, &b);
 	else
@@ -440,7 +437,7 @@ static char *group_text(const struct splicer *s, const struct group *g, const st
 static bool splice_counted(struct splicer *s, const struct group *g, const struct merged *m)
 {
 	struct variant *v = s->v;
-	struct place *place = &v->places[v->spots[g->sites[0]].place - v->places];
+	struct place *place = v->spots[g->sites[0]].place;
 
 	for (uint32_t c = 0; c < place->n_counters; c++)
 		if (g->counters >> c & ~place->counted >> c & 1)
@@ -450,7 +447,7 @@ static bool splice_counted(struct splicer *s, const struct group *g, const struc
 	place->counted |= g->counters;
 	for (uint32_t i = 0; i < place->n_leaves; i++) {
 		const struct leave *leave = &place->leaves[i];
-		const struct ptx_insn *guard = leave->stmt == NO_STMT ? NULL : place->func->stmts[leave->stmt].insn;
+		const struct ptx_insn *guard = insn_at(place->func, leave->stmt);
 		if (leave->counters & g->counters && !insert_text(v, leave->at, group_text(s, g, m, guard)))
 			return false;
 	}
@@ -508,41 +505,47 @@ static bool splice_site(struct splicer *s, uint32_t site)
 	}
 	if (!splice_group(s, site, &m, &failed) && (failed || !splice_here(s, site, &m)))
 		return false;
-	v->places[v->spots[site].place - v->places].gathered |= m.gathered;
+	v->spots[site].place->gathered |= m.gathered;
 	s->out->n_probed++;
 	s->out->local_bytes_added += m.local_bytes;
 	return true;
+}
+
+/* Some counters of a place, a bit each, at 0 for the lanes that the guard lets through. declare: with their registers. */
+static void set_to_zero(struct variant *v, const struct place *p, uint32_t counters, const struct ptx_insn *guard, bool declare, uint32_t at)
+{
+	struct buf b = { 0 };
+
+	if (declare)
+		buf_printf(&b, "\n\t.reg .b64 %" COUNT_REG "<%u>;\n", p->n_counters);
+	buf_puts(&b, "{ // egpu site counters\n");
+	for (uint32_t k = 0; k < p->n_counters; k++) {
+		if (!(counters >> k & 1))
+			continue;
+		buf_puts(&b, "\t");
+		if (guard)
+			buf_printf(&b, "@%s%s ", guard->pred_negated ? "!" : "", guard->pred);
+		buf_printf(&b, "mov.u64 %" COUNT_REG "%u, 0;\n", k);
+	}
+	buf_puts(&b, "}\n\t");
+	v->edits.failed |= b.failed;
+	ptx_edit_insert(&v->edits, at, arena_strdup(v->arena, b.data ? b.data : ""));
+	buf_free(&b);
 }
 
 /* Counters begin at 0, and again where the thread may come back. */
 static void set_counters(struct variant *v)
 {
 	for (uint32_t i = 0; i < v->n_places; i++) {
-		struct place *p = &v->places[i];
+		const struct place *p = &v->places[i];
 		if (!p->n_counters)
 			continue;
-		struct buf b = { 0 };
-		buf_printf(&b, "\n\t.reg .b64 %" COUNT_REG "<%u>;\n{ // egpu site counters\n", p->n_counters);
-		for (uint32_t k = 0; k < p->n_counters; k++)
-			buf_printf(&b, "\tmov.u64 %" COUNT_REG "%u, 0;\n", k);
-		buf_puts(&b, "}\n\t");
-		ptx_edit_insert(&v->edits, p->func->body.begin + 1, arena_strdup(v->arena, b.data ? b.data : ""));
-		v->edits.failed |= b.failed;
+		set_to_zero(v, p, UINT32_MAX, NULL, true, p->func->body.begin + 1);
 		for (uint32_t n = 0; n < p->n_leaves; n++) {
 			const struct leave *leave = &p->leaves[n];
-			const struct ptx_insn *guard = leave->stmt == NO_STMT ? NULL : p->func->stmts[leave->stmt].insn;
-			b.len = 0;
-			buf_puts(&b, "{ // egpu site counters\n");
-			for (uint32_t k = 0; k < p->n_counters; k++)
-				if (leave->counters >> k & 1)
-					buf_printf(&b, "\t%s%s%s%smov.u64 %" COUNT_REG "%u, 0;\n", guard ? "@" : "",
-						guard && guard->pred_negated ? "!" : "", guard ? guard->pred : "", guard ? " " : "", k);
-			buf_puts(&b, "}\n\t");
 			if (leave->again)
-				ptx_edit_insert(&v->edits, leave->at, arena_strdup(v->arena, b.data ? b.data : ""));
-			v->edits.failed |= b.failed;
+				set_to_zero(v, p, leave->counters, insn_at(p->func, leave->stmt), false, leave->at);
 		}
-		buf_free(&b);
 	}
 }
 
@@ -710,7 +713,7 @@ static bool keep_products(struct variant *v, uint32_t site, const struct product
 	return true;
 }
 
-static bool keep_sums(struct splicer *s, const struct place *place, uint32_t from, uint32_t to)
+static bool keep_sums(struct splicer *s, struct place *place, uint32_t from, uint32_t to)
 {
 	struct variant *v = s->v;
 	struct products p;
@@ -721,7 +724,7 @@ static bool keep_sums(struct splicer *s, const struct place *place, uint32_t fro
 		return no_memory(v);
 	if (!products_find(v, place, &p) || (!p.any && (!tally(v, s->req, place, from, to) || !put_entry_behind_loads(v, s->req, place, from, to))))
 		return false;
-	v->places[place - v->places].summed = p.any;
+	place->summed = p.any;
 	if (!put_behind_loads(v, s->req, place, p.parted, from, to) || !form_batches(v, s->req, place, p.parted, from, to))
 		return false;
 	if (p.any)
@@ -800,8 +803,8 @@ static bool prepare_places(struct splicer *s)
 	for (uint32_t i = 0; i < v->n_sites; i++) {
 		struct spot *spot = &v->spots[i];
 		struct merged m = v->sites[i].skipped ? (struct merged){ 0 } : merge(s, i);
-		v->places[spot->place - v->places].slot |= m.slot;
-		spot->sampled = m.n_sampled || (spot->batched && s->req->fragments[spot->batch_fragment]->sampled);
+		spot->place->slot |= m.slot;
+		spot->sampled = m.n_sampled || (spot->batched && spot->batched->sampled);
 		spot->probe = m.n_sampled ? probe_stmt(v, i) : spot->sampled ? spot->batch_before : NO_STMT;
 	}
 	return set_samples(v);

@@ -162,7 +162,7 @@ static bool ends_by_data(struct taller *t)
 	}
 	for (uint32_t b = 0; regs && b < t->g->n_blocks; b++) {
 		uint32_t end = end_of(t, b);
-		const struct ptx_insn *last = end == NO_STMT ? NULL : t->f->stmts[end].insn;
+		const struct ptx_insn *last = insn_at(t->f, end);
 		bool out = last && (!strcmp(last->base, "ret") || !strcmp(last->base, "exit"));
 		for (uint32_t k = 0; k < t->g->blocks[b].n_succ; k++)
 			out |= !t->in[t->g->blocks[b].succ[k]];
@@ -218,7 +218,7 @@ static uint32_t guard_of(const struct taller *t, uint32_t stmt)
 static void add_ends(struct taller *t, uint32_t block)
 {
 	uint32_t end = end_of(t, block);
-	const struct ptx_insn *last = end == NO_STMT ? NULL : t->f->stmts[end].insn;
+	const struct ptx_insn *last = insn_at(t->f, end);
 
 	if (last && (!strcmp(last->base, "ret") || !strcmp(last->base, "exit")))
 		add_leave(t, before(t, end), guard_of(t, end), false);
@@ -231,7 +231,7 @@ static void add_edges(struct taller *t, uint32_t block)
 {
 	const struct ptx_block *b = &t->g->blocks[block];
 	uint32_t end = end_of(t, block);
-	const struct ptx_insn *last = end == NO_STMT ? NULL : t->f->stmts[end].insn;
+	const struct ptx_insn *last = insn_at(t->f, end);
 	bool out = false;
 
 	for (uint32_t k = 0; k < b->n_succ; k++)
@@ -350,14 +350,13 @@ static bool has_repeat(const struct instrument_request *req)
 	return any;
 }
 
-bool tally(struct variant *v, const struct instrument_request *req, const struct place *place, uint32_t first, uint32_t end)
+bool tally(struct variant *v, const struct instrument_request *req, struct place *place, uint32_t first, uint32_t end)
 {
-	struct place *p = &v->places[place - v->places];
-	struct ptx_cfg *g = &p->cfg;
+	struct ptx_cfg *g = &place->cfg;
 	struct taller t = { .v = v,
 		.req = req,
-		.place = p,
-		.f = p->func,
+		.place = place,
+		.f = place->func,
 		.g = g,
 		.first = first,
 		.end = end,

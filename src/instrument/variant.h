@@ -1,30 +1,33 @@
 /* variant.h - what the instrumenter's passes share. Private to src/instrument.
  *
+ * In the order in which they run (instrument.c):
+ *
  * collect.c  functions of the variant and the module's symbols they use
  * private.c  which symbols may be copied instead of bound
  * bind.c     uses of .global and .const symbols become addresses from __egpu_table
+ * align.c    shared variables as aligned as the whole program's compilation sees them
  * site.c     the places where probes can run, and why some are left alone
  * point.c    the places of the other points: blocks, branches, barriers, calls, opcodes, loads done
- * align.c    shared variables as aligned as the whole program's compilation sees them
- * inputs.c   context fields as PTX
- * operands.c the fields of those points
- * splice.c   fragments at their sites
- * sample.c   which warps run programs that are sampled
- * split.c    a version of the function for the other warps
- * cost.c     what programs may cost
- * float.c    products that a probe would part from their sum
- * sink.c     where it would not, and what holds a sum before a probe
- * behind.c   counting probes behind loads
- * batch.c    ring records of several sites in one reservation
- * lines.c    the original's lines in the variant
  * running.c  what --live asks of a kernel
  * loops.c    which loop heads get a guard
- * native.c   programs as a function, for guards of --live
- * behind.c   counting probes behind the loads of their code
- * fan.c      several sites' programs by a lane each
- * tally.c    counting probes in loops: passes in a register, probes where the thread leaves
+ * splice.c   fragments at their sites, with
+ *   float.c    products that a probe would part from their sum
+ *   sink.c     where it would not, and what holds a sum before a probe
+ *   tally.c    counting probes in loops: passes in a register, probes where the thread leaves
+ *   behind.c   counting probes behind the loads of their code
+ *   batch.c    ring records of several sites in one reservation
+ *   fan.c      several sites' programs by a lane each
+ *   sample.c   which warps run programs that are sampled
+ *   split.c    a version of the function for the other warps
+ *   inputs.c   context fields as PTX
+ *   operands.c the fields of the other points
+ * lines.c    the original's lines in the variant
+ *
  * target.c   what .version and .target allow
- * instrument.c  the passes in order, and the variant's text
+ * cost.c     what programs may cost
+ * native.c   programs as a function, for guards of --live
+ * readback*.c  the proofs about the text that came out (readback.h)
+ * store.c    a result as bytes, for the agent's cache
  *
  * Passes record edits against the module's text; nothing is rewritten in place. A pass returns
  * false after it has left a diagnostic in d and -errno in err.
@@ -39,8 +42,7 @@
 
 #define TABLE_NAME "__egpu_table"
 #define LAUNCH_PARAM "__egpu_launch"
-/* Set just before a load, read just behind it: its address and the clock. */
-#define SLOT_REG "%egpu_slot"
+#define SLOT_REG "%egpu_slot" /* the replica of this multiprocessor */
 /* sample.c */
 #define WEIGHT_REG "%egpu_weight"
 #define CHOSEN_REG "%egpu_chosen"
@@ -50,8 +52,9 @@
 #define PROBED_LABEL "$egpu_probed"
 #define PLAIN_MARK "{ // egpu plain\n\t"
 #define PLAIN_END "\n\tret;\n}\n" PROBED_LABEL ":\n\t"
-#define COUNT_REG "%egpu_n" /* and the counter's number */
-#define LANES_NAME "$egpu_lanes_"
+#define COUNT_REG "%egpu_n" /* and the counter's number: tally.c */
+#define LANES_NAME "$egpu_lanes_" /* and the field: what all lanes hand over */
+/* Set just before a load, read just behind it: its address and the clock. */
 #define KEEP_REGS "%egpu_k<2>"
 #define KEEP_ADDRESS "%egpu_k0"
 #define KEEP_CLOCK "%egpu_k1"
@@ -112,9 +115,15 @@ struct place {
 
 enum { NO_STMT = UINT32_MAX, MAX_OFF = 2 };
 
+/* The instruction of a statement; NULL: it is none, or NO_STMT. */
+static inline const struct ptx_insn *insn_at(const struct ptx_func *f, uint32_t stmt)
+{
+	return stmt == NO_STMT ? NULL : f->stmts[stmt].insn;
+}
+
 /* A site with what the splice needs beside the public part. */
 struct spot {
-	const struct place *place;
+	struct place *place;
 	uint32_t stmt; /* index in the function; NO_STMT: its start or its end */
 	uint32_t at;   /* offset where probes go */
 	struct ptx_access access;
@@ -123,8 +132,8 @@ struct spot {
 	uint32_t before;
 	bool sampled;		 /* some program here runs in chosen warps; */
 	uint32_t probe;		 /* then: the statement before which programs go */
-	bool batched; /* a batch (batch.c) does what this program of the request does here */
-	uint32_t batch_fragment, batch_before;
+	const struct ebpf_fragment *batched; /* what this program does here a batch (batch.c) does; NULL: there is none */
+	uint32_t batch_before;
 	uint32_t off[MAX_OFF]; /* statements with which threads branch off on the way there: the probes go before them too, for those */
 	uint32_t n_off;
 	bool spliced;	/* with another site's */
@@ -207,7 +216,7 @@ bool add_lines(struct variant *v, struct instrument_result *out);
 
 /* site.c */
 bool find_sites(struct variant *v);
-bool add_site(struct variant *v, const struct place *place, const struct ptx_stmt *loc,
+bool add_site(struct variant *v, struct place *place, const struct ptx_stmt *loc,
 	enum ebpf_point point, uint32_t stmt, uint32_t at, uint32_t line);
 
 /* point.c */
@@ -258,23 +267,8 @@ bool choose_guards(struct variant *v, const struct instrument_request *req);
 /* tally.c */
 /* Whether an operand has a register of the table. */
 bool reads_any(const struct table *regs, const struct ptx_operand *op);
-
-/* sink.c */
-/* Whether an operand has the register. */
-bool names_reg(const struct ptx_operand *op, const char *name);
-
-/* behind.c */
-/* A part of a basic block without calls, barriers and the like: statements [from, to); probes that may run anywhere in it go before
- * `behind`; equal to from: it has no loads to go behind. */
-struct stretch_span {
-	uint32_t from, to, behind;
-};
-/* The stretch behind s->to. False: there is none, or *ok is. */
-bool next_stretch(struct variant *v, const struct place *place, const uint32_t *parted, struct stretch_span *s, bool *ok);
-
-/* tally.c */
 /* Sites [first, end) are those of the place. */
-bool tally(struct variant *v, const struct instrument_request *req, const struct place *place, uint32_t first, uint32_t end);
+bool tally(struct variant *v, const struct instrument_request *req, struct place *place, uint32_t first, uint32_t end);
 
 /* fan.c */
 enum { MAX_FAN = 64 };
@@ -295,10 +289,16 @@ void fan_counters(const struct variant *v, bool sums, uint32_t counters, struct 
 void fan_passes(const uint32_t *counter, uint32_t n, struct buf *b);
 
 /* behind.c */
+/* A part of a basic block without calls, barriers and the like: statements [from, to); probes that may run anywhere in it go before
+ * `behind`; equal to from: it has no loads to go behind. */
+struct stretch_span {
+	uint32_t from, to, behind;
+};
+/* The stretch behind s->to. False: there is none, or *ok is. */
+bool next_stretch(struct variant *v, const struct place *place, const uint32_t *parted, struct stretch_span *s, bool *ok);
 /* Whether all that a program may read there (bpf/fragment.h, anywhere) is the same in all of the basic block, and all lanes run it. */
 bool is_same_in_block(const struct variant *v, uint32_t site);
-/* Sites [first, end) are those of the place. */
-/* Only where no product waits for its sum. */
+/* Sites [first, end) are those of the place. The first only where no product waits for its sum. */
 bool put_entry_behind_loads(struct variant *v, const struct instrument_request *req, const struct place *place, uint32_t first, uint32_t end);
 bool put_behind_loads(struct variant *v, const struct instrument_request *req, const struct place *place, const uint32_t *parted,
 	uint32_t first, uint32_t end);
@@ -342,6 +342,8 @@ struct products {
 bool products_find(struct variant *v, const struct place *place, struct products *out);
 
 /* sink.c */
+/* Whether an operand has the register. */
+bool names_reg(const struct ptx_operand *op, const char *name);
 /* No probe is moved past one. */
 bool keeps_order(const struct ptx_insn *insn);
 /* The first statement from the spot's own on before which a probe with these fields parts nothing and still

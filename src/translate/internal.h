@@ -2,7 +2,9 @@
  *
  * Pipeline (translate.c): flow (functions, instances, what follows what) -> stack (slots become
  * registers or local memory) -> live (registers; dead instructions) -> idiom (load-add-store
- * becomes an atomic) -> lower (text).
+ * becomes an atomic) -> extreme (comparisons with what is there become maxima and minima) -> races (refuses updates that lose
+ * some) -> use (how maps are used) -> lower (text; once.c: whether one thread runs it for a block). batch.c then makes another text, for
+ * the records of several sites.
  *
  * An instance is a copy of a BPF function in the output. A function with several callers is copied
  * for each of them while that stays small; else all callers share one instance, which returns
