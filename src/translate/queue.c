@@ -84,15 +84,16 @@ enum claim { CLAIM_PUSH, CLAIM_POP, CLAIM_OLDEST };
 static struct tr_name new_word(struct tr *t, const struct queue *q, enum claim claim, struct tr_name n)
 {
 	struct tr_name count = tr_t32(t), mark = tr_t32(t), word = tr_t64(t);
-	tr_emit(t, "%s.u32 %s, %s, %s;", claim == CLAIM_PUSH ? "add" : "sub", count.s, q->count.s, n.s);
+	if (q->stack && claim == CLAIM_OLDEST)
+		tr_emit(t, "or.b32 %s, %s, 0x%x;", count.s, q->count.s, MAP_STACK_LOCK);
+	else
+		tr_emit(t, "%s.u32 %s, %s, %s;", claim == CLAIM_PUSH ? "add" : "sub", count.s, q->count.s, n.s);
 	if (q->stack)
 		tr_emit(t, "add.u32 %s, %s, 1;", mark.s, q->mark.s);
 	else if (claim == CLAIM_PUSH)
 		tr_emit(t, "mov.u32 %s, %s;", mark.s, q->mark.s);
 	else
 		tr_emit(t, "add.u32 %s, %s, %s;", mark.s, q->mark.s, n.s);
-	if (q->stack && claim == CLAIM_OLDEST)
-		tr_emit(t, "or.b32 %s, %s, 0x%x;", count.s, q->count.s, MAP_STACK_LOCK);
 	tr_emit(t, "mov.b64 %s, {%s, %s};", word.s, count.s, mark.s);
 	return word;
 }
