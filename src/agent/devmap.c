@@ -317,6 +317,7 @@ static bool copy_maps(struct context *c, bool images)
 			int64_t got = drain_ring(c, i);
 			flows |= got > 0;
 			c->stuck |= got == -EAGAIN;
+			fine &= got >= 0 || got == -EAGAIN;
 			waits |= c->stuck || c->settling;
 		} else if (dirty >> i & 1) {
 			fine &= copy_image(c, m);
