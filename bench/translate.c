@@ -6,16 +6,13 @@
  * instructions, a mix of arithmetic, context, stack, array and hash look-ups, additions and branches; then the programs of the objects
  * given. Status 1: the made-up one missed 200 us.
  */
-#include <bpf/libbpf.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "map/session.h"
-#include "syscall/loader.h"
+#include "objects.h"
 #include "translate/translate.h"
 #include "verifier/verifier.h"
 
@@ -134,49 +131,17 @@ static bool made_up(void)
 	return us >= 0 && us <= LIMIT_US;
 }
 
-static int quiet(enum libbpf_print_level level, const char *format, va_list args)
+static bool real(const char *name, const struct loader_prog *lp)
 {
-	(void)level, (void)format, (void)args;
-	return 0;
-}
-
-static bool load(const char *path, struct session *s)
-{
-	static bool registered;
-	struct loader_options lo = { .session = s, .default_pattern = "*" };
-	struct diag d = { 0 };
-	if (loader_start(&lo, &d) || (!registered && loader_register_sections(&d)))
-		return false;
-	registered = true;
-	struct bpf_object *o = bpf_object__open(path);
-	bool good = o && !bpf_object__load(o);
-	const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-	for (uint32_t i = 0; good && loader_prog(i); i++) {
-		const struct loader_prog *lp = loader_prog(i);
-		char name[64];
-		snprintf(name, sizeof(name), "%.*s/%s", (int)strcspn(base, "."), base, lp->name);
-		if (!lp->err)
-			measure(name, lp->program, &lp->verified);
-	}
-	bpf_object__close(o);
-	loader_stop();
-	return good;
+	if (!lp->err)
+		measure(name, lp->program, &lp->verified);
+	return true;
 }
 
 int main(int argc, char **argv)
 {
+	const struct verifier_options v = { 0 };
 	bool good = made_up();
-	libbpf_set_print(quiet);
-	for (int i = 1; i < argc; i++) {
-		struct session *s;
-		struct diag d = { 0 };
-		if (session_create(&s, &d)) {
-			fprintf(stderr, "bench_translate: %s\n", d.text);
-			return 1;
-		}
-		if (!load(argv[i], s))
-			printf("%s: cannot be loaded\n", argv[i]);
-		session_destroy(s);
-	}
+	objects_each(argc - 1, argv + 1, &v, real);
 	return good ? 0 : 1;
 }

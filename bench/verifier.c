@@ -7,9 +7,7 @@
  * are easy and hard; then the programs of the objects given. Status 1: a made-up one got the wrong verdict, or missed its bound (50 ms for
  * 4,096 instructions on one core; 5 s and 500 MiB for one that uses up the million).
  */
-#include <bpf/libbpf.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "map/session.h"
-#include "syscall/loader.h"
+#include "objects.h"
 #include "verifier/verifier.h"
 
 enum { N = 4096, REPEAT = 7, MAX_MS = 50, LIMIT_MS = 5000, LIMIT_KIB = 500 << 10 };
@@ -340,58 +337,21 @@ static bool run_shape(const struct shape *s)
 
 /* -- real objects ------------------------------------------------------------- */
 
-static int quiet(enum libbpf_print_level level, const char *fmt, va_list ap)
+static bool real(const char *name, const struct loader_prog *lp)
 {
-	return 0;
-}
-
-static bool load(const char *path, struct session *s)
-{
-	struct loader_options lo = { .session = s, .default_pattern = "*",
-		.verifier = { .max_run_insns = UINT32_MAX, .allow_perturb = true, .allow_races = true } };
-	static bool registered;
-	struct diag d = { 0 };
-	if (loader_start(&lo, &d) || (!registered && loader_register_sections(&d)))
-		return false;
-	registered = true;
-	struct bpf_object *o = bpf_object__open(path);
-	bool good = o && !bpf_object__load(o);
-	const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-	for (uint32_t i = 0; good && loader_prog(i); i++) {
-		const struct loader_prog *lp = loader_prog(i);
-		struct measured m;
-		char name[64];
-		snprintf(name, sizeof(name), "%.*s/%s", (int)strcspn(base, "."), base, lp->name);
-		good = lp->program && measure(lp->program, 200, &m);
-		if (good)
-			line(name, lp->program, &m);
-	}
-	bpf_object__close(o);
-	loader_stop();
-	return good;
-}
-
-static bool run_object(const char *path)
-{
-	struct session *s;
-	struct diag d = { 0 };
-	if (session_create(&s, &d))
-		return fprintf(stderr, "bench_verifier: %s\n", d.text), false;
-	bool good = load(path, s);
-	if (!good)
-		printf("%s: cannot be loaded\n", path);
-	session_destroy(s);
+	struct measured m;
+	bool good = lp->program && measure(lp->program, 200, &m);
+	if (good)
+		line(name, lp->program, &m);
 	return good;
 }
 
 int main(int argc, char **argv)
 {
+	const struct verifier_options v = { .max_run_insns = UINT32_MAX, .allow_perturb = true, .allow_races = true };
 	bool good = true;
-	libbpf_set_print(quiet);
 	head();
 	for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
 		good &= run_shape(&shapes[i]);
-	for (int i = 1; i < argc; i++)
-		good &= run_object(argv[i]);
-	return good ? 0 : 1;
+	return objects_each(argc - 1, argv + 1, &v, real) && good ? 0 : 1;
 }

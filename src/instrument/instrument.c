@@ -244,45 +244,30 @@ int instrument_kernel(struct arena *arena, const struct instrument_request *req,
 	return ok ? 0 : v.err;
 }
 
-static int sites_of(struct variant *v, bool parting, const struct ebpf_fragment *const *numbering,
-	uint32_t n_numbering, struct instrument_site **sites, uint32_t *n_sites)
+/* parting: also which of them part products. */
+static int list_sites(struct arena *arena, const struct ptx_module *m, const char *kernel, bool parting,
+	const struct ebpf_fragment *const *numbering, uint32_t n_numbering, struct instrument_site **sites, uint32_t *n_sites, struct diag *d)
 {
-	bool ok = collect(v) && bind(v) && find_sites(v) && find_points(v, numbering, n_numbering) &&
-		  (!parting || mark_parting(v));
+	struct variant v;
+	struct diag local = { 0 };
+	bool ok = variant_init(&v, arena, m, kernel, d ? d : &local) && collect(&v) && bind(&v) && find_sites(&v) &&
+		  find_points(&v, numbering, n_numbering) && (!parting || mark_parting(&v));
 
-	*sites = v->sites;
-	*n_sites = v->n_sites;
-	variant_free(v);
-	return ok ? 0 : v->err;
+	*sites = v.sites;
+	*n_sites = v.n_sites;
+	variant_free(&v);
+	return ok ? 0 : v.err;
 }
 
 int instrument_sites(struct arena *arena, const struct ptx_module *m, const char *kernel,
 	struct instrument_site **sites, uint32_t *n_sites, struct diag *d)
 {
-	struct variant v;
-	struct diag local = { 0 };
-
-	*sites = NULL;
-	*n_sites = 0;
-	if (!variant_init(&v, arena, m, kernel, d ? d : &local)) {
-		variant_free(&v);
-		return v.err;
-	}
-	return sites_of(&v, true, NULL, 0, sites, n_sites);
+	return list_sites(arena, m, kernel, true, NULL, 0, sites, n_sites, d);
 }
 
 int instrument_sites_for(struct arena *arena, const struct ptx_module *m, const char *kernel,
 	const struct ebpf_fragment *const *numbering, uint32_t n_numbering,
 	struct instrument_site **sites, uint32_t *n_sites, struct diag *d)
 {
-	struct variant v;
-	struct diag local = { 0 };
-
-	*sites = NULL;
-	*n_sites = 0;
-	if (!variant_init(&v, arena, m, kernel, d ? d : &local)) {
-		variant_free(&v);
-		return v.err;
-	}
-	return sites_of(&v, false, numbering, n_numbering, sites, n_sites);
+	return list_sites(arena, m, kernel, false, numbering, n_numbering, sites, n_sites, d);
 }

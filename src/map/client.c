@@ -215,19 +215,24 @@ static void unlink_prog(const struct session *s, uint32_t id)
 		unlink(path);
 }
 
+/* NULL: they cannot be listed. */
+static DIR *session_files(const struct session *s)
+{
+	int fd = open(s->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *list = fd < 0 ? NULL : fdopendir(fd);
+	if (!list && fd >= 0)
+		close(fd);
+	return list;
+}
+
 void session_unlink_map(const struct session *s, uint32_t id)
 {
 	char prefix[32], ring[32], raw[32];
-	int fd = open(s->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *list = fd < 0 ? NULL : fdopendir(fd);
-	if (!list) {
-		if (fd >= 0)
-			close(fd);
+	DIR *list = session_files(s);
+	if (!list)
 		return;
-	}
 	int n = snprintf(prefix, sizeof(prefix), "map-%u", id);
 	snprintf(ring, sizeof(ring), "ring-%u", id);
-	snprintf(raw, sizeof(raw), "raw-%u", id);
 	snprintf(raw, sizeof(raw), "raw-%u", id);
 	for (struct dirent *e; (e = readdir(list));)
 		if (!strcmp(e->d_name, ring) || !strcmp(e->d_name, raw) ||
@@ -240,13 +245,9 @@ void session_unlink_map(const struct session *s, uint32_t id)
 /* btf-ID of its range. */
 static void unlink_btf(const struct session *s, uint32_t client)
 {
-	int fd = open(s->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *list = fd < 0 ? NULL : fdopendir(fd);
-	if (!list) {
-		if (fd >= 0)
-			close(fd);
+	DIR *list = session_files(s);
+	if (!list)
 		return;
-	}
 	for (struct dirent *e; (e = readdir(list));) {
 		const char *p = e->d_name + 4;
 		uint64_t id;

@@ -296,59 +296,33 @@ static int bad_type(struct tr *t, const struct tr_inst *inst, uint32_t i)
 static int lower_lookup(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	const struct ebpf_map *m = tr_map_arg(t, inst, i);
-	switch (m ? m->type : BPF_MAP_TYPE_UNSPEC) {
-	case BPF_MAP_TYPE_UNSPEC:
+	if (!m)
 		return no_map(t, inst, i);
-	case BPF_MAP_TYPE_ARRAY:
-	case BPF_MAP_TYPE_PERCPU_ARRAY:
+	if (map_is_array(m->type))
 		return array_lookup(t, inst, i, m);
-	case BPF_MAP_TYPE_HASH:
-	case BPF_MAP_TYPE_LRU_HASH:
-	case BPF_MAP_TYPE_PERCPU_HASH:
-	case BPF_MAP_TYPE_LRU_PERCPU_HASH:
-		return hash_call(t, inst, i, m, tr_hash_lookup, false);
-	default:
-		return bad_type(t, inst, i);
-	}
+	return map_is_hash(m->type) ? hash_call(t, inst, i, m, tr_hash_lookup, false) : bad_type(t, inst, i);
 }
 
 static int lower_update(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	const struct ebpf_map *m = tr_map_arg(t, inst, i);
-	switch (m ? m->type : BPF_MAP_TYPE_UNSPEC) {
-	case BPF_MAP_TYPE_UNSPEC:
+	if (!m)
 		return no_map(t, inst, i);
-	case BPF_MAP_TYPE_ARRAY:
-	case BPF_MAP_TYPE_PERCPU_ARRAY:
+	if (map_is_array(m->type))
 		return array_update(t, inst, i, m);
-	case BPF_MAP_TYPE_HASH:
-	case BPF_MAP_TYPE_LRU_HASH:
-	case BPF_MAP_TYPE_PERCPU_HASH:
-	case BPF_MAP_TYPE_LRU_PERCPU_HASH:
-		return hash_call(t, inst, i, m, tr_hash_update, true);
-	default:
-		return bad_type(t, inst, i);
-	}
+	return map_is_hash(m->type) ? hash_call(t, inst, i, m, tr_hash_update, true) : bad_type(t, inst, i);
 }
 
 static int lower_delete(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	const struct ebpf_map *m = tr_map_arg(t, inst, i);
-	switch (m ? m->type : BPF_MAP_TYPE_UNSPEC) {
-	case BPF_MAP_TYPE_UNSPEC:
+	if (!m)
 		return no_map(t, inst, i);
-	case BPF_MAP_TYPE_ARRAY:
-	case BPF_MAP_TYPE_PERCPU_ARRAY:
+	if (map_is_array(m->type)) {
 		tr_emit(t, "mov.u64 %s, %d;", tr_reg(inst, 0).s, EINVAL_);
 		return 0;
-	case BPF_MAP_TYPE_HASH:
-	case BPF_MAP_TYPE_LRU_HASH:
-	case BPF_MAP_TYPE_PERCPU_HASH:
-	case BPF_MAP_TYPE_LRU_PERCPU_HASH:
-		return hash_call(t, inst, i, m, tr_hash_delete, false);
-	default:
-		return bad_type(t, inst, i);
 	}
+	return map_is_hash(m->type) ? hash_call(t, inst, i, m, tr_hash_delete, false) : bad_type(t, inst, i);
 }
 
 static int lower_keyless(struct tr *t, struct tr_inst *inst, uint32_t i)

@@ -4,9 +4,7 @@
 command -v cc >/dev/null || skip_all "no C compiler"
 
 cat >"$tmp/many.c" <<'C'
-#include <dlfcn.h>
-#include <egpu/cuda.h>
-#include <stdio.h>
+#include "calls.h"
 #include <string.h>
 
 /* Forty kernels whose names egpu keeps for itself. */
@@ -15,23 +13,10 @@ int main(void)
 	static char ptx[16384] = ".version 6.3\n.target sm_70\n.address_size 64\n";
 	for (int i = 0; i < 40; i++)
 		sprintf(ptx + strlen(ptx), ".visible .entry k%d() { .reg .b32 __egpu_own; ret; }\n", i);
-	void *h = dlopen("libcuda.so.1", RTLD_NOW);
-	CUresult (*init)(unsigned) = dlsym(h, "cuInit");
-	CUresult (*retain)(CUcontext *, CUdevice) = dlsym(h, "cuDevicePrimaryCtxRetain");
-	CUresult (*current)(CUcontext) = dlsym(h, "cuCtxSetCurrent");
-	CUresult (*load)(CUmodule *, const void *) = dlsym(h, "cuModuleLoadData");
-	CUresult (*function)(CUfunction *, CUmodule, const char *) = dlsym(h, "cuModuleGetFunction");
-	CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-		CUstream, void **, void **) = dlsym(h, "cuLaunchKernel");
-	CUresult (*sync)(void) = dlsym(h, "cuCtxSynchronize");
-	CUcontext ctx;
-	CUmodule m;
-	CUfunction f;
-	return init(0) || retain(&ctx, 0) || current(ctx) || load(&m, ptx) || function(&f, m, "k7") ||
-	       launch(f, 2, 1, 1, 32, 1, 1, 0, 0, 0, 0) || sync();
+	return open_driver("libcuda.so.1") || run_kernel(ptx, "k7");
 }
 C
-cc -DEGPU_CUDA_NO_ALIASES -I"$EGPU_SOURCE/include" -o "$tmp/many" "$tmp/many.c" -ldl
+cc -DEGPU_CUDA_NO_ALIASES -I"$EGPU_SOURCE/include" -I"$EGPU_SOURCE/tests/cli" -o "$tmp/many" "$tmp/many.c" -ldl
 run "$egpu" run $on --json="$tmp/json" memtrace -- "$tmp/many"
 is $status 0 "the program runs"
 says "the kernel that ran is named with its reason" '^  refused: k7: .*egpu_'

@@ -74,6 +74,18 @@ struct device *device_open(const char *library, const char **why)
 	return NULL;
 }
 
+struct device *device_open_own(const char *library, const char **why)
+{
+	const char *build = getenv("EGPU_BUILD");
+	char own[512];
+	*why = "EGPU_BUILD does not name the build directory";
+	if (!library && build) {
+		snprintf(own, sizeof(own), "%s/src/softgpu/libcuda.so.1", build);
+		library = own;
+	}
+	return library ? device_open(library, why) : NULL;
+}
+
 void device_close(struct device *dev)
 {
 	if (!dev)

@@ -14,6 +14,8 @@ struct device;
 
 /* NULL when the library or a device is missing; *why says which. */
 struct device *device_open(const char *library, const char **why);
+/* library NULL: softgpu of the build that EGPU_BUILD names. */
+struct device *device_open_own(const char *library, const char **why);
 void device_close(struct device *dev);
 /* "sm_90" of the device. */
 const char *device_target(const struct device *dev);

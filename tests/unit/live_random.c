@@ -150,15 +150,10 @@ static void prepare(void)
 
 int main(int argc, char **argv)
 {
-	const char *why = "EGPU_BUILD does not name the build directory", *library = argc > 1 ? argv[1] : NULL;
+	const char *why, *library = argc > 1 ? argv[1] : NULL;
 	uint32_t programs = argc > 2 ? (uint32_t)atoi(argv[2]) : getenv("EGPU_SANITIZED") ? 300 : 3000, differ = 0, refused = 0;
-	char own[512];
 	random_state = argc > 3 ? strtoull(argv[3], NULL, 0) : 0x6a09e667f3bcc908ull;
-	if (!library && getenv("EGPU_BUILD")) {
-		snprintf(own, sizeof(own), "%s/src/softgpu/libcuda.so.1", getenv("EGPU_BUILD"));
-		library = own;
-	}
-	device = library ? device_open(library, &why) : NULL;
+	device = device_open_own(library, &why);
 	if (!device) {
 		tap_skip(why);
 		return tap_done();

@@ -139,19 +139,13 @@ static uint32_t batch(uint32_t n, uint32_t *refused, uint32_t met[2])
 
 int main(int argc, char **argv)
 {
-	const char *why = "EGPU_BUILD does not name the build directory",
-		   *library = argc > 1 ? argv[1] : NULL;
+	const char *why, *library = argc > 1 ? argv[1] : NULL;
 	/* The whole number in the one build that is fast and usual. */
 	bool few = getenv("EGPU_SANITIZED") || strstr(argv[0], "tiny");
 	uint32_t programs = argc > 2 ? (uint32_t)atoi(argv[2]) : few ? 1024 : 10000, differ = 0, refused = 0,
 		 met[2] = { 0 };
-	char own[512];
 	random_state = argc > 3 ? strtoull(argv[3], NULL, 0) : 0x853c49e6748fea9bull;
-	if (!library && getenv("EGPU_BUILD")) {
-		snprintf(own, sizeof(own), "%s/src/softgpu/libcuda.so.1", getenv("EGPU_BUILD"));
-		library = own;
-	}
-	device = library ? device_open(library, &why) : NULL;
+	device = device_open_own(library, &why);
 	if (!device) {
 		tap_skip(why);
 		return tap_done();

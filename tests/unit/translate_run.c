@@ -871,15 +871,9 @@ static void test_all(const char *cpu)
 
 int main(int argc, char **argv)
 {
-	const char *why = "EGPU_BUILD does not name the build directory",
-		   *library = argc > 1 ? argv[1] : NULL;
+	const char *why, *library = argc > 1 ? argv[1] : NULL;
 	static const char *const cpus[] = { "v3", "v4" };
-	char own[512];
-	if (!library && getenv("EGPU_BUILD")) {
-		snprintf(own, sizeof(own), "%s/src/softgpu/libcuda.so.1", getenv("EGPU_BUILD"));
-		library = own;
-	}
-	device = library ? device_open(library, &why) : NULL;
+	device = device_open_own(library, &why);
 	if (!device) {
 		tap_skip(why);
 		return tap_done();

@@ -366,14 +366,10 @@ static bool there_is(const char *clang)
 
 int main(int argc, char **argv)
 {
-	const char *why = "EGPU_BUILD does not name the build directory", *library = argc > 1 ? argv[1] : NULL;
-	char dir[] = "/tmp/egpu-tools-XXXXXX", own[512], command[1024];
+	const char *why, *library = argc > 1 ? argv[1] : NULL;
+	char dir[] = "/tmp/egpu-tools-XXXXXX", command[1024];
 	struct buf all = { 0 };
-	if (!library && getenv("EGPU_BUILD")) {
-		snprintf(own, sizeof(own), "%s/src/softgpu/libcuda.so.1", getenv("EGPU_BUILD"));
-		library = own;
-	}
-	device = library ? device_open(library, &why) : NULL;
+	device = device_open_own(library, &why);
 	if (!device || !mkdtemp(dir)) {
 		tap_skip(why);
 		return tap_done();
