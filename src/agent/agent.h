@@ -738,6 +738,8 @@ struct session_kernel *kernel_row_of(struct kernel *k);
 
 /* Whether it is the calling thread's own default stream. */
 bool stream_is_own(CUstream stream, bool per_thread);
+/* That of a stream by its handle; the current one where the driver does not say. */
+CUcontext stream_context(CUstream stream);
 /* Its number, if it has one already. */
 uint32_t stream_number(CUstream stream);
 /* Something is about to be put into a stream; inside the gate. The stream's number: 0 for default streams, k for the k-th other

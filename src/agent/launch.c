@@ -124,9 +124,8 @@ static CUcontext context_of(const struct launch *l)
 {
 	CUcontext c = NULL;
 	CUstream s = l->config.hStream;
-	if (s > CU_STREAM_PER_THREAD && REAL(cuStreamGetCtx) &&
-		REAL(cuStreamGetCtx)(s, &c) == CUDA_SUCCESS)
-		return c;
+	if (s > CU_STREAM_PER_THREAD)
+		return stream_context(s);
 	REAL(cuCtxGetCurrent)(&c);
 	return c;
 }

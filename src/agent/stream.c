@@ -58,9 +58,12 @@ uint64_t stream_epoch(void)
 
 /* -- streams ------------------------------------------------------------------- */
 
-static CUcontext context_of_stream(CUstream stream)
+CUcontext stream_context(CUstream stream)
 {
+	const struct stream_row *r = handles_get(&agent.streams, stream);
 	CUcontext c = NULL;
+	if (r && r->context)
+		return r->context;
 	if (REAL(cuStreamGetCtx) && REAL(cuStreamGetCtx)(stream, &c) == CUDA_SUCCESS)
 		return c;
 	return REAL(cuCtxGetCurrent)(&c) == CUDA_SUCCESS ? c : NULL;
@@ -85,7 +88,7 @@ static struct stream_row *take_row(void)
 /* NULL: out of memory. */
 static struct stream_row *remember_stream(CUstream stream)
 {
-	CUcontext context = context_of_stream(stream);
+	CUcontext context = stream_context(stream);
 	lock_take(&agent.stream_lock);
 	struct stream_row *r = handles_get(&agent.streams, stream);
 	if (!r && (r = take_row())) {
