@@ -13,7 +13,10 @@
 #include "instrument/instrument.h"
 #include "ptx/ptx.h"
 
-enum { MAX_PROGRAMS = SESSION_MAX_PROGS };
+enum {
+	MAX_PROGRAMS = SESSION_MAX_PROGS,
+	NAME_BYTES = 240, /* of a file, before .NUMBER.ptx: Linux takes 255 */
+};
 
 struct opts {
 	const char *pattern, *out;
@@ -127,14 +130,19 @@ static void list_sites(const struct work *w, const char *kernel, const struct in
 			r->sites[i].skipped ? r->sites[i].skipped : "");
 }
 
-static int write_kernel(
-	const struct work *w, const char *kernel, const struct instrument_result *r, bool into_dir)
+/* Names of templates are longer than a file's may be, and may differ in their last letters only: one that is cut carries its number. No name
+ * of a kernel has a dot. */
+static int write_kernel(const struct work *w, uint32_t index, const struct instrument_result *r, bool into_dir)
 {
+	const char *kernel = w->kernels[index];
 	struct buf text = { .data = (char *)r->ptx, .len = r->ptx_bytes };
 	char path[4096];
 	if (!into_dir)
 		return write_out(w->opts->out, stdout, &text);
-	snprintf(path, sizeof(path), "%s/%.200s.ptx", w->opts->out, kernel);
+	if (strlen(kernel) <= NAME_BYTES)
+		snprintf(path, sizeof(path), "%s/%s.ptx", w->opts->out, kernel);
+	else
+		snprintf(path, sizeof(path), "%s/%.*s.%u.ptx", w->opts->out, NAME_BYTES, kernel, index);
 	return write_out(path, NULL, &text);
 }
 
@@ -160,7 +168,7 @@ static int instrument_one(struct work *w, uint32_t index, bool into_dir)
 	if (w->opts->verbose)
 		list_sites(w, kernel, &r);
 	w->first_site += r.n_sites;
-	return write_kernel(w, kernel, &r, into_dir);
+	return write_kernel(w, index, &r, into_dir);
 }
 
 static int instrument_all(struct work *w)

@@ -180,6 +180,16 @@ static int bad_section(const struct probe *p, const char *program, const char *s
 			p->options->name, program, section,
 			near_names(point, points, 12, best, 1) ? "; nearest: " : "",
 			near_names(point, points, 12, best, 1) ? best[0] : "");
+	bool at_exit = !strncmp(section, "kretprobe/", 10);
+	if (at_exit || !strncmp(section, "kprobe/", 7)) {
+		const char *kernel = strchr(section, '/') + 1;
+		/* As bpftime's examples say that the function is a kernel. */
+		if (!strncmp(kernel, "cuda__", 6))
+			kernel += 6;
+		return say_fail("%s: program %s: section \"%s\" is no GPU probe; for the kernel %s "
+				"write SEC(\"gpu/%s/%s\")",
+			p->options->name, program, section, kernel, at_exit ? "exit" : "entry", kernel);
+	}
 	return say_fail("%s: program %s: section \"%s\" is no GPU probe; write "
 			"SEC(\"gpu/POINT/KERNEL\") or "
 			"SEC(\"gpu.warp/POINT/KERNEL\"), POINT being entry, exit, load, store, "

@@ -107,7 +107,13 @@ static const char *btf_text(const struct btf *btf, uint32_t offset)
 	return s ? s : "";
 }
 
-int btf_context(const struct btf *btf, uint32_t func_type, enum ebpf_context *context,
+static bool is_void_pointer(const struct btf *btf, const struct btf_type *t)
+{
+	const struct btf_type *to = t && btf_is_ptr(t) ? skip_modifiers(btf, t->type) : NULL;
+	return to && btf_is_void(to);
+}
+
+int btf_context(const struct btf *btf, uint32_t func_type, enum ebpf_context section, enum ebpf_context *context,
 	const char **name, struct diag *d)
 {
 	static const char wanted[] =
@@ -120,11 +126,15 @@ int btf_context(const struct btf *btf, uint32_t func_type, enum ebpf_context *co
 	const struct btf_type *proto = btf__type_by_id(btf, func->type);
 	if (!proto || !btf_is_func_proto(proto))
 		return diag_set(d, EINVAL, "function %s: its BTF is damaged", *name);
+	const struct btf_type *arg = btf_vlen(proto) ? skip_modifiers(btf, btf_params(proto)->type) : NULL;
+	if (section != EBPF_CONTEXT_NONE && (!btf_vlen(proto) || is_void_pointer(btf, arg))) {
+		*context = section;
+		return 0;
+	}
 	if (btf_vlen(proto) < 1)
 		return diag_set(d, EINVAL,
 			"function %s takes no argument; it must take a pointer to %s", *name,
 			wanted);
-	const struct btf_type *arg = skip_modifiers(btf, btf_params(proto)->type);
 	const struct btf_type *to = arg && btf_is_ptr(arg) ? skip_modifiers(btf, arg->type) : NULL;
 	if (!to || !(btf_is_struct(to) || btf_is_fwd(to)))
 		return diag_set(d, EINVAL,

@@ -123,12 +123,17 @@ COMMAND(link_open); /* link.c */
 COMMAND(link_detach);
 COMMAND(object_info); /* info.c */
 
+/* The context of a program's section, as sections.c has libbpf hand it over (bpf(2) does not tell the section): in expected_attach_type, which no
+ * type of the kernel's has so high. */
+enum { SECTION_CONTEXT = 0x65670000 };
+
 /* btf_cmd.c */
 int btf_object_parse(struct object *o, struct btf **out, struct diag *d);
 /* Stores the blob as btf-ID, where readers of map types find it. */
 int btf_object_save(struct loader *l, struct object *o);
-/* The context type of a function's first argument, and its name (owned by btf). */
-int btf_context(const struct btf *btf, uint32_t func_type, enum ebpf_context *context,
+/* The context type of a function's first argument, and its name (owned by btf). `section` is that of the program's section, NONE where that is not
+ * known: it holds for a function that takes nothing, or a void pointer. */
+int btf_context(const struct btf *btf, uint32_t func_type, enum ebpf_context section, enum ebpf_context *context,
 	const char **name, struct diag *d);
 
 /* map_cmd.c */

@@ -105,6 +105,12 @@ struct func_info {
 	uint32_t insn, type;
 };
 
+static enum ebpf_context section_context(const union bpf_attr *a)
+{
+	uint32_t context = a->expected_attach_type - SECTION_CONTEXT;
+	return context < EBPF_CONTEXT_COUNT ? (enum ebpf_context)context : EBPF_CONTEXT_NONE;
+}
+
 static int find_context(struct loading *p, struct btf **btf)
 {
 	const union bpf_attr *a = p->attr;
@@ -129,7 +135,7 @@ static int find_context(struct loading *p, struct btf **btf)
 			"program %s: its function information does not begin at its first "
 			"instruction",
 			p->report->name);
-	err = btf_context(*btf, first.type, &p->report->context, &name, p->d);
+	err = btf_context(*btf, first.type, section_context(a), &p->report->context, &name, p->d);
 	if (name && *name)
 		snprintf(p->report->name, sizeof(p->report->name), "%s", name);
 	return err;

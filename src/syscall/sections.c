@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "syscall/loader.h"
+#include "syscall/object.h"
 
 /* The section's own name is what bpf(2) gets, so that both spellings meet in one place. */
 static int attach_section(const struct bpf_program *prog, long cookie, struct bpf_link **link)
@@ -13,10 +14,23 @@ static int attach_section(const struct bpf_program *prog, long cookie, struct bp
 	return *link ? 0 : -errno;
 }
 
+/* What the program sees, for a function whose argument does not say it. */
+static int hand_context_over(struct bpf_program *prog, long cookie)
+{
+	enum ebpf_point point;
+	bool warp;
+	const char *pattern;
+	if (ebpf_section_parse(bpf_program__section_name(prog), &point, &warp, &pattern))
+		return 0; /* bpf(2) gets no link for it, and says why */
+	bpf_program__set_expected_attach_type(
+		prog, (enum bpf_attach_type)(SECTION_CONTEXT + ebpf_point_context(point, warp)));
+	return 0;
+}
+
 int loader_register_sections(struct diag *d)
 {
 	static const char *const sections[] = { "gpu+", "gpu.warp+" };
-	LIBBPF_OPTS(libbpf_prog_handler_opts, opts, .prog_attach_fn = attach_section);
+	LIBBPF_OPTS(libbpf_prog_handler_opts, opts, .prog_setup_fn = hand_context_over, .prog_attach_fn = attach_section);
 	/* Our maps are files: the limit that libbpf would raise does not apply to them. */
 	libbpf_set_memlock_rlim(0);
 	for (int i = 0; i < 2; i++) {

@@ -101,6 +101,14 @@ says "instrument: says what to choose" '2 kernels match.*-k'
 run "$egpu" instrument -k stride memtrace "$samples/strided.ptx"
 says "instrument: nearest kernels" "no kernel matches 'stride'; nearest: strided"
 
+# Kernels whose names are alike as far as a file's name goes have a file each.
+long=$(printf 'n%.0s' $(seq 249))
+sed -n '/^\.version/p; /^\.target/p; /^\.address_size/p' "$samples/vecadd.ptx" >"$tmp/long.ptx"
+for k in a b c; do printf '.visible .entry %s%s()\n{\n\tret;\n}\n' "$long" $k; done >>"$tmp/long.ptx"
+mkdir "$tmp/long"
+run "$egpu" instrument -o "$tmp/long" "$probes/typed.bpf.c" "$tmp/long.ptx"
+is "$status $(cat "$tmp"/long/*.ptx | grep -c "^\.visible \.entry $long[abc]")" "0 3" "instrument: kernels of long names have a file each"
+
 # -- test-run
 try() { # try WANT DESCRIPTION HEX [MEMORY]
 	for where in cpu softgpu; do

@@ -32,6 +32,23 @@ is "$(json "$tmp/json" "$(variables loads loaded_bytes)")" "12288 49152" "transp
 is "$(json "$tmp/json" '$j->{maps}{".bss"}{variables}{wide_operands} / $j->{maps}{".bss"}{variables}{wide_products}')" 2 "a product has two operands"
 is "$(json "$tmp/json" '$j->{maps}{".bss"}{variables}{products} >= $j->{maps}{".bss"}{variables}{wide_products} ? 1 : 0')" 1 "mul.wide is a mul"
 
+# A function that does not say what it sees sees what its section says.
+cat >"$tmp/untyped.bpf.c" <<'C'
+#include <egpu/probe.bpf.h>
+__u64 entered, stored, warps;
+SEC("gpu/entry") int nothing() { entered++; return 0; }
+SEC("gpu/store/vec*") int any(const void *ctx) { const struct egpu_mem *m = ctx; stored += m->bytes; return 0; }
+SEC("gpu.warp/exit") int warp(void *ctx) { warps += ((struct egpu_warp *)ctx)->lanes; return 0; }
+C
+run "$egpu" run $on --json="$tmp/json" -o "$tmp/report" "$tmp/untyped.bpf.c" -- "$samples/vecadd" 1000
+is "$status $(json "$tmp/json" "$(variables entered stored warps)")" "0 1024 4000 1024" "functions of no argument, and of a void pointer"
+sed 's/egpu_mem \*m/egpu_block *m/; s/m->bytes/m->loop_head/' "$tmp/untyped.bpf.c" >"$tmp/other.bpf.c"
+run "$egpu" run $on -o "$tmp/report" "$tmp/other.bpf.c" -- "$samples/vecadd" 1
+is "$status" 0 "bytes of a void pointer's context are fields of that point"
+sed 's|"gpu/entry"|"raw_tp/gpu/entry"|' "$tmp/untyped.bpf.c" >"$tmp/raw.bpf.c"
+run "$egpu" run $on "$tmp/raw.bpf.c" -- "$samples/vecadd" 1
+says "behind raw_tp/ an argument has to say it" "function nothing takes no argument; it must take a pointer to struct egpu_entry"
+
 sed 's|gpu/block|gpu/blocks|' "$probe" >"$tmp/bad.bpf.c"
 run "$egpu" run $on "$tmp/bad.bpf.c" -- "$samples/vecadd" 1
 is $status 125 "a point that does not exist is an error"
