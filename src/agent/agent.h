@@ -439,7 +439,7 @@ enum variant_state { VARIANT_PENDING, VARIANT_READY, VARIANT_REFUSED };
 
 /* A kernel of a loaded module in a context. */
 struct variant {
-	struct variant *next;   /* in its module's list */
+	_Atomic(struct variant *) next; /* in its module's list, which launches walk while it changes */
 	struct variant *queued; /* in agent.queue */
 	struct kernel *kernel;
 	struct module *module;

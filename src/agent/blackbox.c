@@ -43,6 +43,13 @@ static struct session_launch *begin(uint64_t *number)
 	return __atomic_exchange_n(&l->number, BEING_WRITTEN, __ATOMIC_ACQUIRE) == BEING_WRITTEN ? NULL : l;
 }
 
+/* Looked at by who synchronises a stream, whoever writes the rest. */
+static void set_stream(struct session_launch *l, uint32_t stream, bool own)
+{
+	__atomic_store_n(&l->stream, stream, __ATOMIC_RELAXED);
+	__atomic_store_n(&l->thread, own ? (uint32_t)thread_id() : 0, __ATOMIC_RELAXED);
+}
+
 static void end(struct session_launch *l, uint64_t number)
 {
 	__atomic_store_n(&l->number, number, __ATOMIC_RELEASE);
@@ -90,8 +97,7 @@ void blackbox_launch(const struct kernel *k, const struct launch *launch, uint64
 	if (!l)
 		return;
 	l->kernel = k->row;
-	l->stream = launch->stream;
-	l->thread = stream_is_own(c->hStream, launch->per_thread) ? (uint32_t)thread_id() : 0;
+	set_stream(l, launch->stream, stream_is_own(c->hStream, launch->per_thread));
 	l->ended = l->graph_kernels = 0;
 	l->links = links;
 	l->grid[0] = c->gridDimX;
@@ -113,8 +119,7 @@ void blackbox_graph(uint32_t first, uint32_t n, uint32_t stream, bool own_stream
 	if (!l)
 		return;
 	l->kernel = first;
-	l->stream = stream;
-	l->thread = own_stream ? (uint32_t)thread_id() : 0;
+	set_stream(l, stream, own_stream);
 	l->ended = 0;
 	l->graph_kernels = n;
 	l->links = links;
@@ -143,7 +148,8 @@ void blackbox_stream_done(uint32_t stream, bool own_stream, uint64_t launches)
 	for (uint32_t i = 0; agent.row && stream != UINT32_MAX && i < SESSION_LAST_LAUNCHES; i++) {
 		struct session_launch *l = &agent.row->box.last[i];
 		uint64_t number = __atomic_load_n(&l->number, __ATOMIC_ACQUIRE);
-		bool is = number && number <= launches && l->stream == stream && l->thread == thread;
+		bool is = number && number <= launches && __atomic_load_n(&l->stream, __ATOMIC_RELAXED) == stream &&
+			  __atomic_load_n(&l->thread, __ATOMIC_RELAXED) == thread;
 		if (!is || !__atomic_compare_exchange_n(&l->number, &number, BEING_WRITTEN, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			continue;
 		l->ended = 1;

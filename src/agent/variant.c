@@ -448,7 +448,7 @@ static void unlink_variant(struct variant *v)
 	while (at && at->next != v)
 		at = at->next;
 	if (at)
-		__atomic_store_n(&at->next, v->next, __ATOMIC_RELEASE);
+		atomic_store(&at->next, v->next);
 }
 
 /* The gate is closed and nothing runs. What an executable graph may launch stays. The record itself is

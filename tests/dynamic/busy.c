@@ -2,8 +2,6 @@
  * Each attached interval counts something, every launch whole; what that costs the program is bounded and told.
  *
  * BUSY_SECONDS: how long (2; EGPU_LONG: 10). */
-#include <stdatomic.h>
-
 #include "clients.h"
 
 enum { WORKERS = 8 };

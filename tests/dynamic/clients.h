@@ -3,6 +3,7 @@
 #define EGPU_TEST_CLIENTS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "../agent/harness.h"
 
@@ -12,7 +13,7 @@ enum { N = 200, THREADS = 64, BLOCKS = (N + THREADS - 1) / THREADS, RUN = BLOCKS
 
 static CUcontext ctx;
 static CUfunction fn;
-static volatile sig_atomic_t over;
+static atomic_int over;
 
 static void end(int sig)
 {
