@@ -103,6 +103,27 @@ int together(struct egpu_warp *ctx)
 	return 0;
 }
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SMS);
+	__type(key, __u32);
+	__type(value, __u64);
+} took SEC(".maps");
+
+/* The longest time that a run took. */
+SEC("gpu.warp/block")
+int longest(struct egpu_warp *ctx)
+{
+	__u32 sm = ctx->sm;
+	__u64 from = bpf_ktime_get_ns(), *most = bpf_map_lookup_elem(&took, &sm);
+	if (!most)
+		return 0;
+	__u64 known = *(volatile __u64 *)most, n = bpf_ktime_get_ns() - from;
+	if (n > known)
+		*most = n;
+	return 0;
+}
+
 /* The stores of 8 bytes to global memory are those of `passes`, by one thread of each block. */
 SEC("gpu/store")
 int store(struct egpu_mem *ctx)

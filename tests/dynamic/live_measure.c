@@ -7,6 +7,7 @@
  *	around MODE [N]       rates of one run before an attach, while program N (each of the smaller ones) is attached, after the detach
  *	after MODE N          rates of one run before program N is attached, while it is, for 3 s after the detach, and after another attach and
  *	                      detach; and how many lanes of a warp are together at loop heads before and after
+ *	longest MODE          how long one run of a program takes at most, from one look at the clock to the next
  *	bell MODE             how long an attach takes until it is armed where the doorbell kernel alone tells of it: guards at entry and exits
  *	cycles MODE TIMES     attach, another takes its place, detach; what each process holds before and after
  *
@@ -266,6 +267,36 @@ static void after(const char *mode, int which)
 	finish(&t);
 }
 
+static void longest(const char *mode)
+{
+	struct target t;
+	struct probe p;
+	double ms[SMS];
+	int n = 0;
+	start_with(&t, commands[0], mode, "entry,exit,loop", "100000");
+	struct session *s = find_session(&t, "rate");
+	if (!s || !load(&p, s))
+		return;
+	struct map *took = find_map(s, p.object, "took");
+	attach(&p, 8);
+	wait_settled(s);
+	const char *how = tier(s);
+	sleep_ms(1000);
+	detach(&p, 8);
+	wait_settled(s);
+	sleep_ms(100);
+	for (uint32_t sm = 0; sm < SMS; sm++)
+		if (word(took, sm))
+			ms[n++] = (double)word(took, sm) / 1e6;
+	qsort(ms, (size_t)n, sizeof(*ms), ascending);
+	printf("%s, %s: a run takes at most %.3f ms, on half of %d multiprocessors %.3f\n", mode, how, n ? ms[n - 1] : 0, n, n ? ms[n / 2] : 0);
+	map_close(took);
+	unload(&p);
+	session_close(s);
+	kill(t.pid, SIGTERM);
+	finish(&t);
+}
+
 static void bell(const char *mode)
 {
 	struct target t;
@@ -415,6 +446,8 @@ int main(int argc, char **argv)
 		latency(mode, times);
 	else if (!strcmp(what, "around"))
 		around(mode, i + 2 < argc ? times : PROGRAMS);
+	else if (!strcmp(what, "longest"))
+		longest(mode);
 	else if (!strcmp(what, "bell"))
 		bell(mode);
 	else if (!strcmp(what, "after"))
@@ -422,7 +455,7 @@ int main(int argc, char **argv)
 	else if (!strcmp(what, "cycles"))
 		cycles(mode, times);
 	else
-		fprintf(stderr, "usage: live_measure [--gpu] [--egpu COMMAND]... rates|latency|around|after|bell|cycles MODE [TIMES]\n");
+		fprintf(stderr, "usage: live_measure [--gpu] [--egpu COMMAND]... rates|latency|around|after|longest|bell|cycles MODE [TIMES]\n");
 	rmdir(opt.dir);
 	return 0;
 }

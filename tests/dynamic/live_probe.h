@@ -55,8 +55,8 @@ static int prepare(void)
 
 /* -- the loader ---------------------------------------------------------------- */
 
-enum { PROGRAMS = 8 };
-static const char *const programs[PROGRAMS] = { "loop", "store", "leave", "other", "nothing", "count", "clock", "together" };
+enum { PROGRAMS = 9 };
+static const char *const programs[PROGRAMS] = { "loop", "store", "leave", "other", "nothing", "count", "clock", "together", "longest" };
 static const char *const recorders[PROGRAMS] = { "submit", "output", "print" };
 
 struct probe {
