@@ -6,7 +6,7 @@
 
 /* Runs a program on every device of the driver, inside a kernel that runs, interpreted and as machine code that came meanwhile, in a child process
  * that a device's error may end. Where each device gives what the host computes it is the native tier; else why says what failed.
- * Without EGPU_LIVE_TIER=native no device is asked: it is the interpreter. *out points to why. */
+ * With EGPU_LIVE_TIER=interpreted no device is asked. Takes at most some 10 seconds, whatever a device does. *out points to why. */
 void native_choose(const char *driver, struct live_choice *out, char why[256]);
 
 #endif
