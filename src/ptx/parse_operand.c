@@ -215,6 +215,7 @@ static void apply_unary(struct value *v, char op)
 			v->op.value = !v->op.value;
 		else if (op == '~')
 			v->op.value = ~v->op.value;
+		v->is_unsigned = op == '~' || (op != '!' && v->is_unsigned);
 	} else if (op != '+') {
 		v->op.kind = PTX_OPERAND_OTHER;
 	}
@@ -279,15 +280,13 @@ static const struct binary *at_binary(const struct parser *p)
 	return NULL;
 }
 
-static int64_t divide(int64_t a, int64_t b, bool is_unsigned, bool remainder)
+static int64_t divide(int64_t a, int64_t b, bool is_unsigned)
 {
 	if (!b)
 		return 0;
 	if (is_unsigned)
-		return (int64_t)(remainder ? (uint64_t)a % (uint64_t)b : (uint64_t)a / (uint64_t)b);
-	if (b == -1)
-		return remainder ? 0 : (int64_t)(0 - (uint64_t)a);
-	return remainder ? a % b : a / b;
+		return (int64_t)((uint64_t)a / (uint64_t)b);
+	return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
 }
 
 static bool less(int64_t a, int64_t b, bool is_unsigned)
@@ -295,13 +294,7 @@ static bool less(int64_t a, int64_t b, bool is_unsigned)
 	return is_unsigned ? (uint64_t)a < (uint64_t)b : a < b;
 }
 
-static int64_t shift_right(int64_t a, uint64_t n, bool is_unsigned)
-{
-	if (n > 63)
-		return is_unsigned || a >= 0 ? 0 : -1;
-	return is_unsigned ? (int64_t)((uint64_t)a >> n) : a >> n;
-}
-
+/* Of integers, as ptxas does it: a remainder is that of unsigned numbers, a shift is by so many of 64. */
 static int64_t fold(const char *op, int64_t a, int64_t b, bool u)
 {
 	uint64_t ua = (uint64_t)a, ub = (uint64_t)b;
@@ -314,8 +307,9 @@ static int64_t fold(const char *op, int64_t a, int64_t b, bool u)
 	case '*':
 		return (int64_t)(ua * ub);
 	case '/':
+		return divide(a, b, u);
 	case '%':
-		return divide(a, b, u, op[0] == '%');
+		return ub ? (int64_t)(ua % ub) : 0;
 	case '^':
 		return a ^ b;
 	case '=':
@@ -328,13 +322,19 @@ static int64_t fold(const char *op, int64_t a, int64_t b, bool u)
 		return op[1] ? a || b : a | b;
 	case '<':
 		if (op[1] == '<')
-			return ub > 63 ? 0 : (int64_t)(ua << ub);
+			return (int64_t)(ua << (ub & 63));
 		return op[1] ? !less(b, a, u) : less(a, b, u);
 	default:
 		if (op[1] == '>')
-			return shift_right(a, ub, u);
+			return u ? (int64_t)(ua >> (ub & 63)) : a >> (ub & 63);
 		return op[1] ? !less(a, b, u) : less(b, a, u);
 	}
+}
+
+/* Comparisons and what is true or false are signed numbers, whatever they are of. */
+static bool is_truth(const char *op)
+{
+	return op[0] == '=' || op[0] == '!' || ((op[0] == '<' || op[0] == '>') && op[1] != op[0]) || ((op[0] == '&' || op[0] == '|') && op[1]);
 }
 
 static void combine(struct value *l, const struct value *r, const char *op)
@@ -345,6 +345,7 @@ static void combine(struct value *l, const struct value *r, const char *op)
 		bool shift = op[1] && op[0] == op[1] && (op[0] == '<' || op[0] == '>');
 		l->is_unsigned |= !shift && r->is_unsigned;
 		l->op.value = fold(op, l->op.value, r->op.value, l->is_unsigned);
+		l->is_unsigned = op[0] == '%' || (l->is_unsigned && !is_truth(op));
 	} else if (plus_minus && r->op.kind == PTX_OPERAND_INT && !l->op.negated &&
 		   (l->op.kind == PTX_OPERAND_SYMBOL || l->op.kind == PTX_OPERAND_REG)) {
 		l->op.value = fold(op, l->op.value, r->op.value, false);
@@ -397,10 +398,13 @@ static bool parse_choice(struct parser *p, struct value *v)
 		return false;
 	p->depth--;
 	if (v->op.kind == PTX_OPERAND_INT && yes.op.kind == PTX_OPERAND_INT &&
-		no.op.kind == PTX_OPERAND_INT)
-		v->op.value = v->op.value ? yes.op.value : no.op.value;
-	else
+		no.op.kind == PTX_OPERAND_INT) {
+		const struct value *chosen = v->op.value ? &yes : &no;
+		v->op.value = chosen->op.value;
+		v->is_unsigned = chosen->is_unsigned;
+	} else {
 		v->op.kind = PTX_OPERAND_OTHER;
+	}
 	return true;
 }
 

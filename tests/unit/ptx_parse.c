@@ -234,6 +234,28 @@ static void test_errors(void)
 		{ "ret;", 3, 1, "a directive at module scope" },
 		{ ".entry a() { .entry b() { } }", 3, 14, "a function begins" },
 		{ ".entry a() { \xc3\xa4; }", 3, 14, "no place in PTX" },
+		{ ".file x;", 3, 7, "a file number" },
+		{ ".file 1 2", 3, 9, "a quoted file name" },
+		{ ".section 5 {}", 3, 10, "a section name" },
+		{ ".section .a 5", 3, 14, "'{' after the section's name" },
+		{ ".alias 5, g;", 3, 8, "a function name after .alias" },
+		{ ".alias f g;", 3, 10, "expected ','" },
+		{ ".alias f, 5;", 3, 11, "the function that the alias names" },
+		{ ".address_size 16", 3, 0, "32 or 64" },
+		{ ".extern 5;", 3, 9, "after the linkage" },
+		{ ".entry k() { .reg 5; }", 3, 19, "a type such as .u32" },
+		{ ".entry k() { .reg .u32 5; }", 3, 24, "a register's name" },
+		{ ".entry k() { .reg .u32 %r<x>; }", 3, 27, "a number of registers" },
+		{ ".entry k(.u32 x) { }", 3, 10, "a state space" },
+		{ ".func (.param .u32 5) f();", 3, 20, "the variable's name" },
+		{ ".global .u32 x = {1, 2;", 3, 24, "after the initialiser" },
+		{ ".global .u32 x y;", 3, 16, "';' after the variable" },
+		{ ".entry k() { .local .align x .b8 a[4]; }", 3, 28, "an alignment" },
+		{ ".entry k() { mov.u32 %r, (1; }", 3, 28, "expected ')'" },
+		{ ".entry k() { mov.u32 %r, (.u64 1; }", 3, 32, "after the cast" },
+		{ ".entry k() { mov.u32 %r, 1 ? 2; }", 3, 31, "the conditional expression" },
+		{ ".entry k() { mov.u32 %r, {1, 2; }", 3, 31, "a closing bracket" },
+		{ ".entry k() { ld.u32 %r, [%r+; }", 3, 29, "an operand" },
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		char text[256];
@@ -318,6 +340,139 @@ static void test_decimals(void)
 	ok(decimal("1e400") > 1e308 && decimal("1e-400") == 0, "overflow and underflow");
 }
 
+/* Constant expressions have the values that ptxas 13.0 gives them: it keeps apart what is signed, and numbers comparisons as signed. */
+static void test_constants(void)
+{
+	static const struct {
+		const char *text;
+		uint64_t value;
+	} cases[] = {
+		{ "7/2", 0x3 },
+		{ "-7/2", 0xfffffffffffffffd },
+		{ "7 % 3", 0x1 },
+		{ "-7 % 3", 0x0 },
+		{ "7U % 3", 0x1 },
+		{ "-7/2U", 0x7ffffffffffffffc },
+		{ "7U/-1", 0x0 },
+		{ "0-1>0", 0x0 },
+		{ "0-1>0U", 0x1 },
+		{ "(0-1>0U)-2<0", 0x1 },
+		{ "-8>>1", 0xfffffffffffffffc },
+		{ "-8U>>1", 0x7ffffffffffffffc },
+		{ "0x8000000000000000>>63", 0x1 },
+		{ "0x8000000000000000U>>63", 0x1 },
+		{ "1<<63", 0x8000000000000000 },
+		{ "1<<64", 0x1 },
+		{ "1<<65", 0x2 },
+		{ "-8>>64", 0xfffffffffffffff8 },
+		{ "(1<2)-2<0", 0x1 },
+		{ "(1U<2)-2<0", 0x1 },
+		{ "!5", 0x0 },
+		{ "!0", 0x1 },
+		{ "!5U-1<0", 0x1 },
+		{ "~0", 0xffffffffffffffff },
+		{ "~0>0", 0x1 },
+		{ "~0/2", 0x7fffffffffffffff },
+		{ "(.s64)(~0)/2", 0x0 },
+		{ "(.u64)-1/2", 0x7fffffffffffffff },
+		{ "(.u64)(-1)/2", 0x7fffffffffffffff },
+		{ "-1/2", 0x0 },
+		{ "-1U/2", 0x7fffffffffffffff },
+		{ "5&3|8", 0x9 },
+		{ "5^3", 0x6 },
+		{ "5&&0", 0x0 },
+		{ "5||0", 0x1 },
+		{ "(5U&&1)-2<0", 0x1 },
+		{ "1?2:3", 0x2 },
+		{ "0?2:3", 0x3 },
+		{ "1?-1:1U", 0xffffffffffffffff },
+		{ "(1?-1:1U)/2", 0x0 },
+		{ "2+3*4", 0xe },
+		{ "(2+3)*4", 0x14 },
+		{ "2*3+4", 0xa },
+		{ "1<<2+1", 0x8 },
+		{ "10-3-2", 0x5 },
+		{ "100/5/2", 0xa },
+		{ "5==5", 0x1 },
+		{ "5!=5", 0x0 },
+		{ "5<=5", 0x1 },
+		{ "5>=6", 0x0 },
+		{ "-1<1", 0x1 },
+		{ "-1<1U", 0x0 },
+		{ "-1==0xffffffffffffffff", 0x1 },
+		{ "0xffffffffffffffff>0", 0x1 },
+		{ "0xffffffffffffffffU>0", 0x1 },
+		{ "18446744073709551615", 0xffffffffffffffff },
+		{ "0x7fffffffffffffff+1<0", 0x1 },
+		{ "6&-6>>1", 0x4 },
+		{ "-5>>1|0", 0xfffffffffffffffd },
+		{ "(-5&-1)>>1", 0xfffffffffffffffd },
+		{ "(-5|0)/2", 0xfffffffffffffffe },
+		{ "(-5^0)/2", 0xfffffffffffffffe },
+		{ "5 % -3", 0x5 },
+		{ "-5 % 3", 0x2 },
+		{ "-5 % 3U", 0x2 },
+		{ "(-5) % 3U", 0x2 },
+		{ "1<<63>>63", 0xffffffffffffffff },
+		{ "(1U==1)-2<0", 0x1 },
+		{ "~5U", 0xfffffffffffffffa },
+		{ "(~5)>>1", 0x7ffffffffffffffd },
+		{ "(.s64)0x8000000000000000>>63", 0xffffffffffffffff },
+		{ "(.u64)-8>>1", 0x7ffffffffffffffc },
+		{ "-(.u64)8>>1", 0x7ffffffffffffffc },
+		{ "- -5", 0x5 },
+		{ "+5", 0x5 },
+		{ "-!0", 0xffffffffffffffff },
+		{ "-(1U<2)/2", 0x0 },
+		{ "(5U>3)-2>>1", 0xffffffffffffffff },
+		{ "!(0U)-2>>1", 0xffffffffffffffff },
+		{ "(3U||0)-2>>1", 0xffffffffffffffff },
+		{ "(3&-1)-5>>1", 0xffffffffffffffff },
+		{ "0x8000000000000000/-1", 0x0 },
+		{ "(-9223372036854775807-1) % -1", 0x8000000000000000 },
+		{ "0?1:2?3:4", 0x3 },
+		{ "1U<<63>>63", 0x1 },
+		{ "-1<<63>>63", 0xffffffffffffffff },
+		{ "1<<-1", 0x8000000000000000 },
+		{ "-16>>-1", 0xffffffffffffffff },
+		{ "1<<4294967297", 0x2 },
+		{ "1||0&&0", 0x1 },
+		{ "3>2>1", 0x0 },
+		{ "017", 0xf },
+		{ "0b101", 0x5 },
+		{ "(7 % 3)-2<0", 0x0 },
+		{ "(7 % 3)-2>>1", 0x7fffffffffffffff },
+		{ "(-7 % 3)-2>>1", 0x7fffffffffffffff },
+		{ "-!0U/2", 0x0 },
+		{ "(!0U-2)/2", 0x0 },
+		{ "-(~0)/2", 0x0 },
+		{ "(~0&-1)/2", 0x7fffffffffffffff },
+		{ "~~-8/2", 0x7ffffffffffffffc },
+		{ "1?~0:1", 0xffffffffffffffff },
+		{ "(1?~0:1)/2", 0x7fffffffffffffff },
+		{ "(0?~0:-1)/2", 0x0 },
+		{ "(-8|0U)/2", 0x7ffffffffffffffc },
+		{ "(-8&-1U)/2", 0x7ffffffffffffffc },
+		{ "(-8^0U)/2", 0x7ffffffffffffffc },
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char text[256];
+		snprintf(text, sizeof(text), ".version 8.0\n.target sm_80\n.func f() { mov.u64 %%rd, %s; }", cases[i].text);
+		struct ptx_module *m = parse(text, strlen(text));
+		const struct ptx_operand *op = m ? &ptx_find_func(m, "f")->stmts[0].insn->operands[1] : NULL;
+		ok(op && op->kind == PTX_OPERAND_INT && (uint64_t)op->value == cases[i].value, "%s", cases[i].text);
+		ptx_module_free(m);
+	}
+	struct ptx_module *m;
+	for (int i = 0; i < 3; i++) {
+		static const char *const zero[] = { "1/0", "1U % 0", "(-9223372036854775807-1)/-1" };
+		char text[256];
+		snprintf(text, sizeof(text), ".version 8.0\n.target sm_80\n.func f() { mov.u64 %%rd, %s; }", zero[i]);
+		is_int(ptx_parse(text, strlen(text), &m, NULL), 0, "%s has no value, and is no reason to give up", zero[i]);
+		ptx_module_free(m);
+	}
+}
+
 int main(void)
 {
 	static const char *const files[] = { "forms.ptx", "crlf_nul.ptx", "plain.ptx" };
@@ -343,6 +498,7 @@ int main(void)
 	test_errors();
 	test_scopes();
 	test_depth();
+	test_constants();
 	test_decimals();
 	return tap_done();
 }
