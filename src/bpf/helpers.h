@@ -121,17 +121,46 @@ enum ebpf_helper_number {
 	REFUSED(25, perf_event_output, "use a ring buffer: bpf_ringbuf_output")                                    \
 	REFUSED(35, get_current_task, "a GPU has no tasks")                                                        \
 	REFUSED(36, probe_write_user, "a probe does not write the memory of what it observes")                     \
+	REFUSED(42, get_numa_node_id, "a multiprocessor has no node; use ctx->sm")                                 \
+	REFUSED(45, probe_read_str, "a probe reads the kernel's values through its context, not through pointers") \
 	REFUSED(58, override_return, "a probe does not change what a kernel returns")                              \
-	REFUSED(67, get_stack, "what a site's stack is the host knows; use bpf_get_stackid, and look it up there")  \
+	REFUSED(67, get_stack, "what a site's stack is the host knows; use bpf_get_stackid, and look it up there") \
+	REFUSED(80, get_current_cgroup_id, "a GPU thread belongs to no process that it could name; use ctx->launch") \
 	REFUSED(93, spin_lock, "it waits for another thread, which may be a lane of the same warp; use an atomic") \
 	REFUSED(94, spin_unlock, "there are no locks on a GPU; use an atomic")                                     \
+	REFUSED(105, strtol, "text is for the host to read; keep numbers in maps")                                 \
+	REFUSED(106, strtoul, "text is for the host to read; keep numbers in maps")                                \
 	REFUSED(112, probe_read_user, "a probe reads the kernel's values through its context")                     \
 	REFUSED(113, probe_read_kernel, "a probe reads the kernel's values through its context")                   \
+	REFUSED(114, probe_read_user_str, "a probe reads the kernel's values through its context")                 \
+	REFUSED(115, probe_read_kernel_str, "a probe reads the kernel's values through its context")               \
 	REFUSED(118, jiffies64, "a GPU has no such clock; use bpf_ktime_get_ns")                                   \
 	REFUSED(125, ktime_get_boot_ns, "the device clock follows CLOCK_MONOTONIC; use bpf_ktime_get_ns")          \
 	REFUSED(148, copy_from_user, "it waits for the host")                                                      \
+	REFUSED(153, per_cpu_ptr, "there are no variables of the kernel's; a PERCPU_ARRAY has a value on each multiprocessor") \
+	REFUSED(154, this_cpu_ptr, "there are no variables of the kernel's; a PERCPU_ARRAY has a value on each multiprocessor") \
+	REFUSED(156, task_storage_get, "a GPU has no tasks; use a HASH")                                           \
+	REFUSED(158, get_current_task_btf, "a GPU has no tasks")                                                   \
+	REFUSED(160, ktime_get_coarse_ns, "a GPU has no such clock; use bpf_ktime_get_ns")                         \
+	REFUSED(165, snprintf, "texts are made by who reads them; put the numbers into a record or a map, or print them with bpf_printk") \
 	REFUSED(166, sys_bpf, "it waits for the host")                                                             \
 	REFUSED(169, timer_init, "nothing runs later on a GPU")                                                    \
+	REFUSED(170, timer_set_callback, "nothing runs later on a GPU")                                            \
+	REFUSED(171, timer_start, "nothing runs later on a GPU")                                                   \
+	REFUSED(172, timer_cancel, "nothing runs later on a GPU")                                                  \
+	REFUSED(173, get_func_ip, "ctx->site is the place, ctx->kernel the kernel")                                \
+	REFUSED(174, get_attach_cookie, "ctx->kernel tells kernels apart, variables that the host sets (const volatile) do the rest") \
+	REFUSED(176, get_branch_snapshot, "a GPU keeps no such record; use a probe of gpu/branch")                 \
+	REFUSED(177, trace_vprintk, "bpf_printk takes at most three values here; write two lines")                 \
+	REFUSED(182, strncmp, "compare the bytes in a loop of constant length")                                    \
+	REFUSED(183, get_func_arg, "a kernel's parameters are egpu_param(ctx, i, type)")                           \
+	REFUSED(185, get_func_arg_cnt, "a kernel's parameters are egpu_param(ctx, i, type)")                       \
+	REFUSED(191, copy_from_user_task, "it waits for the host")                                                 \
+	REFUSED(194, kptr_xchg, "maps keep no pointers: other processes read them")                                \
+	REFUSED(195, map_lookup_percpu_elem, "a probe sees the value of its own multiprocessor; the host reads all") \
+	REFUSED(197, dynptr_from_mem, "memory has a constant size here; use an array")                             \
+	REFUSED(198, ringbuf_reserve_dynptr, "a record has a constant size here; use bpf_ringbuf_reserve, or bpf_ringbuf_output of what is filled") \
+	REFUSED(208, ktime_get_tai_ns, "the device clock follows CLOCK_MONOTONIC; use bpf_ktime_get_ns")           \
 	REFUSED(209, user_ringbuf_drain, "it waits for the host; use a map that the host writes before the launch")
 
 struct ebpf_helper {

@@ -1,4 +1,5 @@
 /* Flow: branches, loops, joins, calls, helpers, reservations, limits. */
+#include "bpf/helpers.h"
 #include "verifier_case.h"
 
 static void test_branches(void)
@@ -138,6 +139,26 @@ static void test_calls(void)
 	refused("insn", 4, "jump out of range from insn 4 to 1", "a jump between functions", CALLF(2), MOVI(0, 0), EXIT(), MOVI(0, 0), JA(-4));
 }
 
+/* What probes of the kernel often call, and a GPU does not have: by the kernel's number and name, with the reason. */
+#define REFUSED(number, name, why) _Static_assert(BPF_FUNC_##name == (number), #name);
+EBPF_HELPERS_REFUSED(REFUSED)
+#undef REFUSED
+
+static void test_kernel_helpers(void)
+{
+	static const uint32_t idioms[] = { BPF_FUNC_snprintf, BPF_FUNC_trace_vprintk, BPF_FUNC_probe_read_kernel_str, BPF_FUNC_strncmp,
+		BPF_FUNC_kptr_xchg, BPF_FUNC_timer_start, BPF_FUNC_get_func_ip, BPF_FUNC_get_attach_cookie, BPF_FUNC_map_lookup_percpu_elem,
+		BPF_FUNC_dynptr_from_mem, BPF_FUNC_get_current_cgroup_id, BPF_FUNC_per_cpu_ptr };
+	const char *name = NULL;
+#define REFUSED(number, name, why)                                                                            \
+	refused("helper", 0, "func bpf_" #name "#" #number " does not exist on a GPU: " why, "bpf_" #name,    \
+		I(BPF_JMP | BPF_CALL, 0, 0, 0, number), EXIT());
+	EBPF_HELPERS_REFUSED(REFUSED)
+#undef REFUSED
+	for (size_t i = 0; i < sizeof(idioms) / sizeof(idioms[0]); i++)
+		ok(ebpf_helper_refused(idioms[i], &name), "helper %u of the kernel has a reason", idioms[i]);
+}
+
 static void test_helpers(void)
 {
 	refused("helper", 0, "unknown func #999; no helper of this number exists on a GPU", "a helper that is none", I(BPF_JMP | BPF_CALL, 0, 0, 0, 999), EXIT());
@@ -184,6 +205,7 @@ int main(void)
 	test_limit();
 	test_shape();
 	test_calls();
+	test_kernel_helpers();
 	test_helpers();
 	test_records();
 	arena_free(case_arena);
