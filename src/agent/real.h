@@ -7,6 +7,8 @@
 #ifndef EGPU_AGENT_REAL_H
 #define EGPU_AGENT_REAL_H
 
+#include <stdbool.h>
+
 #define EGPU_CUDA_NO_ALIASES
 #include "cuda/calls.h"
 
