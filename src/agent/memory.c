@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -25,8 +26,11 @@ enum {
 	PAGE = 4096,
 	MAX_WORKERS = 4, /* on an H200's host four read as fast as its memory allows */
 	FRAMES_BELOW = 128 << 10, /* of a thread of ours, from where it began */
-	FRAMES_ABOVE = 8 << 10,
+	FRAMES_ABOVE = 1 << 10,	  /* the C library's own are larger, and other memory may lie behind them */
 };
+
+#define SPARSE (1ull << 30) /* bytes of a mapping of which most may never have been touched */
+#define MOST (1ull << 40)
 
 /* Words of pagemap, and what is asked about a page. */
 #define PAGE_THERE (3ull << 62) /* in memory, or swapped out */
@@ -34,7 +38,7 @@ enum {
 
 struct reader {
 	int pagemap;
-	uint64_t pages[PIECE / PAGE]; /* what it says about the piece */
+	uint64_t pages[PIECE / PAGE + 1]; /* what it says about the piece, and the page behind */
 	size_t n_pages;		      /* 0: it does not tell */
 	char bytes[CHUNK + MEMORY_MORE];
 };
@@ -110,7 +114,7 @@ static void reader_free(struct reader *r)
 
 static void know_pages(struct reader *r, const struct memory_part *p)
 {
-	size_t want = (p->to - p->from + PAGE - 1) / PAGE * 8;
+	size_t want = ((p->to - p->from + PAGE - 1) / PAGE + (p->to < p->end)) * 8;
 	ssize_t got = r->pagemap < 0 ? 0 : pread(r->pagemap, r->pages, want, (off_t)(p->from / PAGE * 8));
 	r->n_pages = got == (ssize_t)want ? want / 8 : 0;
 }
@@ -145,7 +149,7 @@ static void look_through(struct reader *r, const struct memory_part *p)
 	know_pages(r, p);
 	for (; next_run(r, p, at, &from, &to); at = to) {
 		/* What is looked for may lie across the border. */
-		bool goes_on = p->what & MEMORY_TEXT && (to < p->to ? there(r, p, to) : to < p->end);
+		bool goes_on = p->what & MEMORY_TEXT && to < p->end && there(r, p, to);
 		size_t want = to - from, n = memory_read(from, r->bytes, want + (goes_on ? MEMORY_MORE : 0));
 		if (n && n < want) /* it is gone from some page on */
 			to = ((from + n) & ~(uintptr_t)(PAGE - 1)) + PAGE;
@@ -158,10 +162,8 @@ static void look_through(struct reader *r, const struct memory_part *p)
 
 /* -- all of them ------------------------------------------------------------------------- */
 
-void memory_add(const struct memory_part *p)
+static void add_one(const struct memory_part *p)
 {
-	if (p->from >= p->to)
-		return;
 	if (s.n == s.cap) {
 		size_t more = s.cap ? s.cap * 2 : 1024;
 		void *list = realloc(s.parts, more * sizeof(*s.parts));
@@ -171,6 +173,55 @@ void memory_add(const struct memory_part *p)
 		s.cap = more;
 	}
 	s.parts[s.n++] = *p;
+}
+
+/* Linux 6.7: which pages of a range are there, for the time it takes to find those. */
+struct scan_range {
+	uint64_t from, to, kind;
+};
+struct scan {
+	uint64_t size, flags, from, to, stopped_at, ranges, n_ranges, max_pages, inverted, all_of, any_of, returned;
+};
+#define SCAN _IOWR('f', 16, struct scan)
+#define SCAN_THERE (1u << 3 | 1u << 4) /* present, swapped */
+
+/* Only those parts of a large mapping in which there is something. False: the kernel does not tell. */
+static bool add_sparse(const struct memory_part *p)
+{
+	struct scan_range found[256];
+	struct memory_part part = *p;
+	struct scan a = { .size = sizeof(a), .from = p->from, .to = p->to, .ranges = (uintptr_t)found, .n_ranges = 256, .any_of = SCAN_THERE,
+		.returned = SCAN_THERE };
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC), n = -1;
+	part.to = part.from;
+	while (a.from < p->to && (n = ioctl(fd, SCAN, &a)) >= 0) {
+		for (int i = 0; i < n; i++) {
+			if (part.to > part.from && found[i].from - part.to > PIECE) {
+				add_one(&part);
+				part.to = part.from;
+			}
+			part.from = part.to > part.from ? part.from : found[i].from;
+			part.to = found[i].to;
+		}
+		if (a.stopped_at <= a.from)
+			break;
+		a.from = a.stopped_at;
+	}
+	if (part.to > part.from)
+		add_one(&part);
+	if (fd >= 0)
+		close(fd);
+	return n >= 0;
+}
+
+void memory_add(const struct memory_part *p)
+{
+	uintptr_t bytes = p->to - p->from;
+	if (p->from >= p->to || (bytes > SPARSE && add_sparse(p)))
+		return;
+	/* So much nobody has: what reserves it says little of where it is in use. */
+	if (bytes <= MOST)
+		add_one(p);
 }
 
 /* Of a file, pointers are where the process has written, and text is everywhere. */
@@ -311,6 +362,7 @@ void memory_stop(void)
 	lock_take(&s.lock);
 	s.at = s.n;
 	lock_drop(&s.lock);
+	atomic_store(&s.go, 1);
 	memory_wait();
 }
 
