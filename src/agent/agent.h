@@ -58,12 +58,18 @@ void lock_drop(struct lock *l);
 /* Launches pass shared, the loader passes alone and never waits: a launch cannot slip between the
  * loader's look at the streams and its load, and nobody waits for a launch that waits for the
  * device. */
+enum { GATE_LANES = 16 };
 struct gate {
-	atomic_int users;   /* launches inside; -1: the loader is; lock.c */
+	struct {
+		_Alignas(64) atomic_int users; /* launches inside, by threads: each writes to a cache line of its own, as far as there are some */
+	} lanes[GATE_LANES];
+	_Alignas(64) atomic_int state; /* lock.c */
 	atomic_int waiting; /* launches that wait for it */
 	atomic_int owner;   /* thread id of the loader: its own nested calls pass */
 };
 void gate_enter(struct gate *g);
+void gate_enter_by(struct gate *g, unsigned int lane); /* with thread_lane() at hand */
+void gate_leave_by(struct gate *g, unsigned int lane);
 void gate_leave(struct gate *g);
 bool gate_close(struct gate *g); /* false: a launch is inside */
 /* The same, but new launches wait until those inside have left, or until that time (now_ns): then false. */
@@ -75,6 +81,8 @@ void word_wait(atomic_int *word, int seen, int ms);
 void word_wake(atomic_int *word);
 int thread_id(void);
 void thread_forked(void); /* in the child: it has another one */
+/* A number of the calling thread's, from 0 on: what is divided into n lanes by threads has its part at that modulo n. */
+unsigned int thread_lane(void);
 uint64_t now_ns(void); /* CLOCK_MONOTONIC */
 uint64_t coarse_ns(void); /* the same as of the last tick, some ms ago: for a fifth of the time it takes */
 
@@ -722,6 +730,7 @@ struct launch {
 	bool cooperative, extended; /* through cuLaunchCooperativeKernel, cuLaunchKernelEx */
 	bool per_thread;            /* the _ptsz twin */
 	uint32_t stream;            /* stream_used */
+	unsigned int lane;          /* thread_lane */
 	const struct params *values; /* where its parameters are; NULL: nobody asked */
 	struct sample sample;
 };
@@ -786,7 +795,10 @@ struct agent {
 	struct lock lock;  /* registries: images, modules, contexts, links */
 	struct lock build; /* compiling and loading; never taken with lock held */
 	struct lock shapes; /* lists of shapes grow */
-	_Alignas(64) struct gate gate; /* every launch writes to it, and reads what follows */
+	struct gate gate;
+	struct {
+		_Alignas(64) atomic_uint noted; /* launches in a lane of the black box */
+	} box_lanes[SESSION_BOX_LANES];
 	_Alignas(64) struct handles functions, streams;
 	struct handles execs;   /* CUgraphExec -> struct graph_exec */
 	struct handles unprobed; /* CUgraphExec -> struct unprobed */

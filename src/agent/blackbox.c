@@ -33,12 +33,12 @@ static bool is_fault(CUresult r)
 
 #define BEING_WRITTEN UINT64_MAX /* no launch's number */
 
-static struct session_launch *begin(uint64_t *number)
+static struct session_launch *begin(unsigned int thread, uint64_t *number)
 {
 	struct session_blackbox *b = &agent.row->box;
-	uint64_t n = __atomic_fetch_add(&b->launches, 1, __ATOMIC_RELAXED);
-	struct session_launch *l = &b->last[n % SESSION_LAST_LAUNCHES];
-	*number = n + 1;
+	uint32_t lane = thread % SESSION_BOX_LANES, n = atomic_fetch_add_explicit(&agent.box_lanes[lane].noted, 1, memory_order_relaxed);
+	struct session_launch *l = &b->last[lane * SESSION_LAST_LAUNCHES + n % SESSION_LAST_LAUNCHES];
+	*number = __atomic_fetch_add(&b->launches, 1, __ATOMIC_RELAXED) + 1;
 	/* A launch that came as many launches later may be at it: one of them is enough. */
 	return __atomic_exchange_n(&l->number, BEING_WRITTEN, __ATOMIC_ACQUIRE) == BEING_WRITTEN ? NULL : l;
 }
@@ -92,7 +92,7 @@ static uint32_t keep_block(struct session_launch *l, void **extra)
 void blackbox_launch(const struct kernel *k, const struct launch *launch, uint64_t links)
 {
 	uint64_t number;
-	struct session_launch *l = agent.row ? begin(&number) : NULL;
+	struct session_launch *l = agent.row ? begin(launch->lane, &number) : NULL;
 	const CUlaunchConfig *c = &launch->config;
 	if (!l)
 		return;
@@ -115,7 +115,7 @@ void blackbox_launch(const struct kernel *k, const struct launch *launch, uint64
 void blackbox_graph(uint32_t first, uint32_t n, uint32_t stream, bool own_stream, uint64_t links)
 {
 	uint64_t number;
-	struct session_launch *l = agent.row ? begin(&number) : NULL;
+	struct session_launch *l = agent.row ? begin(thread_lane(), &number) : NULL;
 	if (!l)
 		return;
 	l->kernel = first;
@@ -145,7 +145,9 @@ void blackbox_done(uint64_t launches)
 void blackbox_stream_done(uint32_t stream, bool own_stream, uint64_t launches)
 {
 	uint32_t thread = own_stream ? (uint32_t)thread_id() : 0;
-	for (uint32_t i = 0; agent.row && stream != UINT32_MAX && i < SESSION_LAST_LAUNCHES; i++) {
+	/* Those that this thread launched, and what shares its lane. */
+	uint32_t first = thread_lane() % SESSION_BOX_LANES * SESSION_LAST_LAUNCHES;
+	for (uint32_t i = first; agent.row && stream != UINT32_MAX && i < first + SESSION_LAST_LAUNCHES; i++) {
 		struct session_launch *l = &agent.row->box.last[i];
 		uint64_t number = __atomic_load_n(&l->number, __ATOMIC_ACQUIRE);
 		bool is = number && number <= launches && __atomic_load_n(&l->stream, __ATOMIC_RELAXED) == stream &&

@@ -182,7 +182,8 @@ static CUresult launch(struct launch *l)
 	struct variant *v = f && l->sample.times ? choose(l, f) : NULL;
 	struct time_pair *timed = NULL;
 	CUresult r = CUDA_ERROR_UNKNOWN;
-	gate_enter(&agent.gate);
+	l->lane = thread_lane();
+	gate_enter_by(&agent.gate, l->lane);
 	l->stream = stream_used(l->config.hStream, l->per_thread);
 	struct session_shape *shape = row ? shape_of(f->kernel, row, l) : NULL;
 	uint64_t alike = shape ? __atomic_fetch_add(&shape->launches, 1, __ATOMIC_RELAXED) : 0;
@@ -206,7 +207,7 @@ static CUresult launch(struct launch *l)
 		gputime_end(timed, swapped, l->sample.one_in, l->config.hStream, l->per_thread);
 	else if (timed)
 		gputime_drop(timed);
-	gate_leave(&agent.gate);
+	gate_leave_by(&agent.gate, l->lane);
 	return r;
 }
 

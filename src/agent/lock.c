@@ -58,6 +58,16 @@ void thread_forked(void)
 	own_id = 0;
 }
 
+static __thread unsigned int own_lane; /* from 1 */
+
+unsigned int thread_lane(void)
+{
+	static atomic_uint threads;
+	if (!own_lane)
+		own_lane = atomic_fetch_add(&threads, 1) + 1;
+	return own_lane - 1;
+}
+
 static uint64_t read_clock(clockid_t which)
 {
 	struct timespec t;
@@ -75,8 +85,7 @@ uint64_t coarse_ns(void)
 	return read_clock(CLOCK_MONOTONIC_COARSE);
 }
 
-/* users: launches inside, with GATE_HELD while the loader waits for them to leave; -1: the loader is inside. */
-enum { GATE_HELD = 1 << 30, OWN_US = 200 };
+enum { GATE_OPEN, GATE_HELD, GATE_CLOSED, OWN_US = 200 };
 
 static void wait_at_gate(struct gate *g, int seen)
 {
@@ -84,80 +93,94 @@ static void wait_at_gate(struct gate *g, int seen)
 	atomic_fetch_add(&g->waiting, 1);
 	/* Our own stream can only be asked about by us. */
 	bool busy = !stream_ask_own();
-	futex_wait(&g->users, seen, busy ? &t : NULL);
+	futex_wait(&g->state, seen, busy ? &t : NULL);
 	atomic_fetch_sub(&g->waiting, 1);
 }
 
-void gate_enter(struct gate *g)
+/* Who enters counts itself and then looks at the state; who closes changes the state and then looks at the counts: one of them sees the
+ * other. */
+void gate_enter_by(struct gate *g, unsigned int lane)
 {
-	int n = atomic_load_explicit(&g->users, memory_order_relaxed);
+	atomic_int *users = &g->lanes[lane % GATE_LANES].users;
 	for (;;) {
-		if (n >= 0 && !(n & GATE_HELD)) {
-			if (atomic_compare_exchange_weak_explicit(&g->users, &n, n + 1,
-				    memory_order_acquire, memory_order_relaxed))
-				return;
-			continue;
-		}
+		atomic_fetch_add(users, 1);
+		int state = atomic_load(&g->state);
+		if (state == GATE_OPEN)
+			return;
+		atomic_fetch_sub(users, 1);
 		/* A driver that calls its own exported functions while it loads for us comes by
 		 * here. */
 		if (atomic_load(&g->owner) == thread_id())
 			return;
-		wait_at_gate(g, n);
-		n = atomic_load_explicit(&g->users, memory_order_relaxed);
+		wait_at_gate(g, state);
 	}
+}
+
+void gate_leave_by(struct gate *g, unsigned int lane)
+{
+	int owner = atomic_load_explicit(&g->owner, memory_order_relaxed);
+	if (!owner || owner != thread_id())
+		atomic_fetch_sub_explicit(&g->lanes[lane % GATE_LANES].users, 1, memory_order_release);
+}
+
+void gate_enter(struct gate *g)
+{
+	gate_enter_by(g, thread_lane());
 }
 
 void gate_leave(struct gate *g)
 {
-	int n = atomic_load_explicit(&g->users, memory_order_relaxed);
-	while (n > 0 && n != GATE_HELD)
-		if (atomic_compare_exchange_weak_explicit(
-			    &g->users, &n, n - 1, memory_order_release, memory_order_relaxed))
-			return;
+	gate_leave_by(g, thread_lane());
 }
 
-static bool take_gate(struct gate *g, int from)
+static bool is_used(struct gate *g)
 {
-	if (!atomic_compare_exchange_strong_explicit(
-		    &g->users, &from, -1, memory_order_acquire, memory_order_relaxed))
-		return false;
-	atomic_store(&g->owner, thread_id());
-	return true;
-}
-
-bool gate_close(struct gate *g)
-{
-	return take_gate(g, 0);
+	for (int i = 0; i < GATE_LANES; i++)
+		if (atomic_load(&g->lanes[i].users))
+			return true;
+	return false;
 }
 
 static void let_pass(struct gate *g)
 {
+	atomic_store(&g->state, GATE_OPEN);
 	if (atomic_load(&g->waiting))
-		futex_wake(&g->users, INT_MAX);
+		futex_wake(&g->state, INT_MAX);
+}
+
+bool gate_close(struct gate *g)
+{
+	int open = GATE_OPEN;
+	if (is_used(g) || !atomic_compare_exchange_strong(&g->state, &open, GATE_CLOSED))
+		return false;
+	if (is_used(g)) {
+		let_pass(g);
+		return false;
+	}
+	atomic_store(&g->owner, thread_id());
+	return true;
 }
 
 bool gate_hold(struct gate *g, uint64_t until_ns)
 {
-	int n = atomic_load(&g->users);
-	do
-		if (n < 0 || n & GATE_HELD)
-			return false;
-	while (!atomic_compare_exchange_weak(&g->users, &n, n | GATE_HELD));
-	while (!take_gate(g, GATE_HELD)) {
+	int open = GATE_OPEN;
+	if (!atomic_compare_exchange_strong(&g->state, &open, GATE_HELD))
+		return false;
+	while (is_used(g)) {
 		if (now_ns() > until_ns) {
-			atomic_fetch_and(&g->users, ~GATE_HELD);
 			let_pass(g);
 			return false;
 		}
 		nap_us(OWN_US / 10);
 	}
+	atomic_store(&g->state, GATE_CLOSED);
+	atomic_store(&g->owner, thread_id());
 	return true;
 }
 
 void gate_open(struct gate *g)
 {
 	atomic_store(&g->owner, 0);
-	atomic_store(&g->users, 0);
 	let_pass(g);
 }
 

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,7 +24,7 @@ enum { THREADS_MS = 50, BUSY_MS = 2000, CAPTURE_MS = 100 };
 enum { ROW_FREE, ROW_USED };
 
 struct stream_row {
-	struct stream_row *next;
+	_Alignas(64) struct stream_row *next; /* each launch into it writes to it: on a cache line of its own */
 	atomic_int state, busy;
 	CUstream stream; /* valid while USED, or busy and USED before */
 	CUcontext context;
@@ -77,9 +78,10 @@ static struct stream_row *take_row(void)
 		r = r->next;
 	if (r)
 		return r;
-	r = calloc(1, sizeof(*r));
+	r = aligned_alloc(_Alignof(struct stream_row), sizeof(*r));
 	if (!r)
 		return NULL;
+	memset(r, 0, sizeof(*r));
 	r->next = atomic_load(&agent.stream_rows);
 	atomic_store(&agent.stream_rows, r);
 	return r;

@@ -27,21 +27,41 @@ static const char *name_of(uint32_t fault)
 
 /* -- launches ------------------------------------------------------------------------------- */
 
-/* Launch `number` of a box, copied; false: it was overwritten, or has ended. */
-static bool launch_at(const struct session_blackbox *b, uint64_t number, struct session_launch *l)
+/* Those of a box that may have been under way at the fault, by number: the last ones. */
+struct launches {
+	uint32_t n;
+	struct session_launch list[SESSION_LAST_LAUNCHES];
+};
+
+/* Copies one if it was not overwritten meanwhile and has not ended. */
+static bool take_launch(const struct session_blackbox *b, const struct session_launch *from, struct session_launch *to)
 {
-	const struct session_launch *at = &b->last[(number - 1) % SESSION_LAST_LAUNCHES];
-	*l = *at;
-	return __atomic_load_n(&at->number, __ATOMIC_ACQUIRE) == number && !l->ended;
+	*to = *from;
+	return __atomic_load_n(&from->number, __ATOMIC_ACQUIRE) == to->number && to->number > b->done && to->number <= b->launches_then &&
+	       !to->ended;
 }
 
-/* The first launch that may have been under way at the fault and is still in the box. */
-static uint64_t first_launch(const struct session_blackbox *b)
+static void take_launches(const struct session_blackbox *b, struct launches *all)
 {
-	uint64_t kept = b->launches_then > SESSION_LAST_LAUNCHES
-				? b->launches_then - SESSION_LAST_LAUNCHES
-				: 0;
-	return (b->done > kept ? b->done : kept) + 1;
+	struct session_launch l;
+	all->n = 0;
+	for (uint32_t i = 0; i < SESSION_BOX_LANES * SESSION_LAST_LAUNCHES; i++) {
+		if (!take_launch(b, &b->last[i], &l))
+			continue;
+		uint32_t at = all->n;
+		while (at && all->list[at - 1].number > l.number)
+			at--;
+		bool full = all->n == SESSION_LAST_LAUNCHES;
+		if (full && !at)
+			continue; /* older than all of them */
+		if (full) { /* the oldest goes */
+			memmove(&all->list[0], &all->list[1], (--at) * sizeof(l));
+		} else {
+			memmove(&all->list[at + 1], &all->list[at], (all->n - at) * sizeof(l));
+			all->n++;
+		}
+		all->list[at] = l;
+	}
 }
 
 static const struct snap_kernel *kernel_of(const struct snapshot *snap, uint32_t row)
@@ -163,14 +183,14 @@ static void add_value(const char *value, int i, void *arg)
 
 /* -- text ------------------------------------------------------------------------------------- */
 
-static void launch_text(struct session *s, const struct snapshot *snap, uint64_t number, const struct session_launch *l, struct buf *text)
+static void launch_text(struct session *s, const struct snapshot *snap, const struct session_launch *l, struct buf *text)
 {
 	const struct session_file *f = session_data(s);
 	const struct snap_kernel *k = kernel_of(snap, l->kernel);
 	struct buf values = { 0 };
 	char name[65];
 	bool more, any = false;
-	buf_printf(text, "    launch %" PRIu64 ", not seen to end: ", number);
+	buf_printf(text, "    launch %" PRIu64 ", not seen to end: ", l->number);
 	if (l->graph_kernels == UINT32_MAX)
 		buf_puts(text, "a graph whose kernels are not known");
 	else if (l->graph_kernels)
@@ -212,16 +232,16 @@ static void maps_text(const struct session_blackbox *b, struct buf *text)
 void fault_text(struct session *s, const struct snapshot *snap, struct buf *text)
 {
 	const struct session_file *f = session_data(s);
-	struct session_launch l;
+	struct launches last;
 	for (int i = 0; i < SESSION_MAX_AGENTS; i++) {
 		const struct session_blackbox *b = &f->agents[i].box;
 		if (!b->fault)
 			continue;
 		buf_printf(text, "  device fault in process %u: %s (error %u), seen by %.40s\n",
 			f->agents[i].pid, name_of(b->fault), b->fault, b->call);
-		for (uint64_t n = first_launch(b); n && n <= b->launches_then; n++)
-			if (launch_at(b, n, &l))
-				launch_text(s, snap, n, &l, text);
+		take_launches(b, &last);
+		for (uint32_t k = 0; k < last.n; k++)
+			launch_text(s, snap, &last.list[k], text);
 		maps_text(b, text);
 	}
 }
@@ -242,14 +262,14 @@ static void json_value(const char *value, int i, void *arg)
 	json_string(arg, value);
 }
 
-static void json_launch(struct session *s, const struct snapshot *snap, uint64_t number, const struct session_launch *l, struct json *j)
+static void json_launch(struct session *s, const struct snapshot *snap, const struct session_launch *l, struct json *j)
 {
 	const struct session_file *f = session_data(s);
 	const struct snap_kernel *k = kernel_of(snap, l->kernel);
 	char name[65];
 	bool more;
 	json_object(j);
-	json_put_u64(j, "launch", number);
+	json_put_u64(j, "launch", l->number);
 	json_put_string(j, "kernel", kernel_name(snap, k));
 	json_key(j, "graph_kernels");
 	l->graph_kernels && l->graph_kernels != UINT32_MAX ? json_u64(j, l->graph_kernels) : json_null(j);
@@ -280,7 +300,7 @@ static void json_launch(struct session *s, const struct snapshot *snap, uint64_t
 void fault_json(struct session *s, const struct snapshot *snap, struct json *j)
 {
 	const struct session_file *f = session_data(s);
-	struct session_launch l;
+	struct launches last;
 	json_array(j);
 	for (int i = 0; i < SESSION_MAX_AGENTS; i++) {
 		const struct session_blackbox *b = &f->agents[i].box;
@@ -298,9 +318,9 @@ void fault_json(struct session *s, const struct snapshot *snap, struct json *j)
 		b->maps_ns && b->fault_ns >= b->maps_ns ? json_u64(j, b->fault_ns - b->maps_ns) : json_null(j);
 		json_key(j, "launches");
 		json_array(j);
-		for (uint64_t n = first_launch(b); n && n <= b->launches_then; n++)
-			if (launch_at(b, n, &l))
-				json_launch(s, snap, n, &l, j);
+		take_launches(b, &last);
+		for (uint32_t k = 0; k < last.n; k++)
+			json_launch(s, snap, &last.list[k], j);
 		json_array_end(j);
 		json_object_end(j);
 	}

@@ -179,7 +179,8 @@ struct session_site { /* writer: the agent that claimed its kernel */
 };
 
 /* What is left when a device has faulted (agent/blackbox.c). */
-enum { SESSION_LAST_LAUNCHES = 16, SESSION_PARAM_BYTES = 128 };
+/* Launches are kept by threads, so that these do not wait for each other's cache lines: in each lane those of some of them. */
+enum { SESSION_LAST_LAUNCHES = 16, SESSION_BOX_LANES = 8, SESSION_PARAM_BYTES = 128 };
 struct session_launch { /* writer: the agent */
 	uint64_t number; /* from 1; 0: none, all ones: being written */
 	uint32_t kernel; /* row; UINT32_MAX: it has none */
@@ -203,7 +204,8 @@ struct session_blackbox { /* writer: the agent */
 	uint64_t maps_ns;     /* maps are as of then, those in host memory as of the fault; 0: there are none, or they were never copied */
 	uint64_t maps_behind; /* of so many probed launches not all is in them */
 	char call[40];	   /* which returned it */
-	struct session_launch last[SESSION_LAST_LAUNCHES]; /* launch n at (n - 1) modulo their number */
+	uint64_t pad1[2];
+	struct session_launch last[SESSION_BOX_LANES * SESSION_LAST_LAUNCHES]; /* of each lane the last ones, in any order */
 };
 
 struct session_agent { /* writer: the agent */

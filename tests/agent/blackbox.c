@@ -155,10 +155,20 @@ static struct session_blackbox *box(struct run *r)
 	return &nothing;
 }
 
+/* Launch `number`, from 1. */
+static const struct session_launch *nth(const struct session_blackbox *b, uint64_t number)
+{
+	static const struct session_launch nothing;
+	for (int i = 0; i < SESSION_BOX_LANES * SESSION_LAST_LAUNCHES; i++)
+		if (b->last[i].number == number)
+			return &b->last[i];
+	return &nothing;
+}
+
 /* Whether the value at `at` of launch `number` is this. */
 static bool has(const struct session_blackbox *b, uint64_t number, size_t at, const void *value, size_t bytes)
 {
-	return !memcmp(b->last[number - 1].params + at, value, bytes);
+	return !memcmp(nth(b, number)->params + at, value, bytes);
 }
 
 static uint32_t host_map(struct run *r)
@@ -185,12 +195,12 @@ static void streams_apart(void)
 	is_str(b->call, "cuStreamSynchronize", "and the call that told");
 	is_int(b->launches_then, GOOD + 2, "launches until then");
 	for (int i = 0; i < GOOD; i++)
-		ok(b->last[i].ended && b->last[i].stream == 1, "launch %d has ended with its stream", i + 1);
-	ok(!b->last[GOOD].ended && b->last[GOOD].stream == 2, "one in another stream is not known to have");
-	ok(!b->last[GOOD + 1].ended && b->last[GOOD + 1].stream == 1, "nor the one that came later");
-	is_int(b->last[GOOD + 1].links, links, "which ran both programs");
-	is_int(b->last[GOOD + 1].param_bytes, 16, "its parameters");
-	memcpy(&to, b->last[GOOD].params, 8);
+		ok(nth(b, (uint64_t)i + 1)->ended && nth(b, (uint64_t)i + 1)->stream == 1, "launch %d has ended with its stream", i + 1);
+	ok(!nth(b, GOOD + 1)->ended && nth(b, GOOD + 1)->stream == 2, "one in another stream is not known to have");
+	ok(!nth(b, GOOD + 2)->ended && nth(b, GOOD + 2)->stream == 1, "nor the one that came later");
+	is_int(nth(b, GOOD + 2)->links, links, "which ran both programs");
+	is_int(nth(b, GOOD + 2)->param_bytes, 16, "its parameters");
+	memcpy(&to, nth(b, GOOD + 1)->params, 8);
 	to += UINT64_C(1) << 40;
 	ok(has(b, GOOD + 2, 0, &to, 8) && has(b, GOOD + 2, 8, &add, 4) && has(b, GOOD + 2, 12, &n, 4), "and their values");
 	struct session_kernel *k = run_kernel(&r, "fill");
@@ -213,11 +223,11 @@ static void threads_apart(void)
 	const struct session_blackbox *b = box(&r);
 	is_str(b->call, "cuCtxSynchronize", "and the call that told");
 	for (int i = 0; i < 5; i++)
-		ok((int)b->last[i].ended == ended[i] && b->last[i].stream == 0, "launch %d has%s ended", i + 1, ended[i] ? "" : " not");
-	ok(b->last[1].thread && b->last[1].thread == b->last[2].thread && b->last[3].thread &&
-			b->last[3].thread != b->last[1].thread && !b->last[0].thread && !b->last[4].thread,
+		ok((int)nth(b, (uint64_t)i + 1)->ended == ended[i] && nth(b, (uint64_t)i + 1)->stream == 0, "launch %d has%s ended", i + 1, ended[i] ? "" : " not");
+	ok(nth(b, 2)->thread && nth(b, 2)->thread == nth(b, 3)->thread && nth(b, 4)->thread &&
+			nth(b, 4)->thread != nth(b, 2)->thread && !nth(b, 1)->thread && !nth(b, 5)->thread,
 		"whose stream it was");
-	is_int(b->maps_behind + b->last[4].links, 0, "nothing was probed");
+	is_int(b->maps_behind + nth(b, 5)->links, 0, "nothing was probed");
 	run_end(&r);
 }
 
@@ -234,14 +244,14 @@ static void values(bool told)
 	r.env[0] = told ? NULL : "SHIM_FAULT=cuFuncGetParamInfo:1";
 	is_int(run_role(&r, "with_values"), 41, "values%s", told ? "" : ", the driver does not tell of parameters");
 	const struct session_blackbox *b = box(&r);
-	is_int(b->last[0].param_bytes, told ? 48 : 0, "a list: %s", told ? "what fits" : "is not read");
+	is_int(nth(b, 1)->param_bytes, told ? 48 : 0, "a list: %s", told ? "what fits" : "is not read");
 	for (int i = told ? 0 : 1; i < 2; i++)
 		ok(has(b, (uint64_t)i + 1, 0, &one, 8) && has(b, (uint64_t)i + 1, 8, &pair, 24) && has(b, (uint64_t)i + 1, 32, &x, 4) &&
 				has(b, (uint64_t)i + 1, 36, &small, 2) && has(b, (uint64_t)i + 1, 40, &y, 8),
 			"values of a %s", i ? "block" : "list");
-	is_int(b->last[1].param_bytes, SESSION_PARAM_BYTES, "a block is cut");
-	is_int(b->last[2].param_bytes, 0, "a kernel without parameters");
-	ok(b->last[0].grid[2] == 4 && b->last[0].block[1] == 6 && b->last[0].shared_bytes == 128, "grid, block, shared memory");
+	is_int(nth(b, 2)->param_bytes, SESSION_PARAM_BYTES, "a block is cut");
+	is_int(nth(b, 3)->param_bytes, 0, "a kernel without parameters");
+	ok(nth(b, 1)->grid[2] == 4 && nth(b, 1)->block[1] == 6 && nth(b, 1)->shared_bytes == 128, "grid, block, shared memory");
 	struct session_kernel *k = run_kernel(&r, "other"), *k2 = run_kernel(&r, "none");
 	is_str(k ? session_text(r.session, k->params) : "", "u64 b8[24]@8 f32 s16 f64 b8[200]@4 u8", "types");
 	is_str(k2 ? session_text(r.session, k2->params) : "", SESSION_NO_PARAMS, "and none");
@@ -258,9 +268,9 @@ static void graph(void)
 	is_int(run_role(&r, "in_graph"), 41, "a graph: the program sees its fault");
 	const struct session_blackbox *b = box(&r);
 	struct session_kernel *k = run_kernel(&r, "fill");
-	ok(b->launches_then == 1 && b->last[0].graph_kernels == 2 && b->last[0].stream == 1 && !b->last[0].ended, "it is told");
-	ok(k && &r.file->kernels[b->last[0].kernel] == k, "with its first kernel");
-	is_int(b->last[0].links, 1u << link, "and programs");
+	ok(b->launches_then == 1 && nth(b, 1)->graph_kernels == 2 && nth(b, 1)->stream == 1 && !nth(b, 1)->ended, "it is told");
+	ok(k && &r.file->kernels[nth(b, 1)->kernel] == k, "with its first kernel");
+	is_int(nth(b, 1)->links, 1u << link, "and programs");
 	run_end(&r);
 }
 
