@@ -656,6 +656,10 @@ void memory_each(void (*fn)(const struct mapping *m, void *arg), void *arg);
 /* Reads what can be read: how much that was. */
 size_t memory_read(uintptr_t at, void *to, size_t bytes);
 
+/* How many threads of ours may be at work for a moment: half of the processors that the process has, at most so many. */
+enum { AGENT_MAX_HELPERS = 8 };
+int agent_helpers(void);
+
 /* Memory is looked through for pointers to the driver, for PTX, or for both, by threads of ours. One thread opens a sweep, adds
  * parts, begins it, and asks whether it is over; until then there is no other. */
 enum { MEMORY_SLOTS = 1, MEMORY_TEXT = 2, MEMORY_MORE = 1024 };

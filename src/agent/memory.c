@@ -24,7 +24,7 @@ enum {
 	CHUNK = 256 << 10, /* stays in the cache while it is looked at */
 	PIECE = 4 << 20,
 	PAGE = 4096,
-	MAX_WORKERS = 4, /* on an H200's host four read as fast as its memory allows */
+	MAX_WORKERS = AGENT_MAX_HELPERS,
 	FRAMES_BELOW = 128 << 10, /* of a thread of ours, from where it began */
 	FRAMES_ABOVE = 1 << 10,	  /* the C library's own are larger, and other memory may lie behind them */
 };
@@ -288,17 +288,17 @@ static void *work(void *arg)
 	return NULL;
 }
 
-static int count_workers(void)
+int agent_helpers(void)
 {
 	cpu_set_t set;
 	int n = sched_getaffinity(0, sizeof(set), &set) ? 2 : CPU_COUNT(&set);
-	n = n / 2 < MAX_WORKERS ? n / 2 : MAX_WORKERS;
+	n = n / 2 < AGENT_MAX_HELPERS ? n / 2 : AGENT_MAX_HELPERS;
 	return n > 1 ? n : 1;
 }
 
 void memory_open(void)
 {
-	int n = count_workers(), begun = 0;
+	int n = agent_helpers(), begun = 0;
 	s.n = s.at = 0;
 	atomic_store(&s.go, 0);
 	atomic_store(&s.going, 0);
@@ -354,7 +354,7 @@ bool memory_swept(uint64_t until_ns)
 
 bool memory_busy(void)
 {
-	return s.begun;
+	return !memory_swept(0);
 }
 
 void memory_stop(void)

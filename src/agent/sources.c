@@ -2,7 +2,7 @@
  * (triton.c), and as text in memory (memtext.c).
  *
  * A fatbin is found through its wrapper in the file's section .nvFatBinSegment, which the CUDA runtime hands to the driver. A large
- * process has thousands: they are looked through once, a slice at a time, and what is kept is an index by hashes of names.
+ * process has thousands: they are looked through once, by threads of ours, and what is kept is an index by hashes of names.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 #include "agent/agent.h"
 
-enum { MAX_WRAPPERS = 65536 };
+enum { MAX_WRAPPERS = 65536, FEW = 16 };
 
 /* Hashes of names. */
 struct names {
@@ -30,12 +30,15 @@ struct wrapper {
 	struct names ptx, bare;
 };
 
-/* Used by one thread. */
+/* Used by one thread, and by those that read names. */
 static struct {
-	struct wrapper *list;
-	size_t n, cap, n_read;
-	unsigned long long adds; /* loaded files ever, when the list was made */
-	uint64_t files_ns; /* spent on reading names */
+	struct wrapper *list; /* nobody reads names while it changes */
+	size_t n, cap;
+	atomic_size_t next;   /* the first whose names nobody has begun to read */
+	atomic_int readers;   /* threads of ours that do */
+	uint32_t cc;
+	unsigned long long adds, subs; /* files ever loaded and unloaded, when the list was made */
+	uint64_t begun_ns;    /* 0: told of */
 } w;
 
 /* -- fatbins of loaded files ------------------------------------------------------------- */
@@ -94,9 +97,11 @@ static int look_into(struct dl_phdr_info *info, size_t size, void *arg)
 	return 0;
 }
 
-static int count_adds(struct dl_phdr_info *info, size_t size, void *arg)
+static int count_files(struct dl_phdr_info *info, size_t size, void *arg)
 {
-	*(unsigned long long *)arg = info->dlpi_adds;
+	unsigned long long *counts = arg;
+	counts[0] = info->dlpi_adds;
+	counts[1] = info->dlpi_subs;
 	return 1;
 }
 
@@ -180,24 +185,66 @@ static void read_names(struct wrapper *wr, uint32_t cc)
 	fatbin_close(f);
 }
 
-/* Whether every fatbin's names are known. */
+static bool read_next(void)
+{
+	size_t i = atomic_fetch_add(&w.next, 1);
+	if (i < w.n)
+		read_names(&w.list[i], w.cc);
+	return i < w.n;
+}
+
+static void *read_all(void *arg)
+{
+	while (read_next())
+		;
+	atomic_fetch_sub(&w.readers, 1);
+	return arg;
+}
+
+/* Of a file that was unloaded nothing is read any more. */
+static void list_files(const unsigned long long counts[2], uint32_t cc)
+{
+	if (counts[1] != w.subs) {
+		for (size_t i = 0; i < w.n; i++) {
+			free(w.list[i].ptx.list);
+			free(w.list[i].bare.list);
+		}
+		w.n = 0;
+	}
+	atomic_store(&w.next, w.n);
+	dl_iterate_phdr(look_into, NULL);
+	w.adds = counts[0];
+	w.subs = counts[1];
+	w.cc = w.cc ? w.cc : cc; /* devices of one process are alike */
+	w.begun_ns = now_ns();
+	for (int k = agent_helpers(); k-- && w.n - atomic_load(&w.next) > FEW;) {
+		atomic_fetch_add(&w.readers, 1);
+		if (agent_thread(NULL, read_all, NULL))
+			atomic_fetch_sub(&w.readers, 1);
+	}
+}
+
+/* Whether every fatbin's names are known. Where there are few, or no thread could be made, we read them. */
 static bool know_files(uint32_t cc, uint64_t until)
 {
-	unsigned long long adds = 0;
-	uint64_t start = now_ns();
-	dl_iterate_phdr(count_adds, &adds);
-	if (adds != w.adds) {
-		dl_iterate_phdr(look_into, NULL);
-		w.adds = adds;
+	unsigned long long counts[2] = { 0 };
+	if (atomic_load(&w.readers))
+		return false;
+	dl_iterate_phdr(count_files, counts);
+	if (counts[0] != w.adds || counts[1] != w.subs) {
+		list_files(counts, cc);
+		if (atomic_load(&w.readers))
+			return false;
 	}
-	if (w.n_read == w.n)
-		return true;
-	for (; w.n_read < w.n && now_ns() < until; w.n_read++)
-		read_names(&w.list[w.n_read], cc);
-	w.files_ns += now_ns() - start;
-	if (w.n_read == w.n)
-		agent_log("names of %zu fatbins in files read in %.1f ms", w.n, (double)w.files_ns / 1e6);
-	return w.n_read == w.n;
+	while (atomic_load(&w.next) < w.n) {
+		if (now_ns() > until)
+			return false;
+		read_next();
+	}
+	if (w.begun_ns)
+		agent_log("names of %zu fatbins in files read in %.1f ms", w.n, (double)(now_ns() - w.begun_ns) / 1e6);
+	w.begun_ns = 0;
+	return true;
 }
 
 /* Why the kernels of a fatbin have no PTX. */
