@@ -369,18 +369,25 @@ static int instrument(struct kernel *k, const struct build *b, const struct reci
 	return instrument_kernel(a, &request, made, d);
 }
 
-/* Before anything of it is loaded. */
+/* Of what all warps would take, where one in so many runs the programs. */
+static uint64_t in_ppm(double slowdown, uint32_t one_in)
+{
+	return (uint64_t)((1 + (slowdown - 1) / one_in) * 1e6);
+}
+
+/* Before anything of it is loaded. With a limit on the slowdown it is of all warps: how many may run them is found by it. */
 static void tell_estimate(struct kernel *k, const struct instrument_cost *cost)
 {
 	struct session_kernel *row = atomic_load(&k->shared);
 	struct instrument_estimate e;
 	const double most = 1e12; /* of the numbers in the row */
+	uint32_t chosen = agent.shared->filter.sample_warps, one_in = chosen ? chosen : 1;
 	instrument_estimate(cost, &e);
 	if (!row || !(e.most < most))
 		return;
-	row->estimate_least_ppm = (uint64_t)(e.least * 1e6);
-	row->estimate_most_ppm = (uint64_t)(e.most * 1e6);
-	__atomic_store_n(&row->estimate_ppm, (uint64_t)(e.slowdown * 1e6), __ATOMIC_RELEASE);
+	row->estimate_least_ppm = in_ppm(e.least, one_in);
+	row->estimate_most_ppm = in_ppm(e.most, one_in);
+	__atomic_store_n(&row->estimate_ppm, in_ppm(e.slowdown, one_in), __ATOMIC_RELEASE);
 }
 
 static struct build *build_new(struct kernel *k, uint32_t cc, const char *const *unbound,

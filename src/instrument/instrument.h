@@ -40,7 +40,8 @@ struct instrument_work {
 	double gathered;	  /* and where the address comes out of memory itself */
 	double atomics;		  /* on global memory */
 	double shared;		  /* accesses to shared memory, neighbours joined */
-	double probe_insns;	  /* of programs, with what comes before them */
+	double probe_insns;	  /* of programs, with what comes before them, */
+	double looped;		  /* and those of them that are in loops of the kernel's */
 	double adds, atoms;	  /* atomic instructions of programs without and with a result */
 	double loads, stores;	  /* of programs, in memory; stores in words a lane */
 	double exchanges;	  /* match, redux, shfl, vote */

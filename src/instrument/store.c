@@ -10,7 +10,7 @@
 
 enum { NO_STRING = -1, SAME_STRING = -2, MAX_PARAMS = 1 << 16 };
 
-_Static_assert(sizeof(struct instrument_site) == 80 && sizeof(struct instrument_result) == 472,
+_Static_assert(sizeof(struct instrument_site) == 80 && sizeof(struct instrument_result) == 504,
 	"if what has come is a pointer, what it points to is to be written and read here");
 
 /* -- writing -- */

@@ -56,6 +56,10 @@ done
 # What guards cost is up to the programs that come.
 run "$egpu" run $on -v --live -k vecadd --json="$tmp/json" -- "$samples/vecadd" 1000
 is "$status $(grep -c "estimate:" "$tmp/err") $(json "$tmp/json" '$j->{kernels}[0]{state}, $j->{kernels}[0]{estimate}')" "0 0 instrumented null" "of guards alone nothing is said"
+# One warp in 8 pays an eighth of it.
+run "$egpu" run $on -v --json="$tmp/part.json" --sample-warps 8 "$tmp/heavy.bpf.c" -- "$samples/vecadd" 1000
+excess() { json "$tmp/$1.json" '1e6 * ($j->{kernels}[0]{estimate}{slowdown} - 1)'; }
+is "$(perl -e 'my $d = $ARGV[0] - 8 * $ARGV[1]; print abs($d) < 0.05 * $ARGV[0] ? 1 : "@ARGV"' "$(excess heavy)" "$(excess part)")" 1 "one warp in 8: an eighth of what all take longer"
 # The kernel of transpose that has a tile in shared memory.
 for name in light heavy shared; do
 	run "$egpu" run $on --json="$tmp/$name.json" "$tmp/$name.bpf.c" -- "$samples/transpose"
