@@ -45,12 +45,14 @@ static atomic_int *sync_word(void)
 
 /* -- making --------------------------------------------------------------------- */
 
-/* Between the replicas of an array. What shared memory says must fit the image that was made. */
+/* Between the replicas of an array or hash. What shared memory says must fit the image that was made. */
 static uint64_t replica_bytes(const struct session_map *row, size_t image_bytes, uint32_t sms)
 {
-	uint64_t one = map_replica_bytes(row->max_entries, row->value_size);
-	bool several = row->type == BPF_MAP_TYPE_ARRAY && sms > 1 && one <= UINT32_MAX &&
-		       one * sms == image_bytes - MAP_IMAGE_HEADER;
+	bool hash = row->type == BPF_MAP_TYPE_HASH;
+	uint64_t one = hash ? map_hash_replica_bytes(row->value_size, row->max_entries) : map_replica_bytes(row->max_entries, row->value_size),
+		 slots = hash ? map_hash_replicas_at(row->key_size, row->value_size, row->max_entries) : 0;
+	bool several = (hash || row->type == BPF_MAP_TYPE_ARRAY) && sms > 1 && one <= UINT32_MAX &&
+		       slots + one * sms == image_bytes - MAP_IMAGE_HEADER;
 	return several ? one : 0;
 }
 
@@ -90,9 +92,9 @@ static uint64_t bytes_of(const struct context *c, uint32_t id)
 {
 	const struct session_map *row = &agent.shared->maps[id];
 	uint32_t sms = c->sms ? c->sms : 1;
-	bool array = row->type == BPF_MAP_TYPE_ARRAY;
+	bool one = !map_is_per_cpu(row->type) && row->type != BPF_MAP_TYPE_RINGBUF;
 	return map_device_bytes(row->type, row->key_size, row->value_size, row->max_entries,
-		array ? session_map_replicas(agent.session, id, sms) : sms);
+		one ? session_map_replicas(agent.session, id, sms) : sms);
 }
 
 /* Drivers pin the pages of files that live in memory, and refuse others: a session on a disk is not even

@@ -221,6 +221,23 @@ static bool part_to_device(struct context *c, struct devmap *m, const void *part
 	return m->mapped || to_device(c, m->address + (uint64_t)((const char *)part - (const char *)m->image), part, bytes);
 }
 
+/* What multiprocessors had beside the slot's value is over. */
+static bool zero_replicas(struct context *c, struct devmap *m, uint64_t at)
+{
+	struct map_image *im = m->image;
+	uint64_t stride = map_stride(im->value_size);
+	uint8_t *first = (uint8_t *)(im + 1) + map_hash_replicas_at(im->key_size, im->value_size, im->max_entries) + at * stride;
+	bool good = true;
+	for (uint32_t r = 0; r < im->n_replicas && im->n_replicas > 1 && im->type == BPF_MAP_TYPE_HASH && good; r++) {
+		uint8_t *to = first + r * map_hash_replica_bytes(im->value_size, im->max_entries);
+		if ((uint64_t)(to - (uint8_t *)im) + stride > m->bytes)
+			return false; /* the header has been scribbled over */
+		memset(to, 0, (size_t)stride);
+		good = part_to_device(c, m, to, (size_t)stride);
+	}
+	return good;
+}
+
 /* The value of a slot, in the copy and on the device; per-CPU: nothing, the host's image has it. */
 static bool put_value(struct context *c, struct devmap *m, uint64_t at, const uint8_t *value)
 {
@@ -234,7 +251,7 @@ static bool put_value(struct context *c, struct devmap *m, uint64_t at, const ui
 			memcpy(to, value, im->value_size);
 		good = part_to_device(c, m, to, (size_t)map_stride(im->value_size));
 	}
-	return good;
+	return good && zero_replicas(c, m, at);
 }
 
 /* The slot's own state; what it knows of those at home there stays, its reach at least `reach`. */
@@ -255,7 +272,11 @@ static bool put_live(struct context *c, struct devmap *m, int64_t add)
 
 static bool take_out(struct context *c, struct devmap *m, uint64_t at)
 {
-	return put_state(c, m, at, MAP_SLOT_EMPTY, 0) && put_live(c, m, -1);
+	uint8_t *key = slot_of(m->image, at) + 8;
+	size_t bytes = (size_t)map_round_up(m->image->key_size, 8);
+	if (m->image->n_replicas > 1)
+		memset(key, 0xff, bytes);
+	return put_state(c, m, at, MAP_SLOT_EMPTY, 0) && part_to_device(c, m, key, bytes) && zero_replicas(c, m, at) && put_live(c, m, -1);
 }
 
 static bool new_key(struct context *c, struct devmap *m, const struct request *r, const struct place *p)
@@ -480,6 +501,8 @@ static bool push_bytes(struct context *c, struct devmap *m, size_t at, const uin
 	uint64_t replica = map_replica_bytes(m->image->max_entries, m->image->value_size);
 	bool good = true;
 	for (uint32_t r = 0; r < m->image->n_replicas && good; r++) {
+		if (r * replica + at + n > m->bytes)
+			return false; /* the header has been scribbled over */
 		memcpy((char *)m->image + r * replica + at, from, n);
 		good = to_device(c, m->address + r * replica + at, from, n);
 	}

@@ -110,6 +110,12 @@ enum ebpf_fold {
 /* Halves of 8-byte words whose folds are kept: those further on in a value share them. */
 enum { EBPF_FOLD_HALVES = 128 };
 
+/* Whether a copy that begins with zero can be folded into another. */
+static inline bool ebpf_folds_from_zero(uint8_t fold)
+{
+	return fold <= EBPF_FOLD_OR || fold == EBPF_FOLD_MAX_U32 || fold == EBPF_FOLD_MAX_U64;
+}
+
 static inline uint8_t ebpf_fold_join(uint8_t a, uint8_t b)
 {
 	return !a || a == b ? b : !b ? a : EBPF_FOLD_MIXED;
@@ -122,16 +128,19 @@ struct ebpf_map_use {
 	uint8_t fold[EBPF_FOLD_HALVES]; /* enum ebpf_fold of the 4 bytes at 4 i, 4 (i + 128), ... of a value */
 	bool changed;	 /* among `other`: perhaps more than read */
 	bool inserted;	 /* keys come or go: not among `other` */
+	bool replaced;	 /* hashes: keys may go, or have their values overwritten */
 	bool weighed;	 /* what is added, and what insertions begin with in words that are added to, is multiplied by the weight */
 	bool unweighed;	 /* a program that is sampled does something that is not */
 };
 
-static inline bool ebpf_folds_clash(const uint8_t fold[EBPF_FOLD_HALVES])
+/* Whether each number is changed in one way, and that in one that copies of the map allow: those of an array begin as the host's values, those of
+ * a hash's values with zero. */
+static inline bool ebpf_folds_agree(const uint8_t fold[EBPF_FOLD_HALVES], bool from_zero)
 {
 	for (int i = 0; i < EBPF_FOLD_HALVES; i++)
-		if (fold[i] == EBPF_FOLD_MIXED)
-			return true;
-	return false;
+		if (fold[i] == EBPF_FOLD_MIXED || (from_zero && !ebpf_folds_from_zero(fold[i])))
+			return false;
+	return true;
 }
 
 struct ebpf_fragment {

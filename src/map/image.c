@@ -27,11 +27,12 @@ static const uint64_t MAX_IMAGE_BYTES = 64ull << 30;
 static uint64_t map_hash_data_bytes(uint32_t type, uint32_t key_size, uint32_t value_size,
 	uint32_t max_entries, uint32_t n_replicas)
 {
-	if (!map_is_per_cpu(type))
-		return n_replicas == 1 ? map_hash_slots(max_entries) *
-						 map_hash_slot_bytes(type, key_size, value_size)
-				       : 0;
-	uint64_t slots = map_hash_slots_bytes(key_size, max_entries),
+	if (!map_is_per_cpu(type) && n_replicas == 1)
+		return map_hash_slots(max_entries) * map_hash_slot_bytes(type, key_size, value_size);
+	if (!map_is_per_cpu(type) && type != BPF_MAP_TYPE_HASH)
+		return 0;
+	uint64_t slots = map_is_per_cpu(type) ? map_hash_slots_bytes(key_size, max_entries)
+					      : map_hash_replicas_at(key_size, value_size, max_entries),
 		 one = map_hash_replica_bytes(value_size, max_entries);
 	return one <= MAX_IMAGE_BYTES / n_replicas && slots <= MAX_IMAGE_BYTES ? slots + one * n_replicas : 0;
 }
@@ -446,6 +447,19 @@ static void map_spread(struct map_image *image)
 	}
 }
 
+/* Of a hash with replicas: keys of slots that are not live. */
+static void map_mark_keys(struct map_image *image)
+{
+	uint64_t n = map_hash_slots(image->max_entries), bytes = map_hash_slot_bytes(image->type, image->key_size, image->value_size);
+	uint8_t *slot = (uint8_t *)(image + 1);
+	for (uint64_t s = 0; s < n && image->n_replicas > 1; s++, slot += bytes) {
+		uint32_t state;
+		memcpy(&state, slot, sizeof(state));
+		if ((state & MAP_SLOT_STATE) != MAP_SLOT_LIVE)
+			memset(slot + 8, 0xff, (size_t)map_round_up(image->key_size, 8));
+	}
+}
+
 /* Under the lock of map-ID, so that no host write slips between the copy and the count that forbids
  * it. A host that was stopped inside its own write must not stop the target: then the copy goes
  * ahead. */
@@ -479,6 +493,8 @@ static int map_instance_fill(
 		memcpy((char *)inst + inst->base_offset, image + 1, data);
 	if (!err && row->type == BPF_MAP_TYPE_ARRAY)
 		map_spread(image);
+	if (!err && row->type == BPF_MAP_TYPE_HASH)
+		map_mark_keys(image);
 	if (!locked)
 		file_unlock(fd);
 	close(fd);
@@ -496,7 +512,7 @@ int map_instance_create(struct session *s, uint32_t map, uint32_t n_replicas, ui
 	uint32_t sums = session_map_replicas(s, map, n_replicas);
 	if (!map_is_per_cpu(row.type) && row.type != BPF_MAP_TYPE_RINGBUF)
 		n_replicas = 1;
-	if (row.type == BPF_MAP_TYPE_ARRAY)
+	if (row.type == BPF_MAP_TYPE_ARRAY || row.type == BPF_MAP_TYPE_HASH)
 		n_replicas = sums;
 	uint64_t bytes = map_image_bytes(
 		row.type, row.key_size, row.value_size, row.max_entries, n_replicas);

@@ -20,6 +20,11 @@
  *	                    one of them is being inserted; bits 8-31, the *reach*: all of them lie in this slot and the next `reach` ones
  *	                    (cyclically). A key never moves while it is live; a deleted one leaves its slot empty for any other. The reach
  *	                    only grows.
+ *	HASH                With R > 1 replicas, on devices, where programs only fold into values in ways that begin with zero, and no key is deleted or
+ *	                    overwritten by a program: behind the slots, at map_hash_replicas_at(), replica r (one per multiprocessor) at r *
+ *	                    map_hash_replica_bytes(), in it for slot s at s * stride what is to be folded into the slot's value; zeros where no key is.
+ *	                    Keys of slots that are not live have all bits set there: a look-up through a cache that is not coherent finds
+ *	                    a key's bytes or these.
  *	PERCPU_HASH,        slots as above without values, at 128 + s * slot_bytes; behind them, at the next multiple of 128 bytes of data, replica r
  *	LRU_PERCPU_HASH     (one per multiprocessor) at r * round_up(n_slots * stride, 128), in it the value of slot s at s * stride.
  *	QUEUE, STACK        n_slots = the power of two >= max_entries (STACK: max_entries); slot s at 128 + s * map_queue_slot_bytes(): u64 changes, odd:
@@ -274,6 +279,12 @@ static inline uint64_t map_hash_slot_bytes(uint32_t type, uint32_t key_size, uin
 static inline uint64_t map_hash_slots_bytes(uint32_t key_size, uint32_t max_entries)
 {
 	return map_round_up(map_hash_slots(max_entries) * map_hash_slot_bytes(MAP_PERCPU_HASH, key_size, 0), 128);
+}
+
+/* Where the replicas of a HASH begin in its data, behind the slots. */
+static inline uint64_t map_hash_replicas_at(uint32_t key_size, uint32_t value_size, uint32_t max_entries)
+{
+	return map_round_up(map_hash_slots(max_entries) * map_hash_slot_bytes(MAP_HASH, key_size, value_size), 128);
 }
 
 static inline uint64_t map_hash_replica_bytes(uint32_t value_size, uint32_t max_entries)

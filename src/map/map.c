@@ -516,6 +516,20 @@ static int hash_value(struct map *m, struct source *src, uint64_t slot, uint32_t
 		m->stride);
 }
 
+/* What multiprocessors have beside a slot's value. */
+static int hash_add_replicas(struct map *m, struct source *src, uint64_t slot)
+{
+	uint64_t at = map_hash_replicas_at(m->row.key_size, m->row.value_size, m->row.max_entries) + slot * m->stride,
+		 one = map_hash_replica_bytes(m->row.value_size, m->row.max_entries);
+	for (uint32_t r = 0; r < src->n_replicas; r++) {
+		int err = map_source_read(m, src, at + r * one, m->one, m->stride);
+		if (err)
+			return err;
+		map_fold_value(m->fold, m->sum, m->one, NULL, false, m->stride);
+	}
+	return 0;
+}
+
 /* A source's value of a live key: into m->sum, or replica by replica, which began with zero, into the slots of CPUs. */
 static int hash_add(struct map *m, struct source *src, uint64_t slot, uint8_t *slots, bool first)
 {
@@ -527,7 +541,7 @@ static int hash_add(struct map *m, struct source *src, uint64_t slot, uint8_t *s
 		else if (!err)
 			take(m, first);
 	}
-	return err;
+	return !err && !slots && src->n_replicas > 1 ? hash_add_replicas(m, src, slot) : err;
 }
 
 /* A key exists when some instance has it; without instances, when the host's image has it. An

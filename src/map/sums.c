@@ -1,4 +1,4 @@
-/* Arrays that programs only fold into: which they are, and how copies of their numbers become one.
+/* Arrays and hashes that programs only fold into: which they are, and how copies of their numbers become one.
  *
  * The loader tells how each program it loads uses a map; the agent asks when it makes an instance. Both write first and look
  * afterwards (seq_cst), so that one of them sees the other: either the instance has no replicas, or the program comes too late.
@@ -10,18 +10,18 @@
 
 #include "map/map.h"
 
-/* Notes how a program changes the numbers; whether each is changed in one way only. */
-static bool join_folds(uint8_t fold[EBPF_FOLD_HALVES], const uint8_t more[EBPF_FOLD_HALVES])
+/* Notes how a program changes the numbers; whether they agree (ebpf_folds_agree). */
+static bool join_folds(uint8_t fold[EBPF_FOLD_HALVES], const uint8_t more[EBPF_FOLD_HALVES], bool from_zero)
 {
-	bool clash = false;
+	bool good = true;
 	for (int i = 0; i < EBPF_FOLD_HALVES; i++) {
 		uint8_t was = __atomic_load_n(&fold[i], __ATOMIC_SEQ_CST), now;
 		do
 			now = ebpf_fold_join(was, more[i]);
 		while (!__atomic_compare_exchange_n(&fold[i], &was, now, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
-		clash |= now == EBPF_FOLD_MIXED;
+		good &= now != EBPF_FOLD_MIXED && (!from_zero || ebpf_folds_from_zero(now));
 	}
-	return !clash;
+	return good;
 }
 
 int session_map_use(
@@ -34,9 +34,9 @@ int session_map_use(
 	struct session_map *m = &s->file->maps[map];
 	__atomic_or_fetch(&m->sampled,
 		(use->weighed ? SESSION_WEIGHED : 0) | (use->unweighed ? SESSION_UNWEIGHED : 0), __ATOMIC_RELAXED);
-	bool known = join_folds(m->fold, use->fold);
+	bool hash = row.type == BPF_MAP_TYPE_HASH, agree = join_folds(m->fold, use->fold, hash);
 	uint32_t was = SESSION_SUMS_UNKNOWN;
-	if (row.type == BPF_MAP_TYPE_ARRAY && !use->other && known) {
+	if ((hash || row.type == BPF_MAP_TYPE_ARRAY) && !use->other && !use->replaced && agree) {
 		__atomic_compare_exchange_n(&m->sums, &was, SESSION_SUMS_YES, false, __ATOMIC_SEQ_CST,
 			__ATOMIC_SEQ_CST);
 		return 0;
@@ -57,10 +57,11 @@ int session_map_use(
 uint32_t session_map_replicas(struct session *s, uint32_t map, uint32_t sms)
 {
 	struct session_map *m = &s->file->maps[map];
-	if (m->type != BPF_MAP_TYPE_ARRAY || (m->flags & MAP_FLAG_HOST) || sms < 2 || !m->max_entries || !m->value_size ||
+	bool hash = m->type == BPF_MAP_TYPE_HASH;
+	if ((!hash && m->type != BPF_MAP_TYPE_ARRAY) || (m->flags & MAP_FLAG_HOST) || sms < 2 || !m->max_entries || !m->value_size ||
 		__atomic_load_n(&m->sums, __ATOMIC_RELAXED) != SESSION_SUMS_YES)
 		return 1;
-	uint64_t one = map_replica_bytes(m->max_entries, m->value_size);
+	uint64_t one = hash ? map_hash_replica_bytes(m->value_size, m->max_entries) : map_replica_bytes(m->max_entries, m->value_size);
 	if (one > MAP_REPLICAS_BYTES / sms)
 		return 1;
 	__atomic_store_n(&m->replicated, 1, __ATOMIC_SEQ_CST);

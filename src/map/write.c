@@ -78,6 +78,19 @@ static int hash_live_add(struct map *m, struct source *src, int n)
 	return file_write_at(src->fd, &live, sizeof(live), at);
 }
 
+/* What multiprocessors had beside the slot's value is over. */
+static int hash_zero_replicas(struct map *m, struct source *src, uint64_t slot)
+{
+	int err = 0;
+	memset(m->one, 0, m->stride);
+	for (uint32_t r = 0; r < src->n_replicas && src->n_replicas > 1 && !map_is_per_cpu(m->row.type) && !err; r++)
+		err = put_words(src,
+			map_hash_replicas_at(m->row.key_size, m->row.value_size, m->row.max_entries) +
+				r * map_hash_replica_bytes(m->row.value_size, m->row.max_entries) + slot * m->stride,
+			m->one, m->stride);
+	return err;
+}
+
 static int hash_write_value(struct map *m, struct source *src, uint64_t slot, const void *value)
 {
 	bool per_cpu = map_is_per_cpu(m->row.type);
@@ -94,7 +107,7 @@ static int hash_write_value(struct map *m, struct source *src, uint64_t slot, co
 		if (err)
 			return err;
 	}
-	return 0;
+	return hash_zero_replicas(m, src, slot);
 }
 
 static uint64_t slot_at(const struct map *m, const struct source *src, uint64_t slot)

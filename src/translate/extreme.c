@@ -138,7 +138,7 @@ static bool is_compare(const struct bpf_insn *in)
 	       op != BPF_JEQ && op != BPF_JNE;
 }
 
-/* The jump that old is first compared in. */
+/* The jump that old is first compared in, if the verifier has not decided it: then what it compares may never be computed. */
 static bool find_jump(struct seek *s)
 {
 	s->form[at(s, s->load)->dst_reg] = OLD;
@@ -148,7 +148,8 @@ static bool find_jump(struct seek *s)
 		const struct bpf_insn *in = at(s, i);
 		if (tr_is_jump(in) && !tr_is_call(in)) {
 			s->jump = i;
-			return is_compare(in) && s->inst->at[i].role == TR_PLAIN && !s->form[in->dst_reg] != !s->form[in->src_reg];
+			return is_compare(in) && s->inst->at[i].role == TR_PLAIN && !s->form[in->dst_reg] != !s->form[in->src_reg] &&
+			       tr_next(s->t, s->inst, i) >= 0 && tr_jump(s->t, s->inst, i) >= 0;
 		}
 		if (!pass(s, i) || !holders(s))
 			return false;

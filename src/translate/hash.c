@@ -23,6 +23,9 @@
  * a busy slot of its hash, has max_entries other keys against it: the map is full. Unless its key was one of them, and was deleted in
  * between: then `deleted`, which is counted before the slot is empty, has changed, and it looks again, some times.
  *
+ * Maps that all programs only fold into, and in which no program deletes or overwrites, may have values on each multiprocessor, in which
+ * look-ups give addresses (map/layout.h). Insertions go into the slot.
+ *
  * LRU maps: a look-up that finds a key sets MAP_SLOT_USED. Who finds no room takes out a live key, the first from its home on
  * that was not used since another came by here; it clears the bits that it passes. Nothing waits, nothing is refused.
  *
@@ -46,6 +49,7 @@ struct hash {
 	const struct tr_name *args;  /* inline: image, mask, of an update limit and flags, key, value; NULL: a function */
 	uint32_t arg;                /* the next */
 	bool lru, per_cpu;
+	bool near;	  /* a look-up in a map that may have values on each multiprocessor: `own` is this one's, or 0 */
 	uint32_t entries; /* per-CPU: max_entries, else 0 */
 	const char *lost; /* how many updates one that fails stands for */
 };
@@ -186,6 +190,11 @@ static void put_value_at(struct buf *b, const struct hash *h)
 {
 	if (!h->per_cpu) {
 		buf_printf(b, "\tadd.s64 %%value_at, %%slot, %u;\n", 8 + 8 * words(h->key));
+		if (h->near)
+			buf_printf(b,
+				"\tmul.wide.u32 %%d, %%i, %u;\n\tadd.s64 %%d, %%own, %%d;\n"
+				"\tsetp.ne.u64 %%p, %%own, 0;\n\tselp.b64 %%value_at, %%d, %%value_at, %%p;\n",
+				8 * words(h->value));
 		return;
 	}
 	buf_printf(b,
@@ -218,12 +227,14 @@ static void put_start(struct buf *b, struct hash *h, bool update)
 	buf_puts(b, "{\n\t.reg .pred %p, %q, %same, %fast, %busy, %locked, %full;\n"
 		    "\t.reg .b32 %t, %h, %lo, %hi, %n, %sh, %i, %left, %mask, %st, %hs, %spins, %looks, %reach, %far;\n"
 		    "\t.reg .b64 %d, %e, %image, %data, %slot, %home, %w, %hw, %r, %at_key, %at_value, %flags, "
-		    "%limit, %mask64, %room, %value_at, %cpu, %was;\n");
+		    "%limit, %mask64, %room, %value_at, %cpu, %was, %own;\n");
 	buf_puts(b, "\t.reg .b64 %key<8>, %value<8>;\n");
 	put_arg(b, h, "image");
 	put_arg(b, h, "mask64");
 	if (h->per_cpu)
 		put_arg(b, h, "cpu");
+	if (h->near)
+		put_arg(b, h, "own");
 	buf_puts(b, "\tcvt.u32.u64 %mask, %mask64;\n");
 	if (update) {
 		put_arg(b, h, "limit");
@@ -237,12 +248,17 @@ static void put_start(struct buf *b, struct hash *h, bool update)
 }
 
 /* The word of slot %i, taken apart. */
-static void put_slot(struct buf *b, const struct hash *h)
+static void put_slot_by(struct buf *b, const struct hash *h, const char *load)
 {
 	buf_printf(b,
 		"\tmul.wide.u32 %%d, %%i, %u;\n\tadd.s64 %%slot, %%data, %%d;\n"
-		"\tld.volatile.global.u64 %%w, [%%slot];\n\tmov.b64 {%%st, %%hs}, %%w;\n",
-		h->slot);
+		"\t%s.u64 %%w, [%%slot];\n\tmov.b64 {%%st, %%hs}, %%w;\n",
+		h->slot, load);
+}
+
+static void put_slot(struct buf *b, const struct hash *h)
+{
+	put_slot_by(b, h, "ld.volatile.global");
 }
 
 static void put_next(struct buf *b)
@@ -255,7 +271,7 @@ static void put_next(struct buf *b)
 static void put_func(struct buf *b, const char *name, const struct hash *h, bool update)
 {
 	buf_printf(b, ".func (.param .b64 result) %s(.param .b64 image, .param .b64 mask64%s%s", name,
-		h->per_cpu ? ", .param .b64 cpu" : "", update ? ", .param .b64 limit, .param .b64 flags" : "");
+		h->per_cpu ? ", .param .b64 cpu" : h->near ? ", .param .b64 own" : "", update ? ", .param .b64 limit, .param .b64 flags" : "");
 	put_params(b, "key", h->key_words, h->key);
 	if (update)
 		put_params(b, "value", h->value_words, h->value);
@@ -268,7 +284,7 @@ static void call_func(struct tr *t, const struct hash *h, const char *what, void
 	struct buf b = { 0 };
 	struct hash body = *h;
 	char name[96];
-	int n_name = snprintf(name, sizeof(name), "__egpu_hash_%s%s_k%u_v%u", h->lru ? "lru_" : "", what, h->key, h->value);
+	int n_name = snprintf(name, sizeof(name), "__egpu_hash_%s%s%s_k%u_v%u", h->lru ? "lru_" : "", h->near ? "near_" : "", what, h->key, h->value);
 	if (h->per_cpu)
 		snprintf(name + n_name, sizeof(name) - (size_t)n_name, "_n%u", h->entries);
 	put_func(&b, name, h, update);
@@ -344,10 +360,13 @@ bool tr_hash_update_inline(struct tr *t, const struct ebpf_map *m)
 	return stands_inline(t, &h, true);
 }
 
+static void put_lookup(struct buf *b, struct hash *h);
+
 static void emit(struct tr *t, const struct ebpf_map *m, const char *what, void (*put)(struct buf *b, struct hash *h), bool update,
 	const struct tr_name *args, uint32_t n, struct tr_name result)
 {
 	struct hash h = hash_of(m);
+	h.near = put == put_lookup && tr_only_folds(t, m);
 	if (t->once)
 		h.lost = t->threads64.s;
 	if (stands_inline(t, &h, update))
@@ -389,10 +408,42 @@ static void put_touch(struct buf *b, const struct hash *h)
 			MAP_SLOT_USED, MAP_SLOT_USED);
 }
 
+/* The same walk through the first-level cache, which all warps of a multiprocessor that look for one key share. It may be old: a slot that it
+ * shows live is, since keys do not go where values are folded only (the host takes them out when nothing runs), and the key's word that it
+ * shows is that of the slot or all ones (map/layout.h). Another key of the same hash, which keys of 4 bytes do not have, is told from ours by
+ * it, unless ours is all ones. What the walk does not find is looked for once more. */
+static void put_near_scan(struct buf *b, const struct hash *h)
+{
+	if (!h->near || h->key > 8)
+		return;
+	uint64_t ones = h->key < 8 ? (1ull << (8 * h->key)) - 1 : UINT64_MAX;
+	buf_puts(b, "\tsetp.eq.u64 %p, %own, 0;\n");
+	if (h->key > 4)
+		buf_printf(b, "\tsetp.eq.or.u64 %%p, %%key0, 0x%llx, %%p;\n", (unsigned long long)ones);
+	buf_puts(b, "\t@%p bra $scan;\n\tand.b32 %i, %h, %mask;\n");
+	put_slot_by(b, h, "ld.global.ca");
+	buf_printf(b,
+		"\tshr.u32 %%left, %%st, %d;\n"
+		"$near:\n"
+		"\tld.global.ca.u64 %%d, [%%slot+8];\n\tand.b32 %%t, %%st, %d;\n",
+		MAP_SLOT_REACH, MAP_SLOT_STATE);
+	if (h->key < 8)
+		buf_printf(b, "\tand.b64 %%d, %%d, 0x%llx;\n", (unsigned long long)ones);
+	buf_printf(b,
+		"\tsetp.eq.u32 %%q, %%hs, %%h;\n\tsetp.eq.and.u32 %%p, %%t, %d, %%q;\n"
+		"\tsetp.eq.and.u64 %%p, %%d, %%key0, %%p;\n\t@%%p bra $found;\n"
+		"\tsetp.eq.u32 %%p, %%left, 0;\n\t@%%p bra $scan;\n\tsub.u32 %%left, %%left, 1;\n",
+		MAP_SLOT_LIVE);
+	put_next(b);
+	put_slot_by(b, h, "ld.global.ca");
+	buf_puts(b, "\tbra $near;\n");
+}
+
 static void put_lookup(struct buf *b, struct hash *h)
 {
 	put_start(b, h, false);
 	buf_puts(b, "\tmov.u64 %r, 0;\n");
+	put_near_scan(b, h);
 	put_scan(b, h);
 	put_touch(b, h);
 	put_value_at(b, h);

@@ -126,18 +126,23 @@ static struct tr_name this_cpu(struct tr *t)
 	return tr_text("%egpu_slot");
 }
 
-/* Without replicas the stride is 0. */
-struct tr_name tr_replica(struct tr *t, const struct ebpf_map *m, struct tr_name at)
+/* Bytes between the replicas; 0: there is one. */
+static struct tr_name replica_stride(struct tr *t, const struct ebpf_map *m)
 {
-	if (!tr_only_folds(t, m))
-		return at;
-	struct tr_name stride = tr_t32(t), out = tr_t64(t);
+	struct tr_name stride = tr_t32(t);
 	uint32_t entry = 8 * (EBPF_TABLE_REPLICAS + m->id);
-	struct tr_name slot = this_cpu(t);
 	if (t->test)
 		tr_emit(t, "ld.global.u32 %s, [%s+%u];", stride.s, t->table, entry);
 	else
 		tr_emit(t, "ld.const.u32 %s, [__egpu_table+%u];", stride.s, entry);
+	return stride;
+}
+
+struct tr_name tr_replica(struct tr *t, const struct ebpf_map *m, struct tr_name at)
+{
+	if (!tr_only_folds(t, m))
+		return at;
+	struct tr_name stride = replica_stride(t, m), out = tr_t64(t), slot = this_cpu(t);
 	tr_emit(t, "mad.wide.u32 %s, %s, %s, %s;", out.s, slot.s, stride.s, at.s);
 	return out;
 }
@@ -258,6 +263,18 @@ static int push_memory(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t 
 typedef void (*hash_fn)(
 	struct tr *t, const struct ebpf_map *m, const struct tr_name *args, uint32_t n, struct tr_name result);
 
+/* The values of this multiprocessor, of a hash that the program only folds into; 0 where there are none. */
+static struct tr_name own_values(struct tr *t, const struct ebpf_map *m)
+{
+	struct tr_name base = tr_map_base(t, m), stride = replica_stride(t, m), slot = this_cpu(t), none = tr_pred(t), out = tr_t64(t);
+	tr_emit(t, "mad.wide.u32 %s, %s, %s, %s;", out.s, slot.s, stride.s, base.s);
+	tr_emit(t, "add.s64 %s, %s, %llu;", out.s, out.s,
+		(unsigned long long)(MAP_IMAGE_HEADER + map_hash_replicas_at(m->key_size, m->value_size, m->max_entries)));
+	tr_emit(t, "setp.eq.u32 %s, %s, 0;", none.s, stride.s);
+	tr_emit(t, "selp.b64 %s, 0, %s, %s;", out.s, out.s, none.s);
+	return out;
+}
+
 static int hash_call(
 	struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m, hash_fn fn, bool update)
 {
@@ -269,6 +286,8 @@ static int hash_call(
 		tr_emit(t, "cvt.u64.u32 %s, %s;", cpu.s, this_cpu(t).s);
 		push(&args, cpu);
 	}
+	if (fn == tr_hash_lookup && map_is_hash(m->type) && tr_only_folds(t, m))
+		push(&args, own_values(t, m));
 	if (update) {
 		push(&args, tr_imm(m->max_entries));
 		push(&args, tr_scalar_arg(t, inst, i, 3));

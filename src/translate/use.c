@@ -99,10 +99,13 @@ static void memory(struct tr *t, struct tr_inst *inst, uint32_t i)
 /* Keys of a hash map come and go; what that does to values is the map's business. */
 static bool inserts(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
-	int32_t helper = tr_bpf(t, inst, i)->imm, map = tr_fact(t, inst, i)->map;
+	const struct ebpf_fact *f = tr_fact(t, inst, i);
+	int32_t helper = tr_bpf(t, inst, i)->imm, map = f->map;
 	if (map < 0 || !map_is_hash(t->p->maps[map].type) ||
 		(helper != BPF_FUNC_map_update_elem && helper != BPF_FUNC_map_delete_elem))
 		return false;
+	bool new_only = helper == BPF_FUNC_map_update_elem && f->args[3].constant && f->args[3].value == BPF_NOEXIST;
+	use_of(t, map)->replaced |= !new_only;
 	return use_of(t, map)->inserted = true;
 }
 
@@ -158,5 +161,6 @@ int tr_use(struct tr *t)
 bool tr_only_folds(const struct tr *t, const struct ebpf_map *m)
 {
 	const struct ebpf_map_use *use = &t->use[m->id];
-	return m->type == BPF_MAP_TYPE_ARRAY && use->folded && !use->other && !ebpf_folds_clash(use->fold);
+	bool hash = m->type == BPF_MAP_TYPE_HASH;
+	return (hash || m->type == BPF_MAP_TYPE_ARRAY) && use->folded && !use->other && !use->replaced && ebpf_folds_agree(use->fold, hash);
 }

@@ -31,7 +31,7 @@ static bool insertions_add(const struct ebpf_map *m, const struct ebpf_map_use *
 bool tr_weighs(const struct tr *t, const struct ebpf_map *m)
 {
 	const struct ebpf_map_use *use = &t->use[m->id];
-	return t->p->sampled && use->folded && !use->other && !ebpf_folds_clash(use->fold) &&
+	return t->p->sampled && use->folded && !use->other && ebpf_folds_agree(use->fold, false) &&
 	       (!use->inserted || insertions_add(m, use));
 }
 

@@ -574,6 +574,47 @@ static void folds(bool mapped, const char *role)
 	run_end(&r);
 }
 
+/* Adds one to the value of the live slot that has the key, as after a look-up: in this multiprocessor's replica. The key's slot is found by
+ * the host beforehand. */
+static struct ebpf_fragment hash_folder(uint32_t map, uint64_t slot, uint64_t replicas_at, uint64_t stride)
+{
+	static char body[600];
+	snprintf(body, sizeof(body),
+		"{\n\t.reg .b64 %%egpu_r<2>;\n\t.reg .b32 %%egpu_rw<1>;\n\tld.const.b64 %%egpu_r0, [__egpu_table+%u];\n"
+		"\tld.const.u32 %%egpu_rw0, [__egpu_table+%u];\n\tmad.wide.u32 %%egpu_r1, %%egpu_slot, %%egpu_rw0, %%egpu_r0;\n"
+		"\tred.global.add.u64 [%%egpu_r1+%llu], 1;\n}\n",
+		map * 8, (EBPF_TABLE_REPLICAS + map) * 8, (unsigned long long)(128 + replicas_at + slot * stride));
+	return (struct ebpf_fragment){ .name = "hash_folder", .point = EBPF_POINT_ENTRY, .slot = true, .maps = (uint64_t)1 << map, .max_insns = 8, .body = body };
+}
+
+/* What multiprocessors have beside a key's value goes when the host writes or deletes it. */
+static void hash_replicas(void)
+{
+	static const struct ebpf_map_use use = { .folded = true, .inserted = true, .fold = { EBPF_FOLD_ADD64, EBPF_FOLD_ADD64 } };
+	struct diag d = { 0 };
+	struct run r;
+	uint32_t key = 7;
+	run_begin(&r);
+	r.env[0] = "EGPU_SOFTGPU=sms=3";
+	uint32_t map = run_map(&r, BPF_MAP_TYPE_HASH, 4, 8, 3);
+	put(&r, map, key, 70, BPF_ANY);
+	is_int(session_map_use(r.session, map, &use, &d), 0, "a hash that programs fold into");
+	struct ebpf_fragment f = hash_folder(map, map_hash_key(&key, 4) & (map_hash_slots(3) - 1), map_hash_replicas_at(4, 8, 3), 8);
+	run_attach(&r, &f, "fill");
+	pid_t pid = run_start(&r, "paused");
+	await(session_path(r.session), "ready");
+	ok(shows(&r, map, key, 70 + 3 * ALL), "three launches are counted beside the key's value");
+	is_int(put(&r, map, key, 1000, BPF_EXIST), 0, "the host writes it");
+	is_int(run_count(&r, map, key), 1000, "and reads what it wrote");
+	is_int(drop(&r, map, key), 0, "it is deleted");
+	is_int(put(&r, map, key, 5, BPF_NOEXIST), 0, "and made again");
+	is_int(run_count(&r, map, key), 5, "with nothing beside it");
+	go(&r);
+	is_int(run_wait(&r, pid, 60), 0, "the target's results are right");
+	is_int(run_count(&r, map, key), 5 + 2 * ALL, "it counts on from there");
+	run_end(&r);
+}
+
 static void killed(void)
 {
 	struct run r;
@@ -838,6 +879,7 @@ int main(int argc, char **argv)
 	folds(false, "paused");
 	folds(true, "paused");
 	folds(false, "two");
+	hash_replicas();
 	killed();
 	return tap_done();
 }

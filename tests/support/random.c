@@ -205,6 +205,11 @@ static void put_noise(struct random_program *p)
 	case 2:
 		put_rmw(p);
 		break;
+	case 3: /* a jump around one instruction or two */
+		put(p, BPF_JMP | BPF_JGT | BPF_K, scalar(), 0, (int16_t)(1 + random_next(2)), some_imm());
+		put(p, BPF_ALU64 | BPF_MOV | BPF_X, scalar(), scalar(), 0, 0);
+		put(p, BPF_ALU64 | BPF_ADD | BPF_K, scalar(), 0, 0, some_imm());
+		break;
 	}
 }
 
@@ -215,15 +220,21 @@ static void put_extreme(struct random_program *p)
 	static const uint8_t apart[3][4] = { { 0, 2, 3, 4 }, { 5, 4, 9, 0 }, { 3, 9, 2, 5 } };
 	const uint8_t *r = apart[random_next(3)];
 	uint8_t old = r[0], x = r[1], cmp_old = old, cmp_x = x, kept = r[3], order = orders[random_next(8)];
-	uint32_t size = 2 + random_next(2), shape = random_next(4), jump, over;
+	uint32_t size = 2 + random_next(2), shape = random_next(4), jump, over, in_from = 0;
+	bool moved = random_next(12) == 0, enters = shape > 1 && random_next(12) == 0; /* the pointer, in between; into the middle */
 	bool narrow = size == 2 && random_next(2), swap = random_next(2), sign = order >= BPF_JSGT && order != BPF_JLT && order != BPF_JLE;
 	int16_t off = (int16_t)(random_next(3) << 3);
 	uint8_t class = size == 2 && !narrow ? BPF_JMP32 : BPF_JMP;
 	if (random_next(2))
 		put(p, BPF_LDX | BPF_MEM | sizes[random_next(4)], x, 6, (int16_t)(8 * random_next(MEMORY / 8)), 0);
+	if (enters) {
+		in_from = p->n;
+		put(p, BPF_JMP | BPF_JGT | BPF_K, scalar(), 0, 0, some_imm());
+	}
 	put_noise(p);
 	if (narrow && random_next(2))
 		put_extension(p, cmp_x = random_next(2) ? x : r[2], x, sign);
+	put_noise(p);
 	put(p, BPF_LDX | BPF_MEM | sizes[size], old, 7, off, 0);
 	put_noise(p);
 	if (narrow)
@@ -233,6 +244,11 @@ static void put_extreme(struct random_program *p)
 	if (shape == 2 || random_next(12) == 0)
 		put(p, (random_next(4) ? BPF_ALU64 : BPF_ALU) | BPF_MOV | BPF_X, kept, x, 0, 0);
 	put_noise(p);
+	moved &= !enters;
+	if (moved) {
+		put(p, BPF_ALU64 | BPF_ADD | BPF_K, 7, 0, 0, 8);
+		off = (int16_t)(off - (random_next(2) && off ? 8 : 0));
+	}
 	jump = p->n;
 	put(p, class | order | BPF_X, swap ? cmp_x : cmp_old, swap ? cmp_old : cmp_x, 0, 0);
 	switch (shape) {
@@ -247,6 +263,8 @@ static void put_extreme(struct random_program *p)
 		put(p, BPF_JMP | BPF_JA, 0, 0, 1, 0);
 		p->insns[jump].off = (int16_t)(p->n - jump - 1);
 		put(p, BPF_STX | BPF_MEM | sizes[size], 7, random_next(12) ? x : cmp_x, off, 0);
+		if (moved)
+			put(p, BPF_ALU64 | BPF_SUB | BPF_K, 7, 0, 0, 8);
 		return;
 	case 2: /* kept = old */
 		put(p, (random_next(4) || size == 3 ? BPF_ALU64 : BPF_ALU) | BPF_MOV | BPF_X, kept, random_next(12) ? old : cmp_old, 0, 0);
@@ -256,14 +274,24 @@ static void put_extreme(struct random_program *p)
 		put(p, BPF_ALU64 | BPF_MOV | BPF_X, old, random_next(12) ? x : cmp_x, 0, 0);
 	}
 	p->insns[jump].off = (int16_t)(p->n - jump - 1);
-	if (shape < 2)
+	if (shape < 2) {
+		if (moved)
+			put(p, BPF_ALU64 | BPF_SUB | BPF_K, 7, 0, 0, 8);
 		return;
+	}
+	if (random_next(2) && enters)
+		p->insns[in_from].off = (int16_t)(p->n - in_from - 1);
 	put_noise(p);
+	if (enters && !p->insns[in_from].off)
+		p->insns[in_from].off = (int16_t)(p->n - in_from - 1);
 	over = p->n;
 	bool skips = random_next(8) == 0;
+	skips &= !moved;
 	if (skips)
 		put(p, BPF_JMP | BPF_JGT | BPF_K, scalar(), 0, 0, some_imm());
 	put(p, BPF_STX | BPF_MEM | sizes[size], 7, kept, off, 0);
+	if (moved)
+		put(p, BPF_ALU64 | BPF_SUB | BPF_K, 7, 0, 0, 8);
 	if (random_next(3)) /* nobody wants it any more */
 		put(p, BPF_ALU64 | BPF_MOV | BPF_K, kept, 0, 0, some_imm());
 	if (random_next(3))

@@ -1,4 +1,4 @@
-/* Arrays that programs only fold into: devices keep a replica on each multiprocessor, and the reader folds them; once a program does
+/* Arrays and hashes that programs only fold into: devices keep a replica on each multiprocessor, and the reader folds them; once a program does
  * more, they do not, and when they do already, it comes too late. Each replica begins as the host's value. */
 #include "map/internal.h"
 #include "map_fixture.h"
@@ -6,7 +6,7 @@
 enum { SMS = 5 };
 
 static const struct ebpf_map_use adds = { .folded = true, .fold = { EBPF_FOLD_ADD64, EBPF_FOLD_ADD64 } }, reads = { .other = true },
-				 looks = { 0 }, halves = { .folded = true, .fold = { 0, 0, EBPF_FOLD_ADD32, EBPF_FOLD_ADD32 } },
+				 looks = { 0 }, deletes = { .inserted = true, .replaced = true }, halves = { .folded = true, .fold = { 0, 0, EBPF_FOLD_ADD32, EBPF_FOLD_ADD32 } },
 				 other_width = { .folded = true, .fold = { EBPF_FOLD_ADD32 } };
 
 struct instance {
@@ -121,6 +121,66 @@ static void test_folds(void)
 	session_destroy(s);
 }
 
+/* A key's value in a slot, and what multiprocessors have beside it. */
+static void test_hash(void)
+{
+	static const struct ebpf_map_use use = { .folded = true,
+		.inserted = true,
+		.fold = { EBPF_FOLD_ADD64, EBPF_FOLD_ADD64, EBPF_FOLD_MAX_U32, EBPF_FOLD_OR } };
+	static const struct ebpf_map_use least = { .folded = true, .fold = { 0, 0, 0, 0, EBPF_FOLD_MIN_U64, EBPF_FOLD_MIN_U64 } };
+	struct session *s;
+	struct map *m;
+	struct diag d = { 0 };
+	uint32_t id, key_bytes = 8;
+	uint64_t key = 77, other = 78, v[3] = { 100, both(5, 1), 0 }, got[3], next;
+	session_create(&s, NULL);
+	fixture_map(s, BPF_MAP_TYPE_HASH, key_bytes, sizeof(v), 3, 0, &id);
+	map_open(s, id, &m, NULL);
+	is_int(map_update(m, &key, v, 0), 0, "a key of the host's");
+	is_int(session_map_use(s, id, &use, &d), 0, "a program that looks up, inserts and folds");
+	struct instance a = instance(s, id), b = instance(s, id);
+	is_int(a.image->n_replicas, SMS, "values on each multiprocessor");
+	uint8_t *data = (uint8_t *)(a.image + 1);
+	uint64_t slot_bytes = map_hash_slot_bytes(MAP_HASH, key_bytes, sizeof(v)), slots = map_hash_slots(3), at = slots, ones = 0;
+	for (uint64_t k = 0; k < slots; k++) {
+		uint32_t state;
+		uint64_t word;
+		memcpy(&state, data + k * slot_bytes, 4);
+		memcpy(&word, data + k * slot_bytes + 8, 8);
+		at = (state & MAP_SLOT_STATE) == MAP_SLOT_LIVE ? k : at;
+		ones += word == UINT64_MAX;
+	}
+	ok(at < slots && ones == slots - 1, "keys of empty slots are all ones");
+	for (uint32_t r = 0; r < SMS; r++) {
+		uint64_t *beside = (uint64_t *)(void *)(data + map_hash_replicas_at(key_bytes, sizeof(v), 3) + r * map_hash_replica_bytes(sizeof(v), 3) +
+							at * sizeof(v));
+		beside[0] = 1 + r;
+		beside[1] = both(r == 3 ? 9 : r, 1u << r);
+	}
+	((uint64_t *)(void *)((uint8_t *)(b.image + 1) + at * slot_bytes + 16))[0] += 1000;
+	is_int(map_lookup(m, &key, got), 0, "it is read");
+	is_int(got[0], 100 + 15 + 1000, "sums of multiprocessors and devices");
+	ok(got[1] == both(9, 0x1f), "a greatest value, and bits");
+	ok(!map_next_key(m, NULL, &next) && next == 77 && map_next_key(m, &next, &next) == -ENOENT, "it is the only key");
+	is_int(session_map_use(s, id, &least, &d), -EBUSY, "a least value does not begin with zero");
+	is_int(session_map_use(s, id, &deletes, &d), -EBUSY, "nor may keys be deleted");
+	is_int(session_map_use(s, id, &reads, &d), -EBUSY, "nor values be read");
+	is_int(session_map_use(s, id, &use, &d), 0, "one that folds may come");
+	__atomic_store_n(&a.inst->ended, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&b.inst->ended, 1, __ATOMIC_RELEASE);
+	is_int(map_update(m, &key, v, 0), 0, "the host writes");
+	map_lookup(m, &key, got);
+	ok(got[0] == 100 && got[1] == both(5, 1), "what multiprocessors had is over");
+	is_int(map_delete(m, &key), 0, "and deletes");
+	is_int(map_update(m, &other, v, 0), 0, "and makes another key");
+	map_lookup(m, &other, got);
+	is_int(got[0], 100, "which begins with what is written");
+	map_close(m);
+	map_instance_close(a.inst);
+	map_instance_close(b.inst);
+	session_destroy(s);
+}
+
 static void one_replica(uint32_t type, uint32_t entries, const struct ebpf_map_use *first,
 	const struct ebpf_map_use *second, const char *what)
 {
@@ -144,11 +204,14 @@ int main(void)
 	fixture_make();
 	test_sums();
 	test_folds();
+	test_hash();
 	one_replica(BPF_MAP_TYPE_ARRAY, 4, &adds, &reads, "a map that a second program reads");
 	one_replica(BPF_MAP_TYPE_ARRAY, 4, &reads, &adds, "a map that the first program reads");
 	one_replica(BPF_MAP_TYPE_ARRAY, 4, &adds, &other_width, "a word that is added to in two widths");
 	one_replica(BPF_MAP_TYPE_ARRAY, 4, &looks, NULL, "a map that nobody adds to");
-	one_replica(BPF_MAP_TYPE_HASH, 4, &adds, NULL, "a hash map");
+	one_replica(BPF_MAP_TYPE_HASH, 4, &adds, &deletes, "a hash map that keys are deleted from");
+	one_replica(BPF_MAP_TYPE_LRU_HASH, 4, &adds, NULL, "an LRU hash map");
+	one_replica(BPF_MAP_TYPE_HASH, MAP_REPLICAS_BYTES / 8 / SMS / 2 + 16, &adds, NULL, "a hash map whose replicas would be too large");
 	one_replica(BPF_MAP_TYPE_ARRAY, MAP_REPLICAS_BYTES / 8 / SMS + 16, &adds, NULL, "a map whose replicas would be too large");
 	is_int(fixture_end(), 0, "nothing is left behind");
 	return tap_done();

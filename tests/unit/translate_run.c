@@ -62,7 +62,8 @@ static bool prepare(struct run *r, const char *name, const char *cpu)
 static bool is_folded(const struct run *r, const struct ebpf_map *m)
 {
 	const struct ebpf_map_use *use = &r->fragment.use[m->id];
-	return m->type == BPF_MAP_TYPE_ARRAY && use->folded && !use->other && !ebpf_folds_clash(use->fold);
+	bool hash = m->type == BPF_MAP_TYPE_HASH;
+	return (hash || m->type == BPF_MAP_TYPE_ARRAY) && use->folded && !use->other && !use->replaced && ebpf_folds_agree(use->fold, hash);
 }
 
 static bool place_maps(struct run *r)
@@ -111,7 +112,9 @@ static bool load_as(struct run *r, const char *version, const char *target)
 	for (uint32_t k = 0; k < r->object.n_maps; k++) {
 		const struct ebpf_map *m = &r->object.maps[k];
 		if (is_folded(r, m) && device_sms(r->dev) > 1)
-			table[EBPF_TABLE_REPLICAS + m->id] = map_replica_bytes(m->max_entries, m->value_size);
+			table[EBPF_TABLE_REPLICAS + m->id] = m->type == BPF_MAP_TYPE_HASH
+								     ? map_hash_replica_bytes(m->value_size, m->max_entries)
+								     : map_replica_bytes(m->max_entries, m->value_size);
 	}
 	table[EBPF_TABLE_SMS] = device_sms(r->dev);
 	table[EBPF_TABLE_CLOCK] = 1000;
@@ -157,12 +160,26 @@ static void fold(struct map_image *image, const struct ebpf_map_use *use)
 				data_of(image) + r * replica + k * stride, NULL, false, stride);
 }
 
+/* Adds a hash's replicas to its slots. */
+static void fold_slots(struct map_image *image, const struct ebpf_map_use *use)
+{
+	uint32_t key = image->key_size, value = image->value_size, entries = image->max_entries;
+	for (uint32_t r = 0; r < image->n_replicas && image->n_replicas > 1; r++)
+		for (uint64_t s = 0; s < map_hash_slots(entries); s++)
+			map_fold_value(use->fold, data_of(image) + map_hash_value_at(image->type, key, value, entries, s, 0),
+				data_of(image) + map_hash_replicas_at(key, value, entries) + r * map_hash_replica_bytes(value, entries) +
+					s * map_stride(value),
+				NULL, false, map_stride(value));
+}
+
 /* The image of a map as it is on the device now; the caller frees it. */
 static struct map_image *image_of(struct run *r, const char *name)
 {
 	const struct ebpf_map *m = probe_map(&r->object, name);
 	struct map_image *image = malloc(r->image_bytes[m->id]);
 	device_read(r->dev, image, r->images[m->id], r->image_bytes[m->id]);
+	if (m->type == BPF_MAP_TYPE_HASH)
+		fold_slots(image, &r->fragment.use[m->id]);
 	if (m->type == BPF_MAP_TYPE_ARRAY)
 		fold(image, &r->fragment.use[m->id]);
 	return image;
@@ -823,7 +840,7 @@ static void test_lanes(const char *cpu, const char *version, const char *target,
 	for (size_t k = 0; k < 6; k++)
 		image[k] = image_of(&r, names[k]);
 	ok(is_folded(&r, probe_map(&r.object, "adds")) && is_folded(&r, probe_map(&r.object, ".bss")) &&
-			is_folded(&r, probe_map(&r.object, ".data.pair")) && is_folded(&r, probe_map(&r.object, "bits")) &&
+			is_folded(&r, probe_map(&r.object, ".data.pair")) && is_folded(&r, probe_map(&r.object, "bits")) && is_folded(&r, probe_map(&r.object, "hash")) &&
 			!is_folded(&r, probe_map(&r.object, ".data.mixed")),
 		"maps that are only folded into are found");
 	check_hash(image[5], &doubled, &busy, sum_hash, hash);
