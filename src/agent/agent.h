@@ -208,6 +208,7 @@ void link_forget(CUlinkState state);
 struct ring_bin {
 	uint32_t taken, sure, seen; /* seen: committed at seen_ns; sure: that, once it has settled */
 	uint64_t seen_ns;
+	bool emptied; /* given back to the device since its lines were copied */
 };
 
 struct devmap {

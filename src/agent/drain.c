@@ -136,6 +136,7 @@ static void settle(struct view *v)
 	v->fresh = false;
 	for (uint32_t b = 0; b < v->bins; b++) {
 		struct ring_bin *bin = &v->m->bins[b];
+		bin->emptied = false;
 		uint32_t end = bin->taken + committed_bytes(v, b);
 		if (bin->seen > bin->sure && now - bin->seen_ns >= DRAIN_SETTLE_US * UINT64_C(1000))
 			bin->sure = bin->seen;
@@ -264,7 +265,7 @@ static bool mark_taken(const struct view *v, uint32_t first, uint32_t last)
 		if (n)
 			v->m->bins[b].taken += n;
 		if (n && v->m->bins[b].taken == v->m->bin_bytes) {
-			v->m->bins[b] = (struct ring_bin){ 0 };
+			v->m->bins[b] = (struct ring_bin){ .emptied = true };
 			continue;
 		}
 		if (full < b && (!reset_lines(v, map_ring_committed_at(v->m->replicas), full, b) ||
@@ -275,10 +276,33 @@ static bool mark_taken(const struct view *v, uint32_t first, uint32_t last)
 	return true;
 }
 
+static bool has_room(const struct view *v, uint32_t bin)
+{
+	return v->m->bins[bin].emptied || head_of(v, bin) < v->m->bin_bytes;
+}
+
+/* The hint for multiprocessor r: a bin of its own if there is room in one, else the next of all, from *next on, where there is. */
+static uint32_t hint_for(const struct view *v, uint32_t r, uint32_t *next)
+{
+	uint32_t home = r * MAP_RING_BINS;
+	for (uint32_t k = 0; k < MAP_RING_BINS; k++)
+		if (has_room(v, home + k))
+			return k;
+	for (uint32_t k = 0; k < v->bins; k++) {
+		uint32_t bin = (*next + k) % v->bins;
+		if (has_room(v, bin)) {
+			*next = bin + 1;
+			return bin ^ home;
+		}
+	}
+	return 0;
+}
+
 /* There is room again where some multiprocessor found none. Hints only: those of a kernel that runs
  * may stay in its caches, or change at the same moment. */
 static void clear_full(const struct view *v)
 {
+	uint32_t next = 0;
 	uint32_t words[MAX_HINTS], n = v->m->replicas < MAX_HINTS ? v->m->replicas : MAX_HINTS,
 				   full = 0;
 	for (uint32_t r = 0; r < n; r++) {
@@ -286,7 +310,7 @@ static void clear_full(const struct view *v)
 			sizeof(words[r]));
 		full |= words[r] & MAP_RING_FULL;
 		if (words[r] & MAP_RING_FULL)
-			words[r] = 0;
+			words[r] = hint_for(v, r, &next);
 	}
 	const CUDA_MEMCPY2D copy = { .srcMemoryType = CU_MEMORYTYPE_HOST,
 		.srcHost = words,

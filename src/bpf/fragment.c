@@ -21,10 +21,10 @@
  *	words 2
  *	repeat 90             where there is one
  *	<90 bytes>
- *	batch 8 1             where there is one: most places, and whether they may go apart
+ *	batch 8               where there is one: most places
  *	when space eq 1       field, test and value, a line each
  *	begin 70
- *	<70 bytes>            then item and end, in the same way
+ *	<70 bytes>            then item, like, end and apart, in the same way; like and apart may be left out
  *	end
  *
  * It is read inside the target process, from shared memory: no number is used before it was compared with what is left.
@@ -77,11 +77,14 @@ static const char *const tests[EBPF_TESTS] = { "eq", "ne", "lt", "le", "gt", "ge
 struct part {
 	const char *word;
 	size_t at;
+	bool optional;
 };
 static const struct part parts[] = {
-	{ "begin", offsetof(struct ebpf_batch, begin) },
-	{ "item", offsetof(struct ebpf_batch, item) },
-	{ "end", offsetof(struct ebpf_batch, end) },
+	{ "begin", offsetof(struct ebpf_batch, begin), false },
+	{ "item", offsetof(struct ebpf_batch, item), false },
+	{ "like", offsetof(struct ebpf_batch, like), true },
+	{ "end", offsetof(struct ebpf_batch, end), false },
+	{ "apart", offsetof(struct ebpf_batch, apart), true },
 };
 enum { N_PARTS = sizeof(parts) / sizeof(parts[0]) };
 
@@ -95,7 +98,7 @@ static void put_batch(struct buf *out, const struct ebpf_batch *batch)
 	struct ebpf_batch b = *batch;
 	buf_puts(out, "batch ");
 	put_number(out, b.most);
-	buf_puts(out, b.apart ? " 1\n" : " 0\n");
+	buf_puts(out, "\n");
 	for (uint32_t k = 0; k < b.n_when; k++) {
 		buf_puts(out, "when ");
 		buf_puts(out, ebpf_fields[b.when[k].field].name);
@@ -107,6 +110,8 @@ static void put_batch(struct buf *out, const struct ebpf_batch *batch)
 	}
 	for (int k = 0; k < N_PARTS; k++) {
 		const char *text = *part_of(&b, &parts[k]);
+		if (!text)
+			continue;
 		put_line(out, parts[k].word, strlen(text));
 		put_text(out, text);
 	}
@@ -523,22 +528,25 @@ static int read_when(struct reader *r, struct ebpf_when *out)
 
 static int read_batch(struct reader *r, struct ebpf_fragment *f)
 {
-	uint64_t most, apart;
+	uint64_t most;
 	int err = 0;
 	if (!take(r, "batch "))
 		return 0;
 	struct ebpf_batch *b = arena_alloc(r->arena, sizeof(*b));
-	if (!take_number(r, MAX_PLACES, &most) || !most || !take(r, " ") || !take_number(r, 1, &apart) || !take(r, "\n"))
+	if (!take_number(r, MAX_PLACES, &most) || !most || !take(r, "\n"))
 		return bad(r, "no valid batch");
 	if (!b)
 		return -ENOMEM;
-	*b = (struct ebpf_batch){ .most = (uint32_t)most, .apart = apart, .when = arena_array(r->arena, MAX_WHEN, sizeof(*b->when)) };
+	*b = (struct ebpf_batch){ .most = (uint32_t)most, .when = arena_array(r->arena, MAX_WHEN, sizeof(*b->when)) };
 	if (!b->when)
 		return -ENOMEM;
 	while (!err && take(r, "when "))
 		err = b->n_when < MAX_WHEN ? read_when(r, &b->when[b->n_when++]) : bad(r, "too many conditions");
 	for (int k = 0; k < N_PARTS && !err; k++)
-		err = take(r, parts[k].word) ? read_text(r, part_of(b, &parts[k])) : bad(r, "a batch without its texts");
+		if (take(r, parts[k].word))
+			err = read_text(r, part_of(b, &parts[k]));
+		else if (!parts[k].optional)
+			err = bad(r, "a batch without its texts");
 	f->batch = b;
 	return err;
 }

@@ -74,18 +74,20 @@ struct ebpf_when {
  *	begin
  *	for each place: { inputs; item }
  *	end
- *	one place after the other: inputs; body     where `apart`: taken instead, at times
+ *	one place after the other: inputs; apart	where there is such a text: taken instead, at times
  *	$egpu_together:
  *	}
  *
  * in which, outside, .b32 %egpu_items is the number of places, and at each .b32 %egpu_item its own, from 0. Inputs are straight code. All
- * that the program does is a record at each place where `when` holds, which are the places that may take part, and nothing at others. */
+ * that the program does is a record at each place where `when` holds, which are the places that may take part, and nothing at others.
+ * `like` may stand for `item` at a place with as many bytes as an earlier one, whose address is that one's and a number that is the same in all
+ * threads of a block; NULL: there is no such text. */
 struct ebpf_batch {
 	uint32_t most; /* places */
-	bool apart;
 	struct ebpf_when *when; /* all of them */
 	uint32_t n_when;
-	const char *begin, *item, *end;
+	const char *begin, *item, *like, *end;
+	const char *apart; /* what the body does at such a place; NULL: they always go together */
 };
 
 /* How all programs change a number in a map's values, which is how several copies of it become one. */

@@ -15,6 +15,7 @@ enum { MAX_SLICE = 8 };
 struct batch_item {
 	uint32_t site;
 	uint32_t slice[MAX_SLICE], n_slice; /* statements, in order */
+	bool like;			    /* the address is an earlier one's and a number */
 };
 
 struct batch {
@@ -36,6 +37,7 @@ struct gather {
 	uint32_t fragment;
 	struct batch_item *items;
 	uint32_t n;
+	struct alike *alike; /* NULL until somebody asks */
 };
 
 /* -- what the instrumenter knows of a site -- */
@@ -196,12 +198,25 @@ struct gather_list {
 	uint32_t n;
 };
 
+static bool find_like(struct gather *g)
+{
+	if (!g->req->fragments[g->fragment]->batch->like || g->n < 2)
+		return true;
+	if (!g->alike)
+		g->alike = alike_new(g->v, g->place);
+	for (uint32_t i = 1; g->alike && i < g->n; i++) {
+		for (uint32_t k = 0; k < i && !g->items[i].like; k++)
+			g->items[i].like = alike_accesses(g->alike, g->from, &g->v->spots[g->items[k].site], &g->v->spots[g->items[i].site]);
+	}
+	return g->alike;
+}
+
 static bool add_batch(struct gather *g)
 {
 	struct variant *v = g->v;
 	struct batch *b = arena_alloc(v->arena, sizeof(*b));
 
-	if (!b)
+	if (!b || !find_like(g))
 		return no_memory(v);
 	*b = (struct batch){ .place = g->place, .fragment = g->fragment, .before = g->before, .items = g->items, .n = g->n };
 	*(v->last_batch ? &v->last_batch->next : &v->batches) = b;
@@ -286,16 +301,19 @@ bool form_batches(struct variant *v, const struct instrument_request *req, const
 {
 	struct stretch_span s = { 0 };
 	bool any = false, ok = true;
+	struct alike *alike = NULL;
 
 	for (uint32_t i = 0; i < req->n_fragments; i++)
 		any |= has_batch(req->fragments[i], place);
 	while (any && ok && next_stretch(v, place, parted, &s, &ok)) {
 		for (uint32_t i = 0; ok && i < req->n_fragments; i++) {
-			struct gather g = { .v = v, .req = req, .place = place, .from = s.from, .to = s.to, .fragment = i };
+			struct gather g = { .v = v, .req = req, .place = place, .from = s.from, .to = s.to, .fragment = i, .alike = alike };
 			if (has_batch(req->fragments[i], place))
 				ok = gather(&g, parted, s.behind, first, end);
+			alike = g.alike;
 		}
 	}
+	alike_free(alike);
 	return ok;
 }
 
@@ -364,11 +382,18 @@ static struct inputs inputs_of(const struct variant *v, const struct instrument_
 		.ordinal = b->items[k].site };
 }
 
+static const struct ptx_operand *address_of(const struct variant *v, const struct batch *b, uint32_t k)
+{
+	const struct spot *spot = &v->spots[b->items[k].site];
+
+	return &b->place->func->stmts[spot->stmt].insn->operands[spot->access.address];
+}
+
 /* One site's inputs. */
 static void put_inputs(const struct variant *v, const struct batch *b, uint32_t k, struct inputs in, struct buf *out)
 {
 	const struct batch_item *item = &b->items[k];
-	const struct ptx_operand *op = &b->place->func->stmts[in.spot->stmt].insn->operands[in.spot->access.address];
+	const struct ptx_operand *op = address_of(v, b, k);
 	struct buf reg = { 0 };
 
 	put_slice(b, v, item, out);
@@ -381,9 +406,12 @@ static void put_inputs(const struct variant *v, const struct batch *b, uint32_t 
 	buf_free(&reg);
 }
 
-static void put_items(const struct variant *v, const struct instrument_request *req, const struct batch *b, const char *text, struct buf *out)
+static void put_items(const struct variant *v, const struct instrument_request *req, const struct batch *b, struct buf *out)
 {
-	for (uint32_t k = 0; *text && k < b->n; k++) {
+	const struct ebpf_batch *texts = req->fragments[b->fragment]->batch;
+
+	for (uint32_t k = 0; k < b->n; k++) {
+		const char *text = b->items[k].like ? texts->like : texts->item;
 		struct inputs in = inputs_of(v, req, b, k);
 		buf_printf(out, "{\n\t.reg .b32 %%egpu_item;\n\tmov.b32 %%egpu_item, %u;\n", k);
 		emit_declarations(&in, out);
@@ -393,20 +421,54 @@ static void put_items(const struct variant *v, const struct instrument_request *
 	}
 }
 
-/* The program's own text for one site after the other; a loop, so that it is there once. */
+/* The address registers of all sites into memory, of whoever goes apart: around the loop they would be held in registers that everybody else then
+ * lacks. ptxas would see through an array whose index it knows. */
+static void keep_addresses(const struct variant *v, const struct batch *b, struct buf *out)
+{
+	buf_printf(out, "\t.local .align 8 .b8 $egpu_addresses[%u];\n\t.reg .b32 %%egpu_address_at;\n\t.reg .b64 %%egpu_address_was;\n", 8 * b->n);
+	for (uint32_t k = 0; k < b->n; k++) {
+		const struct batch_item *item = &b->items[k];
+		const struct ptx_operand *op = address_of(v, b, k);
+		if (!op->name || !op->base_is_reg)
+			continue;
+		buf_puts(out, "{\n");
+		put_slice(b, v, item, out);
+		buf_printf(out, "\tst.local.b%u [$egpu_addresses+%u], ", op->reg->type.bits, 8 * k);
+		put_reg(b, item, item->n_slice, op->name, out);
+		buf_puts(out, ";\n}\n");
+	}
+}
+
+static void put_kept(const struct variant *v, const struct instrument_request *req, const struct batch *b, uint32_t k, struct buf *out)
+{
+	const struct ptx_operand *op = address_of(v, b, k);
+	struct inputs in = inputs_of(v, req, b, k);
+
+	if (op->name && op->base_is_reg && op->reg->type.bits == 32) {
+		buf_puts(out, "\t.reg .b32 %egpu_address_low;\n\tcvt.u32.u64 %egpu_address_low, %egpu_address_was;\n");
+		in.address_reg = "%egpu_address_low";
+	} else if (op->name && op->base_is_reg) {
+		in.address_reg = "%egpu_address_was";
+	}
+	emit_inputs(&in, out);
+}
+
+/* What the program does for one site after the other; a loop, so that it is there once. */
 static void put_apart(const struct variant *v, const struct instrument_request *req, const struct batch *b, struct buf *out)
 {
 	struct inputs in = inputs_of(v, req, b, 0);
 
 	buf_puts(out, "{\n\t.reg .b32 %egpu_turn;\n\t.reg .pred %egpu_other;\n\tmov.b32 %egpu_turn, 0;\n");
+	keep_addresses(v, b, out);
 	emit_declarations(&in, out);
-	buf_puts(out, "$egpu_l_again:\n");
+	buf_puts(out, "$egpu_l_again:\n\tmov.u32 %egpu_address_at, $egpu_addresses;\n"
+		      "\tmad.lo.u32 %egpu_address_at, %egpu_turn, 8, %egpu_address_at;\n\tld.local.b64 %egpu_address_was, [%egpu_address_at];\n");
 	for (uint32_t k = 0; k < b->n; k++) {
 		buf_printf(out, "{\n\tsetp.ne.u32 %%egpu_other, %%egpu_turn, %u;\n\t@%%egpu_other bra $egpu_next%u;\n", k, k);
-		put_inputs(v, b, k, inputs_of(v, req, b, k), out);
+		put_kept(v, req, b, k, out);
 		buf_printf(out, "$egpu_next%u:\n}\n", k);
 	}
-	ebpf_fragment_text(req->fragments[b->fragment]->body, v->target.version, v->target.sm, out);
+	ebpf_fragment_text(req->fragments[b->fragment]->batch->apart, v->target.version, v->target.sm, out);
 	buf_printf(out, "\tadd.u32 %%egpu_turn, %%egpu_turn, 1;\n\tsetp.ne.u32 %%egpu_other, %%egpu_turn, %u;\n"
 			"\t@%%egpu_other bra $egpu_l_again;\n}\n$egpu_together:\n", b->n);
 }
@@ -424,10 +486,12 @@ static char *batch_text(const struct variant *v, const struct instrument_request
 	emit_held(&b->held, first, &out);
 	buf_puts(&out, "{\n");
 	ebpf_fragment_text(f->batch->begin, v->target.version, v->target.sm, &out);
-	put_items(v, req, b, f->batch->item, &out);
+	put_items(v, req, b, &out);
 	ebpf_fragment_text(f->batch->end, v->target.version, v->target.sm, &out);
 	if (f->batch->apart)
 		put_apart(v, req, b, &out);
+	else
+		buf_puts(&out, "$egpu_together:\n");
 	buf_puts(&out, "}\n");
 	if (b->held.n)
 		buf_printf(&out, "$egpu_end%u:\n", first);

@@ -303,6 +303,15 @@ bool put_entry_behind_loads(struct variant *v, const struct instrument_request *
 bool put_behind_loads(struct variant *v, const struct instrument_request *req, const struct place *place, const uint32_t *parted,
 	uint32_t first, uint32_t end);
 
+/* alike.c */
+struct alike;
+/* NULL: memory is out. To be freed with its table. */
+struct alike *alike_new(struct variant *v, const struct place *place);
+void alike_free(struct alike *a);
+/* Whether the addresses of two accesses of a stretch that begins at statement `from` differ by a number that is the same in all threads of a block,
+ * and their bytes do not. */
+bool alike_accesses(struct alike *a, uint32_t from, const struct spot *x, const struct spot *y);
+
 /* sample.c */
 /* Before sites are spliced. */
 bool set_samples(struct variant *v);

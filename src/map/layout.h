@@ -48,10 +48,10 @@
  *	                    reserves nothing, so that the agent may empty it by storing 0 in committed, then in head, while the device goes on.
  *	                    Bytes are added to `committed` once they are written for good: a bin whose committed (read first) equals its
  *	                    head (read second), or its size when closed, holds nothing half-written.
- *	                    Multiprocessor m tries bin (2 * m) xor hint; where that is closed its own two, 2 * m and 2 * m + 1, then others
+ *	                    Multiprocessor m tries bin (2 * m) xor hint; where that is closed its own two, 2 * m and 2 * m + 1, then a few others
  *	                    at random, and keeps what it found as its hint. (In turn, multiprocessors that meet would stay together for good,
  *	                    at one head for all.) Where it found none it sets MAP_RING_FULL and then mostly drops without a look; the agent
- *	                    sets such a hint to 0 when there is room.
+ *	                    has such a hint name a bin with room when there is one.
  *	                    A bin holds groups, each a multiple of 16 bytes: struct map_ring_group, then the records of a warp's lanes, each
  *	                    padded to 8. Groups of one bin are in the order of reservation.
  */

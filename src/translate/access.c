@@ -167,12 +167,10 @@ struct target {
 
 static void find_room(struct tr *t, const struct access *x, struct target *w)
 {
-	char pred[48];
 	w->total = tr_t32(t);
 	tr_emit(t, "add.u32 %s, %s, %d;", w->total.s, x->size.s, MAP_RING_GROUP + 15);
 	tr_emit(t, "and.b32 %s, %s, 0xfffffff0;", w->total.s, w->total.s);
-	snprintf(pred, sizeof(pred), "@%s ", x->l.leads.s);
-	w->at = tr_ring_ask(t, &w->g, w->h.bin, w->total, &x->l, pred);
+	w->at = tr_ring_ask(t, &w->g, w->h.bin, w->total, &x->l, &x->l.leads);
 }
 
 enum { RECORD = MAP_IMAGE_HEADER + MAP_RING_GROUP };
@@ -282,11 +280,9 @@ static void leave(struct tr *t, const struct access *x, const struct target *w,
 
 static void commit(struct tr *t, const struct access *x, const struct target *w, struct tr_name lead)
 {
-	struct tr_name bytes = tr_t64(t), count = tr_ring_count(t, &w->g, &w->at);
 	char who[48];
 	snprintf(who, sizeof(who), "@%s ", lead.s);
-	tr_emit(t, "cvt.u64.u32 %s, %s;", bytes.s, w->total.s);
-	tr_ring_commit_group(t, &x->l, who, count, bytes);
+	tr_ring_commit_asked(t, &w->g, who, &w->at, w->total);
 	tr_ring_keep_hint(t, &w->h, &lead, false);
 }
 
@@ -296,7 +292,7 @@ static struct tr_name try_dense(
 {
 	struct tr_name dense = tr_pred(t), asks = tr_pred(t), lead = tr_pred(t), n = tr_t32(t),
 		       want = tr_t64(t);
-	char pred[48], who[48], shape[8];
+	char who[48], shape[8];
 	meet(t, x);
 	tr_emit(t, "sub.u32 %s, %s, %s;", n.s, x->lane.s, x->l.first.s);
 	tr_emit(t, "mad.wide.u32 %s, %s, %s, %s;", want.s, n.s, x->bytes.s, x->base.s);
@@ -304,10 +300,9 @@ static struct tr_name try_dense(
 	tr_emit(t, "setp.ne.and.u32 %s, %s, %d, %s;", dense.s, x->log.s, LOG_OTHER, dense.s);
 	in_all(t, x, dense);
 	tr_emit(t, "and.pred %s, %s, %s;", asks.s, dense.s, x->l.leads.s);
-	snprintf(pred, sizeof(pred), "@%s ", asks.s);
 	w->total = tr_t32(t);
 	tr_emit(t, "mov.u32 %s, %d;", w->total.s, MAP_RING_GROUP + 16);
-	w->at = tr_ring_ask(t, &w->g, w->h.bin, w->total, &x->l, pred);
+	w->at = tr_ring_ask(t, &w->g, w->h.bin, w->total, &x->l, &asks);
 	tr_emit(t, "and.pred %s, %s, %s;", lead.s, w->at.got.s, x->l.leads.s);
 	snprintf(who, sizeof(who), "@%s ", lead.s);
 	snprintf(shape, sizeof(shape), "%d", (int)EGPU_ACCESS_DENSE);
@@ -364,21 +359,70 @@ static struct access begin_access(struct tr *t, struct tr_inst *inst, uint32_t i
 
 /* -- several accesses in one reservation (batch.c) -- */
 
-void tr_access_piece(struct tr *t, struct tr_inst *inst, uint32_t i, const struct tr_group *l, const struct tr_name *piece, struct tr_name dense)
+/* A number that most items have in common with the first, or with it and their own number: ptxas sees which do. */
+static void put_common(struct tr *t, struct tr_name to, struct tr_name value, struct tr_name expected, struct tr_name ours)
+{
+	struct tr_name p = tr_pred(t);
+	tr_emit(t, "setp.ne.and.u32 %s, %s, %s, %s;", p.s, value.s, expected.s, ours.s);
+	tr_emit(t, "@%s mov.b32 %s, %s;", p.s, to.s, value.s);
+}
+
+static void put_numbers(struct tr *t, const struct access *x, const struct tr_pieces *p, struct tr_name ours)
+{
+	struct tr_name first = tr_pred(t), info = tr_t32(t), k = tr_t32(t);
+	tr_emit(t, "setp.eq.u32 %s, %%egpu_item, 0;", first.s);
+	tr_emit(t, "mad.lo.u32 %s, %s, 8, %d;", info.s, x->log.s, (int)EGPU_ACCESS_DENSE);
+	tr_emit(t, "shl.b32 %s, %s, 6;", k.s, x->op.s);
+	tr_emit(t, "or.b32 %s, %s, %s;", info.s, info.s, k.s);
+	tr_emit(t, "@%s mov.b32 %s, %s;", first.s, p->first_site.s, x->site.s);
+	tr_emit(t, "@%s mov.b32 %s, %s;", first.s, p->first_info.s, info.s);
+	tr_emit(t, "sub.u32 %s, %s, 1;", k.s, x->site.s);
+	tr_emit(t, "@%s add.u32 %s, %s, %s;", first.s, p->site.s, p->lane.s, k.s);
+	tr_emit(t, "@%s mov.b32 %s, %s;", first.s, p->info.s, info.s);
+	tr_emit(t, "add.u32 %s, %s, %%egpu_item;", k.s, p->first_site.s);
+	put_common(t, p->site, x->site, k, ours);
+	put_common(t, p->info, info, p->first_info, ours);
+}
+
+/* The address that lane 0 has if all lie side by side, which is then what every lane finds. */
+void tr_access_piece(struct tr *t, struct tr_inst *inst, uint32_t i, const struct tr_pieces *p, bool like)
 {
 	struct access x = begin_access(t, inst, i);
-	struct tr_name n = tr_t32(t), lo = tr_t32(t), hi = tr_t32(t), want = tr_t64(t), ours = tr_pred(t);
-	x.base = of_lane(t, l, x.address, l->first);
-	tr_emit(t, "sub.u32 %s, %s, %s;", n.s, x.lane.s, l->first.s);
-	tr_emit(t, "mad.wide.u32 %s, %s, %s, %s;", want.s, n.s, x.bytes.s, x.base.s);
-	tr_emit(t, "setp.eq.and.s64 %s, %s, %s, %s;", dense.s, want.s, x.address.s, dense.s);
-	tr_emit(t, "setp.ne.and.u32 %s, %s, %d, %s;", dense.s, x.log.s, LOG_OTHER, dense.s);
+	struct tr_name n = tr_t32(t), far = tr_t64(t), base = tr_t64(t), ours = tr_pred(t);
+	struct tr_name word[2] = { tr_t32(t), tr_t32(t) }, theirs = tr_t32(t);
+	tr_emit(t, "mul.wide.u32 %s, %s, %s;", far.s, p->lane.s, x.bytes.s);
+	tr_emit(t, "sub.s64 %s, %s, %s;", base.s, x.address.s, far.s);
+	tr_emit(t, "mov.b64 {%s, %s}, %s;", word[0].s, word[1].s, base.s);
+	for (int k = 0; k < 2 && !like; k++) {
+		tr_emit(t, "shfl.sync.idx.b32 %s, %s, 0, 31, %s;", theirs.s, word[k].s, p->mask.s);
+		tr_emit(t, "setp.eq.and.u32 %s, %s, %s, %s;", p->dense.s, theirs.s, word[k].s, p->dense.s);
+	}
+	tr_emit(t, "setp.ne.and.u32 %s, %s, %d, %s;", p->dense.s, x.log.s, LOG_OTHER, p->dense.s);
 	tr_emit(t, "add.u32 %s, %%egpu_item, 1;", n.s);
-	tr_emit(t, "setp.eq.u32 %s, %s, %s;", ours.s, l->rank.s, n.s);
-	record_word(t, &x, "0", lo, hi);
-	tr_emit(t, "@%s mov.b32 %s, %s;", ours.s, piece[0].s, x.site.s);
-	tr_emit(t, "@%s mov.b32 %s, %s;", ours.s, piece[2].s, lo.s);
-	tr_emit(t, "@%s mov.b32 %s, %s;", ours.s, piece[3].s, hi.s);
+	tr_emit(t, "setp.eq.u32 %s, %s, %s;", ours.s, p->lane.s, n.s);
+	put_numbers(t, &x, p, ours);
+	tr_emit(t, "@%s mov.b32 %s, %s;", ours.s, p->lo.s, word[0].s);
+	tr_emit(t, "@%s mov.b32 %s, %s;", ours.s, p->hi.s, word[1].s);
+}
+
+int tr_access_alone(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	struct access x = begin_access(t, inst, i);
+	struct target w = { .g = tr_ring_of(t, tr_ring_arg(t, inst, i)) };
+	struct outcome o = { tr_t64(t), tr_pred(t), tr_pred(t) };
+	struct tr_name r0 = tr_reg(inst, 0);
+	w.h = tr_ring_hint(t, &w.g);
+	struct tr_ways ways = tr_ring_begin(t, &w.h);
+	record_any(t, &x, &w, &o);
+	if (!x.same)
+		tr_emit(t, "@%s bra %s;", x.stranger.s, ways.again.s);
+	tr_emit(t, "mov.u64 %s, 0;", r0.s);
+	tr_emit(t, "@%s bra %s;", o.got.s, ways.done.s);
+	tr_emit(t, "mov.u64 %s, %d;", r0.s, EAGAIN_);
+	struct tr_place none = { .old = o.old };
+	tr_ring_next(t, &w.g, &w.h, &none, &o.leads, &ways, true, NULL);
+	buf_printf(&t->body, "%s:\n", ways.done.s);
+	return 0;
 }
 
 int tr_access_lower(struct tr *t, struct tr_inst *inst, uint32_t i)

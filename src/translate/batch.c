@@ -9,7 +9,11 @@
  * activemask to the commit stays one basic block (access.c), or is the lowest lane's alone.
  *
  * Records of lanes: a group for each place. Records of accesses: one group for all of them, if each
- * finds its lanes side by side; else each place goes its own way.
+ * finds its lanes side by side.
+ *
+ * These make one try at one bin, and little else: kernels live for a hundred instructions a warp. Where it does not
+ * go that way - lanes anywhere, lanes missing below, a bin that is full - each place goes its own way: the path once
+ * more, and all that a record needs. What it takes in registers is taken from those who never go there, too.
  */
 #include "translate/ring.h"
 
@@ -17,7 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_PATH = 256, MAX_WHEN = 8, MAX_PUTS = 64, MOST_LANES = 8, MOST_ACCESSES = 15 };
+enum { MAX_PATH = 256, MAX_WHEN = 8, MAX_PUTS = 64, MOST_LANES = 8, MOST_ACCESSES = 8 };
 
 #define BIT(id) (1ull << EBPF_FIELD_##id)
 /* Fields whose values are the same at all places of a stretch, or are an access's own. */
@@ -39,6 +43,8 @@ struct batch {
 	bool sent, released;
 	const struct ebpf_map *m;
 	uint32_t bytes; /* of a lane's record; 0: of an access */
+	bool plain;	/* an access whose address and bytes are the context's */
+	bool like;	/* its text is the one that does not ask whether lanes lie side by side */
 	uint8_t field[TR_REGS];	 /* 1 + the field that the register holds */
 	bool is_record[TR_REGS]; /* it holds what a reservation gave */
 
@@ -46,15 +52,17 @@ struct batch {
 	struct tr_ring g;
 	struct tr_hint h;
 	struct tr_ways w;
+	struct tr_name full; /* label: the hint names no bin */
 	struct tr_group l;
 	struct tr_place at;
 	struct tr_name items, total, each; /* .b32: how many; bytes of all, of a lane group */
 	struct tr_name base, mine;	   /* addresses: of the reservation, of this lane's first record */
-	struct tr_name lead, dense;	   /* predicates: the lowest lane, having room; all lie side by side */
+	struct tr_name lead;		   /* predicate: the lowest lane, having room */
 	struct tr_name record;		   /* address: of the lane's record that is reserved */
 	struct put *puts;
 	uint32_t n_puts;
-	struct tr_name piece[4];	   /* .b32: what this lane writes of the accesses' group */
+	struct tr_pieces piece;
+	struct tr_name needed, present; /* .b32: the lanes that write pieces; those of them that are here */
 	struct tr_group_head head;
 };
 
@@ -77,18 +85,21 @@ static bool find_sends(struct batch *b)
 	return b->sends;
 }
 
-static bool whole_field(const struct batch *b, uint32_t i, uint8_t *field)
+static void whole_field(const struct batch *b, uint32_t i, uint8_t *field)
 {
 	const struct bpf_insn *in = tr_bpf(b->t, b->inst, i);
 	const struct ebpf_fact *f = tr_fact(b->t, b->inst, i);
-	uint32_t shift;
-	if (!f->fixed || f->offset < 0 || BPF_MODE(in->code) != BPF_MEM || BPF_SIZE(in->code) != BPF_W)
-		return false;
-	int at = ebpf_field_at(b->t->p->context, (uint32_t)f->offset, 4, &shift);
-	if (at < 0 || shift || !(known >> at & 1))
-		return false;
-	*field = (uint8_t)(at + 1);
-	return true;
+	uint32_t shift, bytes = ebpf_insn_bytes(in->code);
+	if (!f->fixed || f->offset < 0 || BPF_MODE(in->code) != BPF_MEM)
+		return;
+	int at = ebpf_field_at(b->t->p->context, (uint32_t)f->offset, bytes, &shift);
+	if (at >= 0 && !shift && ebpf_fields[at].bytes == bytes && ((known | BIT(ADDRESS)) >> at & 1))
+		*field = (uint8_t)(at + 1);
+}
+
+static bool holds_field(const struct batch *b, uint8_t reg, enum ebpf_field field)
+{
+	return b->field[reg] == field + 1;
 }
 
 /* What registers hold behind an instruction. */
@@ -102,7 +113,7 @@ static void follow(struct batch *b, uint32_t i)
 	if (class == BPF_LDX && tr_fact(b->t, b->inst, i)->region == EBPF_REGION_CONTEXT)
 		whole_field(b, i, &field);
 	if (moves) {
-		field = b->field[in->src_reg];
+		field = class == BPF_ALU && holds_field(b, in->src_reg, EBPF_FIELD_ADDRESS) ? 0 : b->field[in->src_reg];
 		record = class == BPF_ALU64 && b->is_record[in->src_reg];
 	}
 	for (uint32_t r = 0; r < TR_REGS; r++) {
@@ -119,6 +130,7 @@ static bool good_access(struct batch *b, uint32_t i)
 	for (uint32_t a = 1; a <= 4; a++)
 		if (a != 2 && !f->args[a].constant && !(f->uniform >> (a + 1) & 1))
 			return false;
+	b->plain = holds_field(b, BPF_REG_3, EBPF_FIELD_ADDRESS) && (f->args[3].constant || holds_field(b, BPF_REG_4, EBPF_FIELD_BYTES));
 	b->bytes = 0;
 	return true;
 }
@@ -215,7 +227,7 @@ static bool add_when(struct batch *b, uint32_t i, bool taken)
 {
 	const struct bpf_insn *in = tr_bpf(b->t, b->inst, i);
 	struct ebpf_batch *out = b->out;
-	if (!b->field[in->dst_reg] || BPF_SRC(in->code) != BPF_K || in->imm < 0 || out->n_when == MAX_WHEN)
+	if (!b->field[in->dst_reg] || holds_field(b, in->dst_reg, EBPF_FIELD_ADDRESS) || BPF_SRC(in->code) != BPF_K || in->imm < 0 || out->n_when == MAX_WHEN)
 		return false;
 	for (size_t k = 0; k < sizeof(tests) / sizeof(tests[0]); k++) {
 		if (tests[k].op != BPF_OP(in->code))
@@ -388,8 +400,6 @@ static void begin(struct batch *b)
 	b->items = tr_text("%egpu_items");
 	b->g = tr_ring_of(b->t, b->m);
 	b->h = tr_ring_hint(b->t, &b->g);
-	b->w = tr_ring_begin(b->t, &b->h);
-	b->l = tr_lanes_here(b->t);
 }
 
 /* base + item * stride, which is a register or a number. */
@@ -406,23 +416,30 @@ static const char *on(char text[48], struct tr_name pred)
 	return text;
 }
 
+/* Who commits. */
+static void commits(struct batch *b)
+{
+	b->lead = tr_pred(b->t);
+	tr_emit(b->t, "and.pred %s, %s, %s;", b->lead.s, b->at.got.s, b->l.leads.s);
+}
+
 /* -- records of lanes -- */
 
 static void reserve_lanes(struct batch *b)
 {
 	struct tr *t = b->t;
-	char leads[48];
 	begin(b);
+	b->w = tr_ring_begin(t, &b->h);
+	b->l = tr_lanes_here(t);
 	b->each = tr_t32(t);
 	b->total = tr_t32(t);
-	b->lead = tr_pred(t);
 	tr_emit(t, "mad.lo.u32 %s, %s, %u, %d;", b->each.s, b->l.n.s, record_bytes(b), MAP_RING_GROUP + 15);
 	tr_emit(t, "and.b32 %s, %s, 0xfffffff0;", b->each.s, b->each.s);
 	tr_emit(t, "mul.lo.u32 %s, %s, %s;", b->total.s, b->each.s, b->items.s);
-	b->at = tr_ring_ask(t, &b->g, b->h.bin, b->total, &b->l, on(leads, b->l.leads));
+	b->at = tr_ring_ask(t, &b->g, b->h.bin, b->total, &b->l, &b->l.leads);
 	b->base = tr_ring_at(t, &b->g, &b->at);
 	b->mine = tr_wide(t, b->l.rank, record_bytes(b), b->base);
-	tr_emit(t, "and.pred %s, %s, %s;", b->lead.s, b->at.got.s, b->l.leads.s);
+	commits(b);
 	b->head = tr_ring_group_head(t, b->l.n, b->bytes);
 }
 
@@ -451,20 +468,21 @@ static int put_lane(struct batch *b)
 /* Behind the stores; all lanes come by, whatever they were told. */
 static void commit(struct batch *b)
 {
-	struct tr *t = b->t;
-	struct tr_name bytes = tr_t64(t), count = tr_ring_count(t, &b->g, &b->at);
 	char who[48];
-	tr_ring_together(t, &b->l);
-	tr_emit(t, "cvt.u64.u32 %s, %s;", bytes.s, b->total.s);
-	tr_ring_commit_group(t, &b->l, on(who, b->lead), count, bytes);
+	tr_ring_together(b->t, &b->l);
+	tr_ring_commit_asked(b->t, &b->g, on(who, b->lead), &b->at, b->total);
+}
+
+static void end_lanes(struct batch *b)
+{
+	struct tr *t = b->t;
+	commit(b);
 	struct tr_name hinted = tr_ring_as_hinted(t, &b->w);
 	tr_emit(t, "and.pred %s, %s, %s;", hinted.s, hinted.s, b->at.got.s);
 	tr_emit(t, "@%s bra %s;", hinted.s, b->w.done.s);
-	if (b->out->apart)
-		tr_emit(t, "@!%s bra $egpu_apart;", b->dense.s);
 	tr_ring_keep_hint(t, &b->h, &b->lead, false);
 	tr_emit(t, "@%s bra %s;", b->at.got.s, b->w.done.s);
-	tr_ring_next(t, &b->g, &b->h, &b->at, &b->l.leads, &b->w, b->out->apart, &b->items);
+	tr_ring_next(t, &b->g, &b->h, &b->at, &b->l.leads, &b->w, false, &b->items);
 	buf_printf(&t->body, "%s:\n", b->w.done.s);
 }
 
@@ -474,68 +492,131 @@ static int lanes(struct batch *b)
 	b->out->begin = take_text(b->t);
 	int err = put_path(b, put_lane);
 	b->out->item = take_text(b->t);
-	commit(b);
+	end_lanes(b);
 	b->out->end = take_text(b->t);
 	return err;
 }
 
-/* -- records of accesses -- */
+/* -- records of accesses: the group's bytes are written by as many lanes, 16 each. Lane 0 has the head, the next ones have a record -- */
 
 enum { ACCESS_BYTES = 16 };
 
-/* The group's bytes are written by as many lanes, 16 each: the lowest has the head, the next ones have a record. */
+static void meet(struct batch *b)
+{
+	struct tr *t = b->t;
+	struct tr_pieces *p = &b->piece;
+	*p = (struct tr_pieces){ .lane = tr_t32(t), .mask = tr_mask_here(t), .site = tr_t32(t), .info = tr_t32(t), .first_site = tr_t32(t),
+		.first_info = tr_t32(t), .lo = tr_t32(t), .hi = tr_t32(t), .dense = tr_pred(t) };
+	b->needed = tr_t32(t);
+	b->present = tr_t32(t);
+	tr_emit(t, "mov.u32 %s, %%laneid;", p->lane.s);
+	tr_emit(t, "shl.b32 %s, 2, %s;", b->needed.s, b->items.s);
+	tr_emit(t, "sub.u32 %s, %s, 1;", b->needed.s, b->needed.s);
+	tr_emit(t, "and.b32 %s, %s, %s;", b->present.s, p->mask.s, b->needed.s);
+	tr_emit(t, "setp.eq.u32 %s, %s, %s;", p->dense.s, b->present.s, b->needed.s);
+	b->l = (struct tr_group){ .mask = p->mask, .first = tr_text("0"), .rank = p->lane, .leads = tr_pred(t) };
+	tr_emit(t, "setp.eq.u32 %s, %s, 0;", b->l.leads.s, p->lane.s);
+}
+
 static void begin_pieces(struct batch *b)
 {
 	struct tr *t = b->t;
+	meet(b);
 	b->head = tr_ring_group_head(t, b->items, ACCESS_BYTES);
-	for (int k = 0; k < 4; k++)
-		b->piece[k] = tr_t32(t);
-	tr_emit(t, "mov.b64 {%s, %s}, %s;", b->piece[0].s, b->piece[1].s, b->head.word.s);
-	tr_emit(t, "mov.b64 {%s, %s}, %s;", b->piece[2].s, b->piece[3].s, b->head.time.s);
-	tr_emit(t, "@!%s mov.b32 %s, %s;", b->l.leads.s, b->piece[1].s, b->l.mask.s);
-	b->dense = tr_pred(t);
-	tr_emit(t, "setp.gt.u32 %s, %s, %s;", b->dense.s, b->l.n.s, b->items.s);
+	tr_emit(t, "mov.b64 {%s, %s}, %s;", b->piece.lo.s, b->piece.hi.s, b->head.time.s);
 }
 
 static int put_access(struct batch *b)
 {
-	tr_access_piece(b->t, b->inst, b->call, &b->l, b->piece, b->dense);
+	tr_access_piece(b->t, b->inst, b->call, &b->piece, b->like);
 	tr_emit(b->t, "mov.u64 %s, 0;", tr_reg(b->inst, 0).s);
 	return 0;
+}
+
+static int put_alone_access(struct batch *b)
+{
+	return tr_access_alone(b->t, b->inst, b->call);
+}
+
+/* As a sum that ptxas does not see through: a number it makes anew, in two registers, for each of both additions. */
+static void count_bytes(struct batch *b)
+{
+	struct tr *t = b->t;
+	struct tr_name n = tr_t32(t);
+	b->total = tr_t32(t);
+	tr_emit(t, "mad.lo.u32 %s, %s, %d, %d;", n.s, b->items.s, ACCESS_BYTES, MAP_RING_GROUP);
+	tr_emit(t, "sub.u32 %s, %s, %s;", n.s, n.s, b->needed.s);
+	tr_emit(t, "add.u32 %s, %s, %s;", b->total.s, b->present.s, n.s);
+}
+
+/* What this lane writes: the head is the lowest one's. */
+static void write_piece(struct batch *b)
+{
+	struct tr *t = b->t;
+	struct tr_pieces *p = &b->piece;
+	struct tr_name head[2] = { tr_t32(t), tr_t32(t) }, slot = tr_t32(t), writes = tr_pred(t);
+	tr_emit(t, "mov.b64 {%s, %s}, %s;", head[0].s, head[1].s, b->head.word.s);
+	tr_emit(t, "selp.b32 %s, %s, %s, %s;", head[0].s, head[0].s, p->site.s, b->l.leads.s);
+	tr_emit(t, "selp.b32 %s, %s, %s, %s;", head[1].s, head[1].s, p->mask.s, b->l.leads.s);
+	tr_emit(t, "@!%s prmt.b32 %s, %s, %s, 0x4210;", b->l.leads.s, p->hi.s, p->hi.s, p->info.s); /* the highest byte */
+	tr_emit(t, "add.u32 %s, %s, %s;", slot.s, b->at.slot.s, p->lane.s);
+	b->at.slot = slot;
+	tr_emit(t, "setp.le.and.u32 %s, %s, %s, %s;", writes.s, p->lane.s, b->items.s, b->at.got.s);
+	tr_emit(t, "@%s st.global.v4.u32 [%s+%d], {%s, %s, %s, %s};", writes.s, tr_ring_at(t, &b->g, &b->at).s, MAP_IMAGE_HEADER, head[0].s,
+		head[1].s, p->lo.s, p->hi.s);
 }
 
 static void send_pieces(struct batch *b)
 {
 	struct tr *t = b->t;
-	struct tr_name asks = tr_pred(t), mine = tr_pred(t), to;
-	char who[48];
-	b->total = tr_t32(t);
-	b->lead = tr_pred(t);
-	tr_emit(t, "vote.sync.all.pred %s, %s, %s;", b->dense.s, b->dense.s, b->l.mask.s);
-	tr_emit(t, "and.pred %s, %s, %s;", asks.s, b->dense.s, b->l.leads.s);
-	tr_emit(t, "mad.lo.u32 %s, %s, %d, %d;", b->total.s, b->items.s, ACCESS_BYTES, MAP_RING_GROUP);
-	b->at = tr_ring_ask(t, &b->g, b->h.bin, b->total, &b->l, on(who, asks));
-	b->base = tr_ring_at(t, &b->g, &b->at);
-	to = tr_wide(t, b->l.rank, ACCESS_BYTES, b->base);
-	tr_emit(t, "setp.le.and.u32 %s, %s, %s, %s;", mine.s, b->l.rank.s, b->items.s, b->at.got.s);
-	tr_emit(t, "@%s st.global.v4.u32 [%s+%d], {%s, %s, %s, %s};", mine.s, to.s, MAP_IMAGE_HEADER, b->piece[0].s, b->piece[1].s,
-		b->piece[2].s, b->piece[3].s);
-	tr_emit(t, "and.pred %s, %s, %s;", b->lead.s, b->at.got.s, b->l.leads.s);
+	struct tr_name asks = tr_pred(t);
+	tr_emit(t, "vote.sync.all.pred %s, %s, %s;", b->piece.dense.s, b->piece.dense.s, b->l.mask.s);
+	tr_emit(t, "and.pred %s, %s, %s;", asks.s, b->piece.dense.s, b->l.leads.s);
+	count_bytes(b);
+	b->at = tr_ring_ask(t, &b->g, b->h.bin, b->total, &b->l, &asks);
+	write_piece(b);
+	commits(b);
+}
+
+/* What is behind the commit is out of the way, and what it needs should not be held in registers until then: the hint is nobody's business any
+ * more. */
+static void end_accesses(struct batch *b)
+{
+	struct tr *t = b->t;
+	struct tr_name alone = tr_label(t);
+	commit(b);
+	tr_emit(t, "@!%s bra %s;", b->at.got.s, alone.s);
+	tr_emit(t, "bra $egpu_together;");
+	buf_printf(&t->body, "%s:\n", b->full.s);
+	tr_emit(t, "@!%s bra $egpu_apart;", tr_ring_trusts(t).s);
+	tr_ring_drop(t, &b->h, true, &b->items);
+	tr_emit(t, "bra $egpu_together;");
+	buf_printf(&t->body, "%s:\n", alone.s);
+	tr_emit(t, "@!%s bra $egpu_apart;", b->piece.dense.s);
+	tr_ring_close(t, &b->g, b->h.bin, &b->at, b->l.leads.s);
+	buf_puts(&t->body, "$egpu_apart:\n");
 }
 
 static int accesses(struct batch *b)
 {
-	b->out->apart = true;
 	begin(b);
+	b->full = tr_label(b->t);
+	tr_emit(b->t, "@%s bra %s;", b->h.full.s, b->full.s);
 	begin_pieces(b);
 	b->out->begin = take_text(b->t);
 	int err = put_path(b, put_access);
 	b->out->item = take_text(b->t);
+	b->like = b->plain;
+	if (!err && b->like) {
+		err = put_path(b, put_access);
+		b->out->like = take_text(b->t);
+	}
 	send_pieces(b);
-	commit(b);
-	tr_emit(b->t, "bra $egpu_together;");
-	buf_puts(&b->t->body, "$egpu_apart:\n");
+	end_accesses(b);
 	b->out->end = take_text(b->t);
+	if (!err)
+		err = put_path(b, put_alone_access);
+	b->out->apart = take_text(b->t);
 	return err;
 }
 

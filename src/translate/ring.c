@@ -20,7 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES = 16, LOOK_TRIES = 2, LOOK_EVERY = 16, EINVAL_ = -22, EAGAIN_ = -11 };
+/* Each try is a way to the second-level cache and back, and where a ring is full all warps make all of them at once: with 16, that was a
+ * quarter of a short kernel. Those who look find what so few tries miss. */
+enum { TRIES = 6, LOOK_TRIES = 2, LOOK_EVERY = 16, EINVAL_ = -22, EAGAIN_ = -11 };
 
 const char *tr_func_add(struct tr *t, const char *name, const struct buf *text)
 {
@@ -49,24 +51,33 @@ struct tr_name tr_wide(struct tr *t, struct tr_name index, uint32_t stride, stru
 	return at;
 }
 
+/* base + sms * stride, of which ptxas makes more where it is one instruction here. */
+static struct tr_name behind(struct tr *t, const struct tr_ring *g, uint32_t stride)
+{
+	struct tr_name at = tr_t64(t);
+	tr_emit(t, "mul.wide.u32 %s, %s, %u;", at.s, g->sms.s, stride);
+	tr_emit(t, "add.s64 %s, %s, %s;", at.s, at.s, g->base.s);
+	return at;
+}
+
 struct tr_ring tr_ring_of(struct tr *t, const struct ebpf_map *m)
 {
 	struct tr_ring g = { .bin_bytes = map_ring_bin_bytes(m->max_entries), .sms = tr_t32(t) };
 	struct tr_name sms = tr_table(t, EBPF_TABLE_SMS);
 	g.base = tr_map_base(t, m);
 	tr_emit(t, "cvt.u32.u64 %s, %s;", g.sms.s, sms.s);
-	g.counts = tr_wide(t, g.sms, MAP_RING_LINE, g.base);
+	g.counts = behind(t, &g, MAP_RING_LINE);
 	return g;
 }
 
 struct tr_name tr_ring_heads(struct tr *t, const struct tr_ring *g)
 {
-	return tr_wide(t, g->sms, MAP_RING_LINE + MAP_RING_BINS * MAP_RING_COUNT_LINE, g->base);
+	return behind(t, g, MAP_RING_LINE + MAP_RING_BINS * MAP_RING_COUNT_LINE);
 }
 
 struct tr_name tr_ring_data(struct tr *t, const struct tr_ring *g)
 {
-	return tr_wide(t, g->sms, MAP_RING_LINE + 2 * MAP_RING_BINS * MAP_RING_COUNT_LINE, g->base);
+	return behind(t, g, MAP_RING_LINE + 2 * MAP_RING_BINS * MAP_RING_COUNT_LINE);
 }
 
 struct tr_hint tr_ring_hint(struct tr *t, const struct tr_ring *g)
@@ -111,14 +122,15 @@ static void choose_any(struct tr *t, const struct tr_hint *h, struct tr_name tri
 	tr_emit(t, "mul.hi.u32 %s, %s, %s;", to.s, n.s, h->bins.s);
 }
 
-/* The multiprocessor's own bins one after the other, then any. tries: that are left. */
+/* The multiprocessor's own bins one after the other, the last first, less the one that the hint named; then any. tries: that are left. */
 static void choose_next(struct tr *t, const struct tr_hint *h, struct tr_name tries)
 {
 	struct tr_name k = tr_t32(t), own = tr_t32(t), p = tr_pred(t);
 	choose_any(t, h, tries, h->bin);
-	tr_emit(t, "sub.u32 %s, %d, %s;", k.s, TRIES - 1, tries.s);
-	tr_emit(t, "add.u32 %s, %s, %s;", own.s, h->home.s, k.s);
+	tr_emit(t, "sub.u32 %s, %s, %d;", k.s, tries.s, TRIES - MAP_RING_BINS);
 	tr_emit(t, "setp.lt.u32 %s, %s, %d;", p.s, k.s, MAP_RING_BINS);
+	tr_emit(t, "setp.ne.and.u32 %s, %s, %s, %s;", p.s, k.s, h->word.s, p.s);
+	tr_emit(t, "add.u32 %s, %s, %s;", own.s, h->home.s, k.s);
 	tr_emit(t, "selp.b32 %s, %s, %s, %s;", h->bin.s, own.s, h->bin.s, p.s);
 }
 
@@ -137,17 +149,23 @@ void tr_lowest(struct tr *t, struct tr_name lane, struct tr_name mask)
 	tr_emit(t, "clz.b32 %s, %s;", lane.s, lane.s);
 }
 
+struct tr_name tr_mask_here(struct tr *t)
+{
+	struct tr_name mask = tr_t32(t), all = tr_pred(t);
+	buf_printf(&t->body,
+		"#if ptx 6.2\n\tactivemask.b32 %s;\n#else\n\tsetp.eq.u32 %s, 0, 0;\n"
+		"\tvote.ballot.b32 %s, %s;\n#endif\n",
+		mask.s, all.s, mask.s, all.s);
+	return mask;
+}
+
 struct tr_group tr_lanes_here(struct tr *t)
 {
-	struct tr_group l = { .mask = tr_t32(t),
+	struct tr_group l = { .mask = tr_mask_here(t),
 		.first = tr_t32(t),
 		.rank = tr_t32(t),
 		.n = tr_t32(t),
 		.leads = tr_pred(t) };
-	buf_printf(&t->body,
-		"#if ptx 6.2\n\tactivemask.b32 %s;\n#else\n\tsetp.eq.u32 %s, 0, 0;\n"
-		"\tvote.ballot.b32 %s, %s;\n#endif\n",
-		l.mask.s, l.leads.s, l.mask.s, l.leads.s);
 	tr_lowest(t, l.first, l.mask);
 	tr_emit(t, "mov.u32 %s, %%lanemask_lt;", l.rank.s);
 	tr_emit(t, "and.b32 %s, %s, %s;", l.rank.s, l.rank.s, l.mask.s);
@@ -210,26 +228,32 @@ static const char *guard(const struct reserve *v, char text[48])
 	return text;
 }
 
-/* The address as ptxas does not see that it is the same in all lanes: it would elect one once more (tr_nudge). */
-static struct tr_name of_leader(struct tr *t, const struct tr_group *l, struct tr_name address)
+static struct tr_name line_at(struct tr *t, const struct tr_place *a, struct tr_name lines)
 {
-	return l ? tr_nudge(t, address, l->rank) : address;
+	struct tr_name at = tr_t64(t);
+	tr_emit(t, "cvt.u64.u32 %s, %s;", at.s, a->line.s);
+	tr_emit(t, "add.s64 %s, %s, %s;", at.s, at.s, lines.s);
+	return at;
 }
 
 struct tr_place tr_ring_ask(struct tr *t, const struct tr_ring *g, struct tr_name bin,
-	struct tr_name total, const struct tr_group *l, const char *asks)
+	struct tr_name total, const struct tr_group *l, const struct tr_name *asks)
 {
-	struct tr_place a = { .old = tr_t64(t), .slot = tr_t32(t), .got = tr_pred(t) };
-	struct tr_name word = of_leader(t, l, tr_wide(t, bin, MAP_RING_COUNT_LINE, tr_ring_heads(t, g))),
-		       add = tr_t64(t), end = tr_t64(t), p = tr_pred(t), pos = tr_t32(t);
+	struct tr_place a = { .line = tr_t32(t), .old = tr_t64(t), .slot = tr_t32(t), .got = tr_pred(t) };
+	char who[48] = "";
+	struct tr_name add = tr_t64(t), p = tr_pred(t), pos = tr_t32(t), high = tr_t32(t), most = tr_t32(t);
 	uint32_t lines = g->bin_bytes / MAP_RING_GROUP;
+	/* As ptxas does not see that all lanes mean one address: it would elect one of them once more (tr_nudge). */
+	tr_emit(t, "mad.lo.u32 %s, %s, %d, %s;", a.line.s, bin.s, MAP_RING_COUNT_LINE, l ? l->rank.s : "0");
+	struct tr_name word = line_at(t, &a, tr_ring_heads(t, g));
 	tr_emit(t, "cvt.u64.u32 %s, %s;", add.s, total.s);
-	tr_emit(t, "mov.u64 %s, %u;", a.old.s, g->bin_bytes);
-	tr_emit(t, "%satom.global.add.u64 %s, [%s+%d], %s;", asks, a.old.s, word.s,
-		MAP_IMAGE_HEADER, add.s);
-	tr_emit(t, "add.s64 %s, %s, %s;", end.s, a.old.s, add.s);
-	tr_emit(t, "setp.le.u64 %s, %s, %u;", p.s, end.s, g->bin_bytes);
-	tr_emit(t, "cvt.u32.u64 %s, %s;", pos.s, a.old.s);
+	if (asks)
+		snprintf(who, sizeof(who), "@%s ", asks->s);
+	tr_emit(t, "%satom.global.add.u64 %s, [%s+%d], %s;", who, a.old.s, word.s, MAP_IMAGE_HEADER, add.s);
+	tr_emit(t, "mov.b64 {%s, %s}, %s;", pos.s, high.s, a.old.s);
+	tr_emit(t, "sub.u32 %s, %u, %s;", most.s, g->bin_bytes, total.s);
+	tr_emit(t, asks ? "setp.le.and.u32 %s, %s, %s, %s;" : "setp.le.u32 %s, %s, %s;", p.s, pos.s, most.s, asks ? asks->s : "");
+	tr_emit(t, "setp.eq.and.u32 %s, %s, 0, %s;", p.s, high.s, p.s);
 	tr_emit(t, "shr.u32 %s, %s, 4;", pos.s, pos.s);
 	tr_emit(t, "mad.lo.u32 %s, %s, %u, %s;", a.slot.s, bin.s, lines, pos.s);
 	tr_emit(t, "selp.b32 %s, %s, 0x%x, %s;", a.slot.s, a.slot.s, TR_NO_SLOT, p.s);
@@ -252,10 +276,12 @@ struct tr_name tr_ring_count(struct tr *t, const struct tr_ring *g, const struct
 	return tr_wide(t, bin, MAP_RING_COUNT_LINE, g->counts);
 }
 
-void tr_ring_commit_group(
-	struct tr *t, const struct tr_group *l, const char *pred, struct tr_name count, struct tr_name bytes)
+void tr_ring_commit_asked(
+	struct tr *t, const struct tr_ring *g, const char *pred, const struct tr_place *a, struct tr_name total)
 {
-	tr_ring_add(t, pred, of_leader(t, l, count), bytes);
+	struct tr_name bytes = tr_t64(t);
+	tr_emit(t, "cvt.u64.u32 %s, %s;", bytes.s, total.s);
+	tr_ring_add(t, pred, line_at(t, a, g->counts), bytes);
 }
 
 void tr_ring_add(struct tr *t, const char *pred, struct tr_name count, struct tr_name bytes)
@@ -283,8 +309,8 @@ void tr_ring_close(struct tr *t, const struct tr_ring *g, struct tr_name bin,
 
 static void ask(struct tr *t, struct reserve *v)
 {
-	char pred[48];
-	if (v->shape != SHAPE_ALONE) {
+	bool alone = v->shape == SHAPE_ALONE;
+	if (!alone) {
 		v->l = tr_lanes_here(t);
 		tr_emit(t, "mad.lo.u32 %s, %s, %llu, %d;", v->total.s, v->l.n.s,
 			(unsigned long long)v->each,
@@ -292,8 +318,7 @@ static void ask(struct tr *t, struct reserve *v)
 		if (v->shape == SHAPE_SHARED)
 			tr_emit(t, "and.b32 %s, %s, 0xfffffff0;", v->total.s, v->total.s);
 	}
-	v->at = tr_ring_ask(t, &v->g, v->h.bin, v->total,
-		v->shape == SHAPE_ALONE ? NULL : &v->l, guard(v, pred));
+	v->at = tr_ring_ask(t, &v->g, v->h.bin, v->total, alone ? NULL : &v->l, alone ? NULL : &v->l.leads);
 }
 
 struct tr_group_head tr_ring_group_head(struct tr *t, struct tr_name n, uint64_t bytes)
@@ -376,7 +401,7 @@ void tr_ring_drop(
 		n = tr_t64(t);
 		tr_emit(t, "cvt.u64.u32 %s, %s;", n.s, times->s);
 	}
-	tr_emit(t, "@%s red.global.add.u64 [%s+%d], %s;", l.leads.s, of_leader(t, &l, h->line).s,
+	tr_emit(t, "@%s red.global.add.u64 [%s+%d], %s;", l.leads.s, tr_nudge(t, h->line, l.rank).s,
 		MAP_IMAGE_HEADER + MAP_RING_LOST, n.s);
 }
 
@@ -396,11 +421,20 @@ struct tr_name tr_ring_as_hinted(struct tr *t, const struct tr_ways *w)
 	return p;
 }
 
+struct tr_name tr_ring_trusts(struct tr *t)
+{
+	struct tr_name p = tr_pred(t), clock = tr_t32(t);
+	tr_emit(t, "mov.u32 %s, %%clock;", clock.s);
+	tr_emit(t, "and.b32 %s, %s, %d;", clock.s, clock.s, LOOK_EVERY - 1);
+	tr_emit(t, "setp.ne.u32 %s, %s, 0;", p.s, clock.s);
+	return p;
+}
+
 void tr_ring_next(struct tr *t, const struct tr_ring *g, const struct tr_hint *h,
 	const struct tr_place *at, const struct tr_name *leads, const struct tr_ways *w, bool one,
 	const struct tr_name *times)
 {
-	struct tr_name p = tr_pred(t), clock = tr_t32(t);
+	struct tr_name p = tr_pred(t);
 	tr_ring_close(t, g, h->bin, at, leads ? leads->s : NULL);
 	tr_emit(t, "sub.u32 %s, %s, 1;", w->tries.s, w->tries.s);
 	choose_next(t, h, w->tries);
@@ -408,23 +442,14 @@ void tr_ring_next(struct tr *t, const struct tr_ring *g, const struct tr_hint *h
 	tr_emit(t, "@%s bra %s;", p.s, w->again.s);
 	tr_ring_keep_hint(t, h, leads, true);
 	if (one && leads) { /* who asked for it, whoever is here now */
-		struct tr_name n = tr_imm(1);
-		if (times) {
-			n = tr_t64(t);
-			tr_emit(t, "cvt.u64.u32 %s, %s;", n.s, times->s);
-		}
-		tr_emit(t, "@%s red.global.add.u64 [%s+%d], %s;", leads->s, h->line.s,
-			MAP_IMAGE_HEADER + MAP_RING_LOST, n.s);
+		tr_emit(t, "@%s red.global.add.u64 [%s+%d], 1;", leads->s, h->line.s, MAP_IMAGE_HEADER + MAP_RING_LOST);
 		tr_emit(t, "bra %s;", w->done.s);
 	}
 	buf_printf(&t->body, "%s:\n", w->dropped.s);
 	tr_ring_drop(t, h, one, times);
 	tr_emit(t, "bra %s;", w->done.s);
 	buf_printf(&t->body, "%s:\n", w->look.s);
-	tr_emit(t, "mov.u32 %s, %%clock;", clock.s);
-	tr_emit(t, "and.b32 %s, %s, %d;", clock.s, clock.s, LOOK_EVERY - 1);
-	tr_emit(t, "setp.ne.u32 %s, %s, 0;", p.s, clock.s);
-	tr_emit(t, "@%s bra %s;", p.s, w->dropped.s);
+	tr_emit(t, "@%s bra %s;", tr_ring_trusts(t).s, w->dropped.s);
 	tr_emit(t, "mov.u32 %s, %d;", w->tries.s, LOOK_TRIES);
 	choose_any(t, h, w->tries, h->bin);
 	tr_emit(t, "bra %s;", w->again.s);
@@ -673,7 +698,7 @@ static int output_together(struct tr *t, struct tr_inst *inst, uint32_t i, const
 		.each = map_round_up(bytes, 8),
 		.bytes = bytes,
 		.total = tr_t32(t) };
-	struct tr_name lead = tr_pred(t), all = tr_t64(t), mine, at, count;
+	struct tr_name lead = tr_pred(t), mine, at;
 	struct tr_mem from;
 	char got[48], first[48];
 	int err = tr_mem_arg(t, inst, i, 1, &from);
@@ -684,7 +709,6 @@ static int output_together(struct tr *t, struct tr_inst *inst, uint32_t i, const
 	struct tr_ways w = tr_ring_begin(t, &v.h);
 	ask(t, &v);
 	at = tr_ring_at(t, &v.g, &v.at);
-	count = tr_ring_count(t, &v.g, &v.at);
 	tr_emit(t, "and.pred %s, %s, %s;", lead.s, v.at.got.s, v.l.leads.s);
 	snprintf(got, sizeof(got), "@%s ", v.at.got.s);
 	snprintf(first, sizeof(first), "@%s ", lead.s);
@@ -692,8 +716,7 @@ static int output_together(struct tr *t, struct tr_inst *inst, uint32_t i, const
 	mine = tr_wide(t, v.l.rank, (uint32_t)v.each, at);
 	tr_ring_put(t, &from, got, mine, MAP_IMAGE_HEADER + MAP_RING_GROUP, bytes);
 	tr_ring_together(t, &v.l);
-	tr_emit(t, "cvt.u64.u32 %s, %s;", all.s, v.total.s);
-	tr_ring_commit_group(t, &v.l, first, count, all);
+	tr_ring_commit_asked(t, &v.g, first, &v.at, v.total);
 	tr_ring_keep_hint(t, &v.h, &lead, false);
 	tr_emit(t, "mov.u64 %s, 0;", rc.s);
 	tr_emit(t, "@%s bra %s;", v.at.got.s, w.done.s);

@@ -21,7 +21,8 @@ enum { TR_NO_SLOT = 0xffffffffu };
 
 /* What one who asked a bin for room was told. */
 struct tr_place {
-	struct tr_name old;  /* .b64: the head before; the bin's size for lanes that did not ask */
+	struct tr_name line; /* .b32: where the bin's line is among heads as among counts, for who asked */
+	struct tr_name old;  /* .b64: the head before; nothing in lanes that did not ask */
 	struct tr_name slot; /* .b32: position in all bins' data, in units of MAP_RING_GROUP, or TR_NO_SLOT; the same for all lanes of a group */
 	struct tr_name got;  /* predicate: there is room */
 };
@@ -47,12 +48,13 @@ struct tr_name tr_wide(struct tr *t, struct tr_name index, uint32_t stride, stru
 /* Adds to a bin's committed bytes; pred: "" or "@predicate ". */
 void tr_ring_add(struct tr *t, const char *pred, struct tr_name count, struct tr_name bytes);
 
-/* The same by the group's lowest lane, whom pred holds for at most. */
-void tr_ring_commit_group(struct tr *t, const struct tr_group *l, const char *pred, struct tr_name count, struct tr_name bytes);
+/* The same, total (.b32) bytes, by whoever asked, whom pred holds for at most. */
+void tr_ring_commit_asked(struct tr *t, const struct tr_ring *g, const char *pred, const struct tr_place *a, struct tr_name total);
 
-/* Asks a bin for total (.b32) bytes; asks: "" or "@predicate " of whom. With l, within the basic block of tr_lanes_here, all of the
- * group learn what its lowest lane was told: lanes may have come with different hints, so of the bin they know only what the slot says. */
-struct tr_place tr_ring_ask(struct tr *t, const struct tr_ring *g, struct tr_name bin, struct tr_name total, const struct tr_group *l, const char *asks);
+/* Asks a bin for total (.b32) bytes, at most its size; asks: predicate of whom, NULL: everyone. With l, within the basic block of tr_lanes_here,
+ * all of the group learn what its lowest lane was told, who alone asks, if anyone: lanes may have come with different hints, so of the bin they
+ * know only what the slot says. */
+struct tr_place tr_ring_ask(struct tr *t, const struct tr_ring *g, struct tr_name bin, struct tr_name total, const struct tr_group *l, const struct tr_name *asks);
 /* Address of the place, and the bin's line of committed bytes. */
 struct tr_name tr_ring_at(struct tr *t, const struct tr_ring *g, const struct tr_place *a);
 struct tr_name tr_ring_count(struct tr *t, const struct tr_ring *g, const struct tr_place *a);
@@ -96,7 +98,11 @@ struct tr_name tr_ring_as_hinted(struct tr *t, const struct tr_ways *w);
  * leads: who asked, NULL: each lane. */
 void tr_ring_next(struct tr *t, const struct tr_ring *g, const struct tr_hint *h, const struct tr_place *at, const struct tr_name *leads,
 	const struct tr_ways *w, bool one, const struct tr_name *times);
+/* Predicate: not one of the few that look whether a ring that was full still is. */
+struct tr_name tr_ring_trusts(struct tr *t);
 
+/* .b32: the lanes that are here. */
+struct tr_name tr_mask_here(struct tr *t);
 struct tr_group tr_lanes_here(struct tr *t);
 /* lane = the number of the lowest in mask, 32 for none. */
 void tr_lowest(struct tr *t, struct tr_name lane, struct tr_name mask);
@@ -107,10 +113,19 @@ void tr_from_lane(struct tr *t, const struct tr_group *l, struct tr_name to, str
 const struct ebpf_map *tr_ring_arg(const struct tr *t, const struct tr_inst *inst, uint32_t i);
 int tr_no_ring(struct tr *t, const struct tr_inst *inst, uint32_t i);
 
-/* access.c: for a helper in a batch, whose access is of all lanes of the group: into `piece` of the lane that has the item's place (its rank
- * is the item's number and 1) what the record is. Clears `dense` where this lane does not lie side by side with the lowest. In the basic block
- * of tr_lanes_here. */
-void tr_access_piece(
-	struct tr *t, struct tr_inst *inst, uint32_t i, const struct tr_group *l, const struct tr_name *piece, struct tr_name dense);
+/* access.c: the records of accesses that one group has, 16 bytes each, in the lanes above the lowest, of the first on: lane 0 and those above it
+ * are here. */
+struct tr_pieces {
+	struct tr_name lane, mask;	/* .b32 */
+	struct tr_name site, info;	/* .b32, of this lane's record: and shape, size and operation */
+	struct tr_name first_site, first_info;
+	struct tr_name lo, hi;		/* .b32: of its address; and in lane 0 what they were before */
+	struct tr_name dense;		/* predicate: as far as this lane knows all lie side by side. Then what a lane has is right */
+};
+/* Gives the record of item %egpu_item to its lane. like: its address is that of an earlier item and a number that is the same in all lanes,
+ * and so are its bytes, so that it is dense if that one is. */
+void tr_access_piece(struct tr *t, struct tr_inst *inst, uint32_t i, const struct tr_pieces *p, bool like);
+/* The helper without a way for lanes that lie side by side alone. */
+int tr_access_alone(struct tr *t, struct tr_inst *inst, uint32_t i);
 
 #endif

@@ -72,7 +72,62 @@ static const char original[] = PTX_HEAD
 	" st.global.u8 [%rd18+1000000], %r17;\n"
 	"$out:\n"
 	" ret;\n"
+	"}\n"
+	/* Pairs of places, of which the second's address is the first's and a number, or looks like it. */
+	".visible .entry pairs(.param .u64 data, .param .u32 n)\n"
+	"{\n"
+	" .reg .pred %p<4>; .reg .b32 %r<20>; .reg .b64 %rd<40>;\n"
+	" ld.param.u64 %rd1, [data]; ld.param.u32 %r1, [n];\n"
+	" mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;\n"
+	" mad.lo.u32 %r5, %r2, %r3, %r4;\n"
+	" setp.ge.u32 %p1, %r5, %r1;\n"
+	" @%p1 bra $out;\n"
+	" mul.wide.u32 %rd2, %r5, 4; add.s64 %rd3, %rd1, %rd2;\n"
+	" bar.sync 0;\n"
+	" add.s64 %rd4, %rd1, %rd2; ld.global.u32 %r6, [%rd4]; shl.b64 %rd2, %rd2, 1; add.s64 %rd5, %rd1, %rd2;\n"
+	" ld.global.u32 %r7, [%rd5+65536]; shr.u64 %rd2, %rd2, 1;\n" /* the register in common was written between */
+	" bar.sync 0;\n"
+	" and.b32 %r8, %r4, 1; setp.eq.u32 %p2, %r8, 1; add.s64 %rd6, %rd1, %rd2; @%p2 add.s64 %rd6, %rd6, 64;\n"
+	" ld.global.u32 %r6, [%rd3]; ld.global.u32 %r7, [%rd6+131072];\n" /* in some lanes */
+	" bar.sync 0;\n"
+	" shl.b32 %r9, %r5, 3; add.u32 %r9, %r9, 64; cvt.u64.u32 %rd7, %r9; add.s64 %rd8, %rd1, %rd7;\n"
+	" ld.global.u32 %r6, [%rd3]; ld.global.u32 %r7, [%rd8+262144];\n" /* of something else */
+	" bar.sync 0;\n"
+	" sub.s64 %rd9, %rd3, %rd2; ld.global.u32 %r6, [%rd3]; ld.global.u32 %r7, [%rd9];\n" /* less what lanes differ in */
+	" bar.sync 0;\n"
+	" sub.s64 %rd10, %rd3, 64; ld.global.u32 %r6, [%rd3]; ld.global.u32 %r7, [%rd10+4096];\n" /* ALIKE: less a number */
+	" bar.sync 0;\n"
+	" mul.wide.s32 %rd11, %r5, 4; mul.wide.s32 %rd12, %r5, -4; add.s64 %rd11, %rd11, %rd1; add.s64 %rd12, %rd12, %rd1;\n"
+	" ld.global.u32 %r6, [%rd11]; ld.global.u32 %r7, [%rd12+65536];\n" /* the other way round */
+	" bar.sync 0;\n"
+	" ld.global.u32 %r6, [%rd3]; ld.global.u16 %r7, [%rd3+4096];\n" /* fewer bytes */
+	" bar.sync 0;\n"
+	" ld.param.u64 %rd13, [data]; add.s64 %rd13, %rd13, %rd2; ld.global.u32 %r6, [%rd3]; add.s64 %rd14, %rd2, %rd1;\n"
+	" ld.global.u32 %r7, [%rd13+4096]; ld.global.u32 %r7, [%rd14+8192];\n" /* ALIKE, %rd3 not: its sum is not seen here */
+	" bar.sync 0;\n"
+	" mov.u32 %r10, %ctaid.x; mul.wide.u32 %rd15, %r10, 4096; add.s64 %rd15, %rd15, %rd3;\n"
+	" ld.global.u32 %r6, [%rd3]; ld.global.u32 %r7, [%rd15];\n" /* ALIKE: farther in each block */
+	" bar.sync 0;\n"
+	" mov.u32 %r11, %laneid; mul.wide.u32 %rd16, %r11, 4; add.s64 %rd16, %rd16, %rd3;\n"
+	" ld.global.u32 %r6, [%rd3]; ld.global.u32 %r7, [%rd16+16384];\n" /* farther in each lane */
+	" bar.sync 0;\n"
+	" add.s64 %rd17, %rd1, 4096; mad.wide.s32 %rd18, %r5, 4, %rd1; mad.wide.s32 %rd19, %r5, 4, %rd17;\n"
+	" ld.global.u32 %r6, [%rd18]; ld.global.u32 %r7, [%rd19];\n" /* ALIKE: products */
+	" bar.sync 0;\n"
+	" mad.wide.s32 %rd20, %r5, 4, %rd1; add.u32 %r12, %r5, %r4; mad.wide.s32 %rd21, %r12, 4, %rd1;\n"
+	" ld.global.u32 %r6, [%rd20]; ld.global.u32 %r7, [%rd21+32768];\n" /* of another number */
+	" bar.sync 0;\n"
+	" ld.global.u32 %r6, [%rd3]; { .reg .b64 %rd2; mul.wide.u32 %rd2, %r4, 8; add.s64 %rd22, %rd1, %rd2; }\n"
+	" ld.global.u32 %r7, [%rd22+65536]; add.s64 %rd23, %rd1, %rd2; ld.global.u32 %r7, [%rd23+8192];\n" /* one name, two registers */
+	" bar.sync 0;\n"
+	" ld.global.u32 %r6, [%rd3]; add.s64 %rd3, %rd3, %rd2; ld.global.u32 %r7, [%rd3+16384]; sub.s64 %rd3, %rd3, %rd2;\n" /* its own register */
+	" bar.sync 0;\n"
+	" ld.global.u32 %r6, [%rd3]; ld.global.u32 %r7, [%rd3+128]; st.global.u32 [%rd3+2097152], %r6;\n" /* ALIKE: both */
+	"$out:\n"
+	" ret;\n"
 	"}\n";
+
+enum { ALIKE = 6 };
 
 enum { GRID = 5, BLOCK = 112, N = 517, DATA = 4 << 20, SMS = 4, MAX_RECORDS = 1 << 17, RECORD = 64 };
 
@@ -83,6 +138,7 @@ struct got {
 	bool accesses, bad;
 	uint64_t *order; /* by thread: of the sites that it sent from, as they lie in the ring; where the program says which thread */
 	uint64_t memory; /* what the kernel left there */
+	uint32_t shuffles; /* instructions of the variant's text */
 };
 
 struct wide { /* of the probe */
@@ -132,20 +188,21 @@ static uint64_t global_of(struct sg_module *m, const char *name)
 
 static struct arena *arena;
 static struct ptx_module *module;
+static const char *kernel = "k";
 static uint64_t data;
 
 /* Runs the kernel with the program; `batches`: how many reservations for several places the variant has. */
 static struct ringwalk run_with(const struct probe_object *o, const struct ebpf_fragment *f, int launches, struct got *got, uint32_t *batches)
 {
 	const struct ebpf_fragment *list[] = { f };
-	struct instrument_request req = { .module = module, .kernel = "k", .fragments = list, .n_fragments = 1, .first_site = 40 };
+	struct instrument_request req = { .module = module, .kernel = kernel, .fragments = list, .n_fragments = 1, .first_site = 40 };
 	struct instrument_result result;
 	struct diag d = { 0 };
 	struct ringwalk none = { .bad = 1 };
 	const struct { uint64_t data; uint32_t n; } params = { data, N };
 	uint64_t memory[8] = { 0 };
 	struct run r;
-	got->n = *batches = 0;
+	got->n = *batches = got->shuffles = 0;
 	got->bad = false;
 	memset(got->order, 0, GRID * BLOCK * sizeof(*got->order));
 	if (instrument_kernel(arena, &req, &result, &d)) {
@@ -154,6 +211,8 @@ static struct ringwalk run_with(const struct probe_object *o, const struct ebpf_
 	}
 	for (const char *p = result.ptx; (p = strstr(p, "mov.b32 %egpu_items")); p++)
 		++*batches;
+	for (const char *p = result.ptx; (p = strstr(p, "shfl.sync")); p++)
+		got->shuffles++;
 	struct sg_module *m = load(result.ptx);
 	if (!m)
 		return none;
@@ -170,7 +229,7 @@ static struct ringwalk run_with(const struct probe_object *o, const struct ebpf_
 		((uint64_t *)data)[k] = k * UINT64_C(0x9e3779b97f4a7c15);
 	CUresult e = CUDA_SUCCESS;
 	for (int k = 0; k < launches && e == CUDA_SUCCESS; k++) {
-		e = run_start(&r, sg_module_kernel(m, "k"), GRID, BLOCK, 0, &params, false);
+		e = run_start(&r, sg_module_kernel(m, kernel), GRID, BLOCK, 0, &params, false);
 		if (e == CUDA_SUCCESS)
 			e = run_wait(&r);
 	}
@@ -208,6 +267,37 @@ static bool contains(const struct got *a, const struct got *b)
 	return true;
 }
 
+/* The same where each place is asked whether its lanes lie side by side. */
+static void ask_all(const struct probe_object *o, const char *name, const struct ebpf_fragment *f, const struct got *want, struct got *got)
+{
+	struct ebpf_batch batch = *f->batch;
+	struct ebpf_fragment asking = *f;
+	uint32_t fewer = got->shuffles, batches;
+	asking.batch = &batch;
+	batch.like = NULL;
+	struct ringwalk w = run_with(o, &asking, 1, got, &batches);
+	ok(!w.bad && contains(want, got) && contains(got, want), "%s: and with every question", name);
+	ok(fewer < got->shuffles, "%s: of which %u are %u", name, got->shuffles, fewer);
+}
+
+/* Where it is not asked. */
+static void check_alike(const struct probe_object *o, const struct ebpf_fragment *f, struct got *want, struct got *got)
+{
+	struct ebpf_batch batch = *f->batch;
+	struct ebpf_fragment asking = *f, plain = *f;
+	uint32_t batches, fewer;
+	asking.batch = &batch;
+	plain.batch = NULL;
+	batch.like = NULL;
+	kernel = "pairs";
+	struct ringwalk a = run_with(o, &plain, 1, want, &batches), b = run_with(o, f, 1, got, &batches);
+	ok(!a.bad && !b.bad && got->n && contains(want, got) && contains(got, want), "pairs: the same accesses");
+	fewer = got->shuffles;
+	run_with(o, &asking, 1, got, &batches);
+	is_int(got->shuffles - fewer, 2 * ALIKE, "pairs: two shuffles less where one address is another and a number");
+	kernel = "k";
+}
+
 static void check(const struct probe_object *o, uint32_t k)
 {
 	static const char *const alone[] = { "counts_too", "some_lanes", "twice", "changes_its_mind" };
@@ -233,6 +323,7 @@ static void check(const struct probe_object *o, uint32_t k)
 	buf_free(&text);
 	plain = f;
 	plain.batch = NULL;
+	is_int(f.batch && f.batch->like, expected && accesses, "%s: whether it can leave out a question", p->name);
 	for (uint32_t seed = 0; seed < 3; seed++) {
 		device_open(1 + seed, seed);
 		data = alloc(DATA);
@@ -246,8 +337,12 @@ static void check(const struct probe_object *o, uint32_t k)
 			ok(b.lost && b.records, "%s: there is no room for all", p->name);
 		else
 			ok(!a.lost && !b.lost && got.n && contains(&want, &got) && contains(&got, &want), "%s: the same records", p->name);
+		if (f.batch && f.batch->like && !tiny)
+			ask_all(o, p->name, &f, &want, &got);
 		ok(want.memory == got.memory, "%s: the kernel does what it did", p->name);
 		ok(!memcmp(want.order, got.order, GRID * BLOCK * sizeof(*got.order)), "%s: in the same order", p->name);
+		if (!strcmp(p->name, "access_global"))
+			check_alike(o, &f, &want, &got);
 		sg_device_free(device);
 	}
 	free(want.all);

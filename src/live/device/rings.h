@@ -4,7 +4,7 @@
 
 #include "live/device/maps.h"
 
-enum { RING_TRIES = 16, RING_LOOK_TRIES = 2, RING_LOOK_EVERY = 16, RING_MAX_FLAG = 3 }; /* of translate/ring.c */
+enum { RING_TRIES = 6, RING_LOOK_TRIES = 2, RING_LOOK_EVERY = 16, RING_MAX_FLAG = 3 }; /* of translate/ring.c */
 enum { PRINT_HEADER = 32, PRINT_ARGS = 3, MAX_STRING = 512 };
 
 /* Any bin. */
@@ -39,7 +39,8 @@ INLINE u64 ring_reserve(u64 map, u64 bytes)
 			*(volatile u32 *)(data + old) = MAP_RING_FILL | (u32)(size - old);
 			add64(map + map_ring_committed_at(sms) + (u64)bin * MAP_RING_COUNT_LINE, size - old);
 		}
-		bin = RING_TRIES - tries < MAP_RING_BINS ? home + RING_TRIES - tries : ring_any(bins, tries);
+		u32 own = tries - 1 - (RING_TRIES - MAP_RING_BINS);
+		bin = own < MAP_RING_BINS && own != word ? home + own : ring_any(bins, tries);
 		if (tries == 1)
 			*(volatile u32 *)line = MAP_RING_FULL;
 	}
