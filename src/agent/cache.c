@@ -107,16 +107,6 @@ static int dir_open(void)
 	return -1;
 }
 
-/* stat(3) of the last part itself; the symbol of that name is newer than the agent may need. */
-static int stat_at(int dir, const char *name, struct stat *st)
-{
-	int fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	int err = fd < 0 ? -errno : file_stat(fd, st);
-	if (fd >= 0)
-		close(fd);
-	return err;
-}
-
 /* -- what ---------------------------------------------------------------------- */
 
 extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
@@ -163,7 +153,7 @@ static bool describe_file(void *inside, char text[FILE_BYTES])
 	struct stat st = { 0 };
 	memory_each(take_path, &(struct lookup){ (uintptr_t)inside, file });
 	file[strcspn(file, "\n")] = 0;
-	if (!file[0] || stat_at(AT_FDCWD, file, &st))
+	if (!file[0] || file_stat_at(AT_FDCWD, file, &st))
 		return false;
 	int n = snprintf(text, FILE_BYTES, "%s %lld %lld.%09ld", file, (long long)st.st_size,
 		(long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
@@ -351,7 +341,7 @@ static struct old *list_entries(int dir, size_t *n, uint64_t *sum)
 		struct stat st;
 		bool temporary = is_temporary(d->d_name);
 		if ((!temporary && !is_entry(d->d_name)) ||
-			stat_at(dir, d->d_name, &st))
+			file_stat_at(dir, d->d_name, &st))
 			continue;
 		if (temporary) {
 			if (st.st_mtim.tv_sec + STALE_SECONDS < time(NULL))

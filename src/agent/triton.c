@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "map/file.h"
 
 enum { MAX_FILE = 1 << 26, MAX_TEXT = 1 << 24, MAX_VALUE = 2048 };
 #define DISK_NS 300000000ull /* a home directory may lie far away, and memory remains */
@@ -58,7 +59,7 @@ static char *slurp(const char *path, size_t most, size_t *bytes)
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	char *text = NULL;
 	*bytes = 0;
-	if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0 && (uint64_t)st.st_size <= most)
+	if (fd >= 0 && !file_stat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0 && (uint64_t)st.st_size <= most)
 		text = malloc((size_t)st.st_size + 1);
 	while (text && *bytes < (size_t)st.st_size) {
 		ssize_t n = read(fd, text + *bytes, (size_t)st.st_size - *bytes);
@@ -142,7 +143,7 @@ static void look_in_temporary(struct search *s)
 	DIR *list = opendir(tmp);
 	for (struct dirent *e; list && (e = readdir(list));)
 		if (!strncmp(e->d_name, "torchinductor_", 14) &&
-			snprintf(path, sizeof(path), "%s/%s", tmp, e->d_name) < (int)sizeof(path) && !stat(path, &st) &&
+			snprintf(path, sizeof(path), "%s/%s", tmp, e->d_name) < (int)sizeof(path) && !file_stat_at(AT_FDCWD, path, &st) &&
 			st.st_uid == geteuid())
 			look_in_inductor(s, path);
 	if (list)

@@ -9,11 +9,19 @@
 #include <time.h>
 #include <unistd.h>
 
-/* fstat(3) is a symbol of glibc 2.33; the kernel's struct is the C library's on every 64-bit
- * machine we build for. */
+/* The kernel's struct is the C library's on every 64-bit machine we build for. */
 int file_stat(int fd, struct stat *st)
 {
 	return syscall(SYS_fstat, fd, st) ? -errno : 0;
+}
+
+int file_stat_at(int dir, const char *name, struct stat *st)
+{
+	int fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	int err = fd < 0 ? -errno : file_stat(fd, st);
+	if (fd >= 0)
+		close(fd);
+	return err;
 }
 
 int file_open(const char *path, int flags, uid_t owner, uint64_t *size)

@@ -11,7 +11,9 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+/* As fstat and lstat, whose names are symbols of glibc 2.33, newer than the agent may need: 0 or -errno. */
 int file_stat(int fd, struct stat *st);
+int file_stat_at(int dir, const char *name, struct stat *st);
 /* Opens an existing regular file that belongs to `owner` and nobody else can touch; no links are
  * followed, nothing blocks. The descriptor and *size, or -errno. */
 int file_open(const char *path, int flags, uid_t owner, uint64_t *size);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The agent enters programs older than the machine it was built on: it binds to no glibc symbol newer than 2.28, and to no library
-# but libc, libdl, libpthread and the session's alias of the driver.
+# but libc, the loader of it (threads' own variables), libdl, libpthread and the session's alias of the driver.
 lib=${EGPU_BUILD:-build}/src/agent/libegpu-agent.so
 newest=2.28
 
@@ -24,9 +24,9 @@ newer=$(echo "$syms" | grep ' UND ' | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//'
 [ -z "$newer" ]
 check $? "no symbol newer than glibc $newest ($newer)"
 [ -z "$newer" ] || echo "$syms" | grep -F "$newer" | sed 's/^/# /'
-others=$(readelf -d "$lib" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -vxE 'libc\.so\.6|libdl\.so\.2|libpthread\.so\.0|libegpu-driver\.so\.1')
+others=$(readelf -d "$lib" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -vxE 'ld-linux.*\.so\.[12]|libc\.so\.6|libdl\.so\.2|libpthread\.so\.0|libegpu-driver\.so\.1')
 [ -z "$others" ]
-check $? "no library but libc, libdl, libpthread and the driver's alias ($others)"
+check $? "no library but libc, its loader, libdl, libpthread and the driver's alias ($others)"
 readelf -d "$lib" | grep -q 'SONAME.*\[libcuda\.so\.1\]'
 check $? "carries the driver's SONAME"
 readelf -d "$lib" | grep -q 'RUNPATH.*\$ORIGIN'
