@@ -38,8 +38,9 @@ static bool hang(void *arg, void *out)
 	(void)out;
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
-	for (;;)
-		pause();
+	while (pause())
+		;
+	return 0;
 }
 
 int main(void)
