@@ -112,11 +112,22 @@ static void reader_free(struct reader *r)
 	munmap(r, sizeof(*r));
 }
 
+/* A process that acts as another user may not read its own pagemap; mincore(2) tells less, but what nobody has touched. */
+static size_t ask_mincore(struct reader *r, const struct memory_part *p, size_t n)
+{
+	unsigned char in[PIECE / PAGE + 1];
+	if (mincore((void *)p->from, n * PAGE, in))
+		return 0;
+	for (size_t i = 0; i < n; i++)
+		r->pages[i] = in[i] & 1 ? PAGE_THERE : 0;
+	return n;
+}
+
 static void know_pages(struct reader *r, const struct memory_part *p)
 {
-	size_t want = ((p->to - p->from + PAGE - 1) / PAGE + (p->to < p->end)) * 8;
-	ssize_t got = r->pagemap < 0 ? 0 : pread(r->pagemap, r->pages, want, (off_t)(p->from / PAGE * 8));
-	r->n_pages = got == (ssize_t)want ? want / 8 : 0;
+	size_t n = (p->to - p->from + PAGE - 1) / PAGE + (p->to < p->end);
+	ssize_t got = r->pagemap < 0 ? 0 : pread(r->pagemap, r->pages, n * 8, (off_t)(p->from / PAGE * 8));
+	r->n_pages = got == (ssize_t)(n * 8) ? n : ask_mincore(r, p, n);
 }
 
 /* Whether the page is worth reading. */

@@ -195,6 +195,16 @@ part_foreign() {
 		start root opened 1
 		refused "another user's process" "belongs to somebody else\|may not be traced" "$pid"
 		finish_target root
+		# One that acts as another user since it started is that user's, as a set-uid program is; root may attach to it.
+		export TARGET_BECOMES=65534
+		start became opened 1
+		unset TARGET_BECOMES
+		refused "a process that acts as us, and is root's" "belongs to somebody else\|may not be" "$pid"
+		as=
+		timeout 20 "$egpu" attach --for 0.5 "$pid" "$probe" > "$work/err" 2>&1; ok $? "root attaches to it"
+		launches=$(sed -n 's/^coverage: .* probed, \([0-9]*\) of [0-9]* launch.*/\1/p' "$work/err")
+		is "$(sed -n 's/^ *threads = \([0-9]*\)$/\1/p' "$work/err")" $((launches * 256)) "its counts are exact"
+		finish_target became
 	fi
 }
 

@@ -4,7 +4,8 @@
  *
  *	target linked|opened|updated|both [threads] [sealed|unmapped]
  *
- * TARGET_LOADS: a library that it loads at the beginning. TARGET_HUGE: instructions of a kernel `huge` that is launched once in a while,
+ * TARGET_LOADS: a library that it loads at the beginning. TARGET_BECOMES: a user that it acts as from then on.
+ * TARGET_HUGE: instructions of a kernel `huge` that is launched once in a while,
  * and takes long to compile; then gaps between steps are told.
  * linked: calls the driver through its own GOT. opened: keeps pointers from cuGetProcAddress in a
  *table on the heap. updated: by a graph that was instantiated at the beginning and is updated at each
@@ -223,6 +224,9 @@ int main(int argc, char **argv)
 	updated = argc > 1 && !strcmp(argv[1], "updated");
 	if (argc > 3)
 		seal(!strcmp(argv[3], "unmapped"));
+	const char *user = getenv("TARGET_BECOMES");
+	if (user && (setgid((gid_t)atoi(user)) || seteuid((uid_t)atoi(user))))
+		return 3;
 	printf("running\n");
 	fflush(stdout);
 	for (int i = 1; i < n && i < 64; i++)
