@@ -89,7 +89,7 @@ static int choose_device(struct attached *a, uint32_t device)
 		file_sleep_ms(10);
 	}
 	f->device = device;
-	__atomic_store_n(&f->active, f->active || device, __ATOMIC_RELEASE);
+	__atomic_store_n(&f->active, filter_chooses(f), __ATOMIC_RELEASE);
 	return 0;
 }
 
@@ -107,7 +107,7 @@ static int choose_sample(struct attached *a, const struct session_filter *wanted
 	f->sample_warps = wanted->sample_warps;
 	f->max_overhead_ppm = wanted->max_overhead_ppm;
 	f->sample_seed = wanted->sample_seed;
-	__atomic_store_n(&f->active, f->active || session_samples(f), __ATOMIC_RELEASE);
+	__atomic_store_n(&f->active, filter_chooses(f), __ATOMIC_RELEASE);
 	return 0;
 }
 
@@ -333,6 +333,13 @@ static int add_look(struct attached *a)
 	return err ? say_diag("list", &d) : 0;
 }
 
+/* Who reports later was on all devices. */
+static void forget_look(struct attached *a)
+{
+	if (session_data(a->in.session)->filter.device == SESSION_NO_DEVICE && !others_attached(a))
+		choose_device(a, 0);
+}
+
 int attach_look(pid_t pid, double seconds, struct snapshot **out)
 {
 	struct attached a = { .in.pid = pid };
@@ -350,8 +357,10 @@ int attach_look(pid_t pid, double seconds, struct snapshot **out)
 	if (*out)
 		snap_since(*out, before);
 	snap_free(before);
-	if (a.in.session)
+	if (a.in.session) {
 		session_detach_client(a.in.session, session_client_number(a.in.session));
+		forget_look(&a);
+	}
 	join_leave(&a.in);
 	return status ? status : *out ? 0 : say_fail("out of memory");
 }

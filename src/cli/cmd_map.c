@@ -91,6 +91,20 @@ static int list(struct session *s, struct dump *d)
 	return 0;
 }
 
+/* The map in which a global variable is, or -1. */
+static int find_variable(struct dump *d, const char *want)
+{
+	for (uint32_t id = 0; id < EBPF_MAX_MAPS; id++) {
+		uint32_t key, value;
+		struct typed_var v;
+		const struct btf *btf = dump_map_name(d, id) ? dump_btf(d, id, &key, &value) : NULL;
+		for (uint32_t i = 0; btf && typed_section_var(btf, value, i, &v); i++)
+			if (!strcmp(v.name, want))
+				return (int)id;
+	}
+	return -1;
+}
+
 static int find_map(struct dump *d, const char *want)
 {
 	const char *names[EBPF_MAX_MAPS], *best[3];
@@ -101,6 +115,12 @@ static int find_map(struct dump *d, const char *want)
 			return (int)id;
 		if (name)
 			names[n++] = name;
+	}
+	int holder = find_variable(d, want);
+	if (holder >= 0) {
+		const char *map = dump_map_name(d, (uint32_t)holder);
+		say("'%s' is a global variable of the probe: egpu map get %s %s", want, map, want);
+		return -1;
 	}
 	size_t near = near_any(want, names, n, best, 3);
 	say("no map '%s' in this session%s%s%s%s", want, near ? "; nearest: " : " (it has none)",

@@ -64,6 +64,11 @@ static uint64_t random_seed(void)
 	return getrandom(&seed, sizeof(seed), GRND_NONBLOCK) == sizeof(seed) ? seed : (uint64_t)getpid();
 }
 
+bool filter_chooses(const struct session_filter *f)
+{
+	return f->skip || f->launches || f->for_ns || f->device || f->stream || session_samples(f);
+}
+
 int filter_read(const struct filter_opts *o, struct session_filter *out)
 {
 	uint64_t device, stream, warps;
@@ -86,8 +91,7 @@ int filter_read(const struct filter_opts *o, struct session_filter *out)
 		out->sample_seed = random_seed();
 	out->device = o->device ? (uint32_t)device + 1 : 0;
 	out->stream = o->stream ? (uint32_t)stream + 1 : 0;
-	out->active = out->skip || out->launches || out->for_ns || out->device || out->stream ||
-		      session_samples(out);
+	out->active = filter_chooses(out);
 	return 0;
 }
 

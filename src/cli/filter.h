@@ -41,6 +41,8 @@ int filter_duration(const char *text, uint64_t *ns);
 int filter_read(const struct filter_opts *o, struct session_filter *out);
 /* Where the program will find so many devices: 0, or EGPU_FAILED after a message that the one which was asked for is not among them. */
 int filter_check_device(const struct session_filter *f, int n_devices);
+/* Whether a filter leaves anything out: what its `active` is to be. */
+bool filter_chooses(const struct session_filter *f);
 /* Whether such options were given with --live, with a message. */
 bool filter_samples_live(const struct filter_opts *o, bool live);
 /* Before the target starts. */

@@ -46,12 +46,10 @@ static int run_command(const struct command *cmd, int argc, char **argv)
 	int status = err < 0 ? EGPU_FAILED : err > 0 ? 0 : cmd->run(opts, &rest);
 	opt_free(cmd, opts, &rest);
 	free(opts);
-	if (fflush(stdout) && !status)
-		status = say_fail("standard output: cannot be written");
 	return status;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
 	if (argc < 2) {
@@ -77,4 +75,12 @@ int main(int argc, char **argv)
 		if (!strcmp(commands[i]->name, name))
 			return run_command(commands[i], argc - 2, argv + 2);
 	return no_such_command(name);
+}
+
+int main(int argc, char **argv)
+{
+	int status = run(argc, argv);
+	if (fflush(stdout) && !status)
+		status = say_fail("standard output: cannot be written");
+	return status;
 }

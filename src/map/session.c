@@ -113,9 +113,8 @@ int session_create(struct session **out, struct diag *d)
 	if (err) {
 		free(s);
 		return diag_set(d, -err,
-			"cannot make a session in %s%s: %s; set EGPU_DIR to a directory you can "
-			"write to",
-			roots[0], n > 1 ? " or /tmp" : "", strerror(-err));
+			"cannot make a session in %s%s: %s; set EGPU_DIR to a directory %s",
+			roots[0], n > 1 ? " or /tmp" : "", strerror(-err), err == -ENOSPC ? "with more room" : "you can write to");
 	}
 	s->owner = geteuid();
 	s->maker = getpid();

@@ -12,6 +12,11 @@ for c in run list doctor verify translate instrument test-run map; do
 	is $status 0 "$c --help: status 0"
 	says "$c --help: usage and an example" "^usage: egpu $c" "^ +(echo .*)?.*egpu $c"
 done
+for c in --help "help run" "run --help" --version; do
+	status=0
+	"$egpu" $c >/dev/full 2>"$tmp/err" || status=$?
+	is $status 125 "$c on a full disk: status 125"
+done
 run "$egpu" --version
 says "--version" '^egpu [0-9]+\.[0-9]+'
 run "$egpu" tools

@@ -58,6 +58,7 @@ map set .data threshold -12
 map get .data threshold
 is "$status $(cat "$tmp/out")" "0 -12" "as it was set"
 bad "a variable that is not there" "no variable 'treshold'; egpu map dump .data lists them" map get .data treshold
+bad "a variable where a map goes" "'threshold' is a global variable of the probe: egpu map get .data threshold" map dump threshold
 bad "a key of a queue" 'work has no keys: egpu map dump, peek, push' map get work 1
 bad "setting a key of a queue" 'work has no keys' map set work 1 1
 bad "a key of a Bloom filter" 'seen has no keys: egpu map peek' map get seen 1
@@ -76,8 +77,14 @@ says "what was not launched meanwhile is said to be so" 'loaded but not launched
 for option in --json="$tmp/never" -o"$tmp/never" --for=3; do
 	bad "attach -d $option" '-d returns at once, without a report' attach -d "$option" "$pid" "$tmp/kinds.bpf.c"
 done
+# A look leaves nothing behind, also where no probe is attached any more.
+limit=20 run "$egpu" detach "$pid"
+limit=20 run "$egpu" list --for 100ms "$pid"
+is $status 0 "list where nothing is attached"
 exec 3>&-
 wait
+! grep -q 'chosen:\|other devices' "$tmp/report"
+ok $? "the report knows of no device that was chosen"
 grep -q '^persistent: queue .* ok$' "$tmp/persistent"
 ok $? "the program went on, unharmed"; tail -3 "$tmp/persistent" | sed "s/^/# /"
 finish
