@@ -52,6 +52,7 @@ struct hash {
 	bool near;	  /* a look-up in a map that may have values on each multiprocessor: `own` is this one's, or 0 */
 	uint32_t entries; /* per-CPU: max_entries, else 0 */
 	const char *lost; /* how many updates one that fails stands for */
+	bool begins;	  /* an update that leaves a key which is there as it is, and answers with its value's address, else 0 (begin.c) */
 };
 
 static struct hash hash_of(const struct ebpf_map *m)
@@ -227,7 +228,7 @@ static void put_start(struct buf *b, struct hash *h, bool update)
 	buf_puts(b, "{\n\t.reg .pred %p, %q, %same, %fast, %busy, %locked, %full;\n"
 		    "\t.reg .b32 %t, %h, %lo, %hi, %n, %sh, %i, %left, %mask, %st, %hs, %spins, %looks, %reach, %far;\n"
 		    "\t.reg .b64 %d, %e, %image, %data, %slot, %home, %w, %hw, %r, %at_key, %at_value, %flags, "
-		    "%limit, %mask64, %room, %value_at, %cpu, %was, %own;\n");
+		    "%limit, %mask64, %room, %value_at, %cpu, %was, %there, %own;\n");
 	buf_puts(b, "\t.reg .b64 %key<8>, %value<8>;\n");
 	put_arg(b, h, "image");
 	put_arg(b, h, "mask64");
@@ -278,6 +279,12 @@ static void put_func(struct buf *b, const char *name, const struct hash *h, bool
 	buf_puts(b, ")\n");
 }
 
+/* The proofs want an address apart from numbers. */
+static const char *answer(const struct hash *h)
+{
+	return h->begins ? "%there" : "%r";
+}
+
 static void call_func(struct tr *t, const struct hash *h, const char *what, void (*put)(struct buf *b, struct hash *h),
 	bool update, const struct tr_name *args, uint32_t n, struct tr_name result)
 {
@@ -289,7 +296,7 @@ static void call_func(struct tr *t, const struct hash *h, const char *what, void
 		snprintf(name + n_name, sizeof(name) - (size_t)n_name, "_n%u", h->entries);
 	put_func(&b, name, h, update);
 	put(&b, &body);
-	buf_puts(&b, "\tst.param.b64 [result], %r;\n\tret;\n}\n");
+	buf_printf(&b, "\tst.param.b64 [result], %s;\n\tret;\n}\n", answer(&body));
 	const char *added = b.failed ? "" : tr_func_add(t, name, &b);
 	t->body.failed |= b.failed;
 	buf_free(&b);
@@ -326,7 +333,7 @@ static void emit_inline(struct tr *t, const struct hash *h, void (*put)(struct b
 	struct hash body = *h;
 	body.args = args;
 	put(&b, &body);
-	buf_printf(&b, "\tmov.b64 %s, %%r;\n}\n", result.s);
+	buf_printf(&b, "\tmov.b64 %s, %s;\n}\n", result.s, answer(&body));
 	t->body.failed |= b.failed;
 	if (!b.failed)
 		add_inline(t, b.data);
@@ -369,6 +376,7 @@ static void emit(struct tr *t, const struct ebpf_map *m, const char *what, void 
 	h.near = put == put_lookup && tr_only_folds(t, m);
 	if (t->once)
 		h.lost = t->threads64.s;
+	h.begins = !strcmp(what, "begin");
 	if (stands_inline(t, &h, update))
 		emit_inline(t, &h, put, args, result);
 	else
@@ -611,6 +619,8 @@ static void put_evict(struct buf *b, const struct hash *h)
 static void put_update(struct buf *b, struct hash *h)
 {
 	put_start(b, h, true);
+	if (h->begins)
+		buf_puts(b, "\tmov.u64 %there, 0;\n");
 	buf_printf(b,
 		"\tsetp.eq.u32 %%fast, %%h, %%h;\n\tsetp.ne.u32 %%full, %%h, %%h;\n\tsetp.ne.u32 %%locked, %%h, %%h;\n"
 		"\tmov.u32 %%spins, %u;\n\tmov.u32 %%looks, %u;\n\tmov.u64 %%r, 1;\n"
@@ -620,9 +630,13 @@ static void put_update(struct buf *b, struct hash *h)
 	buf_printf(b, "\t@%%locked red.global.and.b32 [%%home], 0x%x;\n\tsetp.ne.u32 %%locked, %%h, %%h;\n",
 		~(uint32_t)MAP_SLOT_LOCK);
 	put_touch(b, h);
-	buf_puts(b, "\tsetp.eq.u64 %p, %flags, 1;\n\t@%p mov.u64 %r, -17;\n\t@%p bra $latch;\n");
+	if (!h->begins)
+		buf_puts(b, "\tsetp.eq.u64 %p, %flags, 1;\n\t@%p mov.u64 %r, -17;\n\t@%p bra $latch;\n");
 	put_value_at(b, h);
-	put_write(b, "value", "$overwrite", "value_at", h->value_words, h->value, 0);
+	if (!h->begins)
+		put_write(b, "value", "$overwrite", "value_at", h->value_words, h->value, 0);
+	else
+		buf_puts(b, "\tmov.u64 %there, %value_at;\n");
 	buf_puts(b, "\tmov.u64 %r, 0;\n\tbra $latch;\n"
 		    "$absent:\n"
 		    "\t@%locked bra $reserve;\n"
@@ -651,4 +665,9 @@ static void put_update(struct buf *b, struct hash *h)
 void tr_hash_update(struct tr *t, const struct ebpf_map *m, const struct tr_name *args, uint32_t n, struct tr_name result)
 {
 	emit(t, m, "update", put_update, true, args, n, result);
+}
+
+void tr_hash_begin(struct tr *t, const struct ebpf_map *m, const struct tr_name *args, uint32_t n, struct tr_name result)
+{
+	emit(t, m, "begin", put_update, true, args, n, result);
 }

@@ -276,7 +276,7 @@ static struct tr_name own_values(struct tr *t, const struct ebpf_map *m)
 }
 
 static int hash_call(
-	struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m, hash_fn fn, bool update)
+	struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m, hash_fn fn, bool update, struct tr_name result)
 {
 	struct args args = { .n = 0 };
 	push(&args, tr_map_base(t, m));
@@ -296,7 +296,7 @@ static int hash_call(
 	if (!err && update)
 		err = push_memory(t, inst, i, 2, m->value_size, m, &args);
 	if (!err)
-		fn(t, m, args.all, args.n, tr_reg(inst, 0));
+		fn(t, m, args.all, args.n, result);
 	return err;
 }
 
@@ -319,7 +319,23 @@ static int lower_lookup(struct tr *t, struct tr_inst *inst, uint32_t i)
 		return no_map(t, inst, i);
 	if (map_is_array(m->type))
 		return array_lookup(t, inst, i, m);
-	return map_is_hash(m->type) ? hash_call(t, inst, i, m, tr_hash_lookup, false) : bad_type(t, inst, i);
+	return map_is_hash(m->type) ? hash_call(t, inst, i, m, tr_hash_lookup, false, tr_reg(inst, 0)) : bad_type(t, inst, i);
+}
+
+/* The key was not there at the look-up: is it there by now, the program goes on as if it had been. */
+static int hash_begin(struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m)
+{
+	const struct tr_begin *b = &inst->at[i].begins;
+	struct tr_name at = tr_t64(t), there = tr_pred(t);
+	int err = hash_call(t, inst, i, m, tr_hash_begin, true, at);
+	if (err)
+		return err;
+	tr_emit(t, "setp.ne.u64 %s, %s, 0;", there.s, at.s);
+	for (uint32_t r = 0; r < TR_REGS; r++)
+		if (b->holders >> r & 1)
+			tr_emit(t, "@%s mov.u64 %s, %s;", there.s, tr_reg(inst, (uint8_t)r).s, at.s);
+	tr_emit(t, "@%s bra %s;", there.s, tr_at_label(inst, b->other - 1).s);
+	return 0;
 }
 
 static int lower_update(struct tr *t, struct tr_inst *inst, uint32_t i)
@@ -329,7 +345,9 @@ static int lower_update(struct tr *t, struct tr_inst *inst, uint32_t i)
 		return no_map(t, inst, i);
 	if (map_is_array(m->type))
 		return array_update(t, inst, i, m);
-	return map_is_hash(m->type) ? hash_call(t, inst, i, m, tr_hash_update, true) : bad_type(t, inst, i);
+	if (!map_is_hash(m->type))
+		return bad_type(t, inst, i);
+	return inst->at[i].begins.other ? hash_begin(t, inst, i, m) : hash_call(t, inst, i, m, tr_hash_update, true, tr_reg(inst, 0));
 }
 
 static int lower_delete(struct tr *t, struct tr_inst *inst, uint32_t i)
@@ -341,7 +359,7 @@ static int lower_delete(struct tr *t, struct tr_inst *inst, uint32_t i)
 		tr_emit(t, "mov.u64 %s, %d;", tr_reg(inst, 0).s, EINVAL_);
 		return 0;
 	}
-	return map_is_hash(m->type) ? hash_call(t, inst, i, m, tr_hash_delete, false) : bad_type(t, inst, i);
+	return map_is_hash(m->type) ? hash_call(t, inst, i, m, tr_hash_delete, false, tr_reg(inst, 0)) : bad_type(t, inst, i);
 }
 
 static int lower_keyless(struct tr *t, struct tr_inst *inst, uint32_t i)

@@ -70,6 +70,12 @@ struct tr_rmw {
 	uint32_t delta[TR_REGS]; /* temporaries, by register */
 };
 
+/* An update that, where it finds its key, goes on as the look-up before it would have (begin.c). */
+struct tr_begin {
+	uint32_t other;	  /* 1 + index of the instruction to go to; 0: an update like any other */
+	uint16_t holders; /* registers that get the value's address for it */
+};
+
 struct tr_insn {
 	uint32_t pc;
 	uint16_t live_in, live_out; /* bit per register */
@@ -80,6 +86,7 @@ struct tr_insn {
 	uint8_t role;     /* enum tr_role */
 	struct tr_rmw *rmw;
 	struct tr_inst *callee; /* call of a subprogram */
+	struct tr_begin begins;
 };
 
 /* A piece of a frame that lives in a register: bytes [offset, offset+bytes) from the frame's top.
@@ -328,6 +335,9 @@ int tr_live(struct tr *t);
 uint16_t tr_uses(const struct tr *t, struct tr_inst *inst, uint32_t i);
 uint16_t tr_defs(const struct tr *t, const struct tr_inst *inst, uint32_t i);
 
+/* -- begin.c: requires live; leaves begins -- */
+int tr_begin(struct tr *t);
+
 /* -- idiom.c: requires live; leaves roles -- */
 int tr_idiom(struct tr *t);
 /* By index, how many ways lead to an instruction; NULL: no memory. */
@@ -487,6 +497,9 @@ const char *tr_copy_func(struct tr *t);
 void tr_hash_lookup(
 	struct tr *t, const struct ebpf_map *m, const struct tr_name *args, uint32_t n, struct tr_name result);
 void tr_hash_update(
+	struct tr *t, const struct ebpf_map *m, const struct tr_name *args, uint32_t n, struct tr_name result);
+/* An update that changes nothing where the key is there: the answer is its value's address, else 0. Flags are as begin.c takes them. */
+void tr_hash_begin(
 	struct tr *t, const struct ebpf_map *m, const struct tr_name *args, uint32_t n, struct tr_name result);
 /* Whether an update stands in the program's own text. */
 bool tr_hash_update_inline(struct tr *t, const struct ebpf_map *m);

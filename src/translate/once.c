@@ -67,7 +67,8 @@ static bool same_call(struct tr *t, const struct tr_inst *inst, uint32_t i)
 		break;
 	case BPF_FUNC_map_update_elem:
 	case BPF_FUNC_map_delete_elem:
-		if (inst->at[i].live_out & 1)
+		/* What one thread begins the others would find. */
+		if (inst->at[i].live_out & 1 || inst->at[i].begins.other)
 			return false;
 		break;
 	default:

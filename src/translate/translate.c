@@ -13,7 +13,7 @@ static int run_passes(struct tr *t)
 		if (t->p->maps[k].id >= EBPF_TABLE_MAPS)
 			return diag_set(t->d, EINVAL, "map \"%s\" has id %u, beyond the table",
 				t->p->maps[k].name, t->p->maps[k].id);
-	int (*const passes[])(struct tr *) = { tr_flow, tr_stack, tr_live, tr_idiom, tr_extreme, tr_races, tr_use, tr_lower };
+	int (*const passes[])(struct tr *) = { tr_flow, tr_stack, tr_live, tr_begin, tr_idiom, tr_extreme, tr_races, tr_use, tr_lower };
 	for (size_t k = 0; k < sizeof(passes) / sizeof(passes[0]); k++) {
 		int err = passes[k](t);
 		if (err)
