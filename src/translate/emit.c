@@ -14,16 +14,6 @@ void tr_emit(struct tr *t, const char *fmt, ...)
 	buf_puts(&t->body, "\n");
 }
 
-__attribute__((format(printf, 1, 2))) static struct tr_name name(const char *fmt, ...)
-{
-	struct tr_name n;
-	va_list ap;
-	va_start(ap, fmt);
-	vsnprintf(n.s, sizeof(n.s), fmt, ap);
-	va_end(ap);
-	return n;
-}
-
 /* A prefix and a number; the most frequent thing of all here. */
 static struct tr_name numbered(const char *prefix, uint32_t n)
 {
@@ -70,7 +60,9 @@ struct tr_name tr_label(struct tr *t)
 
 struct tr_name tr_at_label(const struct tr_inst *inst, uint32_t i)
 {
-	return name("$egpu_f%u_%u", inst->id, inst->at[i].pc);
+	struct tr_name at = numbered("$egpu_f", inst->id);
+	strcat(at.s, "_");
+	return numbered(at.s, inst->at[i].pc);
 }
 
 /* Hexadecimal beyond 32 bits: a decimal INT64_MIN is no PTX constant. */
@@ -78,7 +70,9 @@ struct tr_name tr_imm(int64_t value)
 {
 	if (value >= INT32_MIN && value <= UINT32_MAX)
 		return value < 0 ? numbered("-", (uint32_t)-value) : numbered("", (uint32_t)value);
-	return name("0x%llx", (unsigned long long)value);
+	struct tr_name hex;
+	snprintf(hex.s, sizeof(hex.s), "0x%llx", (unsigned long long)value);
+	return hex;
 }
 
 struct tr_name tr_imm32(int32_t value)
@@ -88,7 +82,9 @@ struct tr_name tr_imm32(int32_t value)
 
 struct tr_name tr_text(const char *s)
 {
-	return name("%s", s);
+	struct tr_name n;
+	snprintf(n.s, sizeof(n.s), "%s", s);
+	return n;
 }
 
 struct tr_name tr_table(struct tr *t, uint32_t entry)

@@ -229,7 +229,7 @@ static int make_atoms(struct tr *t, struct tr_frame *f)
 	for (int32_t o = -EBPF_STACK_BYTES; o < 0;) {
 		uint32_t b = at_byte(o), n = 1;
 		if (!bit(f->used, b) || bit(f->taken, b)) {
-			o++;
+			o += f->used[b / 64] ? 1 : 64 - (int32_t)(b % 64);
 			continue;
 		}
 		while (n < 8 && o + (int32_t)n < 0 && bit(f->used, b + n) &&
@@ -248,12 +248,16 @@ static int make_atoms(struct tr *t, struct tr_frame *f)
 
 static void memory_range(struct tr_frame *f)
 {
-	for (int32_t o = -EBPF_STACK_BYTES; o < 0; o++)
-		if (bit(f->taken, at_byte(o))) {
+	for (int32_t o = -EBPF_STACK_BYTES; o < 0; o++) {
+		uint32_t b = at_byte(o);
+		if (bit(f->taken, b)) {
 			if (!f->high && !f->low)
 				f->low = o - (o % 8 + 8) % 8; /* down to a multiple of 8 */
 			f->high = o + 1;
+		} else if (!f->taken[b / 64]) {
+			o += 63 - (int32_t)(b % 64);
 		}
+	}
 }
 
 int tr_stack(struct tr *t)
