@@ -21,7 +21,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_PATH = 256, MAX_WHEN = 8, MAX_PUTS = 64, MOST_LANES = 8, MOST_ACCESSES = 8 };
+/* Each place keeps its address until then. A kernel with twelve accesses in an unrolled loop took 1.24 times its time on an H200 with 6 of them
+ * at once, 1.49 with 4, and 1.45 with 8, where registers went to memory. */
+enum { MAX_PATH = 256, MAX_WHEN = 8, MAX_PUTS = 64, MOST_LANES = 8, MOST_ACCESSES = 6 };
 
 #define BIT(id) (1ull << EBPF_FIELD_##id)
 /* Fields whose values are the same at all places of a stretch, or are an access's own. */
