@@ -169,11 +169,12 @@ struct function *function_bind(void *handle, const char *name, struct image *im)
 		if (!kernel_borrow_row(k))
 			kernel_row(k);
 		kernel_state(k, SESSION_KERNEL_PENDING, im->no_ptx);
-	} else if (!im->matched) {
+	} else if (!im->matched || im->answered) {
+		/* It may have been matched when nobody had asked about it. */
 		build_match(im);
 		im->matched = true;
 		/* Whether something is built or not: there is nothing to build from. */
-		if (nameless && atomic_load(&k->wanted))
+		if (nameless && atomic_load(&k->links))
 			kernel_refuse(k, im->no_ptx);
 		if (nameless && m)
 			atomic_store(&m->n_prepared, 0);

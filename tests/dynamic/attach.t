@@ -109,6 +109,18 @@ part_many() {
 	grep -q 'several PTX texts' "$work/err"; ok $? "many libraries: and the reason is given"
 	finish many
 }
+# A kernel that no pattern named at first, and that another one names then.
+part_asked() {
+	target=$EGPU_BUILD/tests/dynamic/target_many
+	start asked "$EGPU_BUILD/tests/dynamic/dynamic_early.so" "$EGPU_BUILD/tests/dynamic/dynamic_late.so"
+	attach -d -k 'early*' "$pid" "$probe"; ok $? "asked later: a probe for one kernel"
+	sleep 0.5
+	attach_for 0.7 "$pid" "$probe"; ok $? "asked later: beside it one for all"
+	grep -q 'refused: twice: several PTX texts' "$work/err"; ok $? "asked later: what nobody asked about before is answered"
+	! grep -q 'looked for' "$work/err"; ok $? "asked later: and not pending for ever"
+	"$egpu" detach "$pid" > "$work/err" 2>&1
+	finish asked
+}
 kernel() { # NAME CONDITION on %$k
 	perl -MJSON::PP -e 'local $/; my ($file, $name, $what) = @ARGV; open F, $file or exit 2; my $n = 0;
 		for my $k (@{decode_json(<F>)->{kernels}}) { if ($k->{name} eq $name) { $n++; eval $what or exit 1 } }
@@ -332,6 +344,7 @@ part opened part_again opened
 part updated part_again updated
 part runtime part_runtime
 part many part_many
+part asked part_asked
 part list part_list
 part devices part_devices
 part two part_two
