@@ -118,6 +118,13 @@ static inline bool ebpf_folds_from_zero(uint8_t fold)
 	return fold <= EBPF_FOLD_OR || fold == EBPF_FOLD_MAX_U32 || fold == EBPF_FOLD_MAX_U64;
 }
 
+/* An update of a map's value that the program writes as a load and a store, which is atomic in the text. */
+enum ebpf_update_op { EBPF_UPDATE_ADD, EBPF_UPDATE_MIN_U, EBPF_UPDATE_MIN_S, EBPF_UPDATE_MAX_U, EBPF_UPDATE_MAX_S, EBPF_UPDATE_OTHER };
+struct ebpf_update {
+	uint32_t load, store; /* instructions; the load only serves the sum where op is ADD */
+	enum ebpf_update_op op; /* OTHER: a sum that is also used, or of 1 or 2 bytes; or copies of the function differ */
+};
+
 static inline uint8_t ebpf_fold_join(uint8_t a, uint8_t b)
 {
 	return !a || a == b ? b : !b ? a : EBPF_FOLD_MIXED;
@@ -167,6 +174,8 @@ struct ebpf_fragment {
 			       is none. What it reads is the same in all runs of a thread at one site; of a site itself, numbers that the text knows. */
 	uint32_t words;	    /* 1, 2 or 4 */
 	const struct ebpf_batch *batch; /* NULL: there is no such way */
+	const struct ebpf_update *updates; /* by rising store; not in the text */
+	uint32_t n_updates;
 	const struct ebpf_map_use *use; /* by map id, EBPF_TABLE_MAPS of them; not in the text: NULL when it was read from there */
 };
 

@@ -136,7 +136,7 @@ static bool make_program(struct text *t, uint32_t threads, struct diag *d)
 		.n_maps = 1 };
 	bool good = !verifier_check(t->arena, &t->p, &o, &t->v, &log, d) &&
 		    !translate_program(t->arena, &t->p, &t->v, EBPF_POINT_BLOCK, false, &t->fragment, d) &&
-		    !live_encode(&t->p, &t->v, EBPF_POINT_BLOCK, false, &t->object, d);
+		    !live_encode(&t->p, &t->v, t->fragment.updates, t->fragment.n_updates, EBPF_POINT_BLOCK, false, &t->object, d);
 	buf_free(&log);
 	return good;
 }

@@ -48,6 +48,8 @@ static int check_helper(const struct ebpf_helper *h, uint32_t at, struct diag *d
 struct encoder {
 	const struct ebpf_program *p;
 	const struct verifier_result *v;
+	const struct ebpf_update *updates;
+	uint32_t n_updates;
 	struct buf relocs, insns;
 	uint32_t n_relocs;
 	uint32_t trace; /* as in struct live_object */
@@ -158,12 +160,43 @@ static int put_load(struct encoder *e, uint32_t at)
 	return 0;
 }
 
+static const struct ebpf_update *update_at(const struct encoder *e, uint32_t at)
+{
+	for (uint32_t k = 0; k < e->n_updates; k++)
+		if (e->updates[k].store == at || (e->updates[k].load == at && e->updates[k].op == EBPF_UPDATE_ADD))
+			return &e->updates[k];
+	return NULL;
+}
+
+/* *v += x: from 0 instead of the loaded value, what is added is in the register that would be stored. if (x < *v) *v = x: the store alone. */
+static int put_update(struct encoder *e, const struct ebpf_update *u, uint32_t at)
+{
+	static const uint8_t ops[] = { [EBPF_UPDATE_ADD] = BPF_ADD, [EBPF_UPDATE_MIN_U] = LIVE_MIN_U, [EBPF_UPDATE_MIN_S] = LIVE_MIN_S,
+		[EBPF_UPDATE_MAX_U] = LIVE_MAX_U, [EBPF_UPDATE_MAX_S] = LIVE_MAX_S };
+	struct bpf_insn i = e->p->insns[at];
+
+	if (u->op == EBPF_UPDATE_OTHER)
+		return diag_set(e->d, EOPNOTSUPP, "instruction %u: a sum whose value is used, or of 1 or 2 bytes, is not atomic inside a running kernel; write "
+			"__sync_fetch_and_add(p, n), or attach without --live", at);
+	if (u->store == at) {
+		i.code = (uint8_t)(BPF_STX | BPF_SIZE(i.code) | BPF_ATOMIC);
+		i.imm = ops[u->op];
+	} else {
+		i = (struct bpf_insn){ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = i.dst_reg };
+	}
+	put(e, &i);
+	return 0;
+}
+
 static int put_all(struct encoder *e)
 {
 	for (uint32_t at = 0; at < e->p->n_insns; at++) {
 		const struct bpf_insn *i = &e->p->insns[at];
+		const struct ebpf_update *u = update_at(e, at);
 		int err = 0;
-		if (ebpf_is_imm64(i)) {
+		if (u) {
+			err = put_update(e, u, at);
+		} else if (ebpf_is_imm64(i)) {
 			err = check_map(e, i, at);
 			put_imm64(e, at++);
 		} else if (i->code == (BPF_JMP | BPF_CALL))
@@ -198,11 +231,11 @@ static int check(const struct encoder *e)
 	return 0;
 }
 
-int live_encode(const struct ebpf_program *p, const struct verifier_result *v, enum ebpf_point point, bool warp, struct buf *out,
-	struct diag *d)
+int live_encode(const struct ebpf_program *p, const struct verifier_result *v, const struct ebpf_update *updates, uint32_t n_updates,
+	enum ebpf_point point, bool warp, struct buf *out, struct diag *d)
 {
 	const uint64_t coverage = UINT64_C(1) << EBPF_FIELD_DISTINCT_BYTES | UINT64_C(1) << EBPF_FIELD_SECTORS;
-	struct encoder e = { .p = p, .v = v, .d = d };
+	struct encoder e = { .p = p, .v = v, .updates = updates, .n_updates = n_updates, .d = d };
 	struct live_object o = { .magic = LIVE_MAGIC, .n_insns = p->n_insns };
 	enum live_point where;
 	int err = live_point_of(point, &where, &o.ops, d);

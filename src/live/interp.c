@@ -110,6 +110,14 @@ ATOMIC(32, "r", atomic_xor, "xor.b32")
 ATOMIC(64, "l", atomic_xor, "xor.b64")
 ATOMIC(32, "r", atomic_exch, "exch.b32")
 ATOMIC(64, "l", atomic_exch, "exch.b64")
+ATOMIC(32, "r", atomic_min_u, "min.u32")
+ATOMIC(64, "l", atomic_min_u, "min.u64")
+ATOMIC(32, "r", atomic_min_s, "min.s32")
+ATOMIC(64, "l", atomic_min_s, "min.s64")
+ATOMIC(32, "r", atomic_max_u, "max.u32")
+ATOMIC(64, "l", atomic_max_u, "max.u64")
+ATOMIC(32, "r", atomic_max_s, "max.s32")
+ATOMIC(64, "l", atomic_max_s, "max.s64")
 
 INLINE u64 cas32(u64 at, u64 old, u64 v)
 {
@@ -150,6 +158,14 @@ INLINE u64 shared_atomic(u64 at, int wide, u32 op, u64 v, u64 r0)
 		return wide ? atomic_or64(at, v) : atomic_or32(at, v);
 	case 0x50:
 		return wide ? atomic_and64(at, v) : atomic_and32(at, v);
+	case LIVE_MIN_U:
+		return wide ? atomic_min_u64(at, v) : atomic_min_u32(at, v);
+	case LIVE_MIN_S:
+		return wide ? atomic_min_s64(at, v) : atomic_min_s32(at, v);
+	case LIVE_MAX_U:
+		return wide ? atomic_max_u64(at, v) : atomic_max_u32(at, v);
+	case LIVE_MAX_S:
+		return wide ? atomic_max_s64(at, v) : atomic_max_s32(at, v);
 	default:
 		return wide ? atomic_xor64(at, v) : atomic_xor32(at, v);
 	}

@@ -92,10 +92,12 @@ struct live_program {
 
 /* How live_encode changes instructions: a call, of a function or of a helper that calls one back, has in `off` the bytes of stack that
  * the caller's frame takes; a callback is named by the absolute index of its first instruction; where a ring buffer's record is submitted or
- * discarded, `off` is the index of a ld_imm64 of its map; a load from the context has this mode and in `imm` the offset there. A ld_imm64 of a map is left for the agent, which knows the device's addresses
+ * discarded, `off` is the index of a ld_imm64 of its map; a load from the context has this mode and in `imm` the offset there; an update that is written as load and store
+ * is an atomic, also of these operations (struct ebpf_update). A ld_imm64 of a map is left for the agent, which knows the device's addresses
  * (struct live_reloc). */
 
 enum { LIVE_CONTEXT_MODE = 7 };
+enum { LIVE_MIN_U = 0x10, LIVE_MIN_S = 0x20, LIVE_MAX_U = 0x30, LIVE_MAX_S = 0x60 };
 
 /* A program as the session keeps it, prog-ID.live: this, then n_relocs relocations, then n_insns words. Behind it the program as a fragment's
  * text (bpf/fragment.h) and struct live_tail, where it could be translated. */

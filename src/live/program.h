@@ -16,10 +16,11 @@ int live_guard(struct arena *arena, enum live_point point, uint32_t map, bool na
 const char *live_guard_name(enum live_point point);
 /* The point whose guards programs of a section can use; -EOPNOTSUPP, with what can be written instead. */
 int live_point_of(enum ebpf_point point, enum live_point *out, uint32_t *ops, struct diag *d);
-/* A verified program as prog-ID.live. -EOPNOTSUPP for what the interpreter does not do: kernel parameters, perturbing helpers, calls
- * nested deeper than LIVE_FRAMES; -E2BIG, -ENOMEM. */
-int live_encode(const struct ebpf_program *p, const struct verifier_result *v, enum ebpf_point point, bool warp, struct buf *out,
-	struct diag *d);
+/* A verified program as prog-ID.live. updates: what its translation has made atomic (struct ebpf_fragment). -EOPNOTSUPP for what the
+ * interpreter does not do: kernel parameters, perturbing helpers, some of these updates, calls nested deeper than LIVE_FRAMES; -E2BIG,
+ * -ENOMEM. */
+int live_encode(const struct ebpf_program *p, const struct verifier_result *v, const struct ebpf_update *updates, uint32_t n_updates,
+	enum ebpf_point point, bool warp, struct buf *out, struct diag *d);
 
 /* Puts a program as text behind its object: what the native tier compiles. -ENOMEM. */
 int live_add_text(struct buf *object, const struct buf *text);

@@ -117,7 +117,7 @@ static int live_link(struct loader *l, const struct object *prog, enum ebpf_poin
 	uint32_t map;
 	if (!live_find_map(l->options.session, &map))
 		return diag_set(&l->error, ENOENT, "no kernel of this run has guards: start it with egpu run --live -k KERNEL");
-	int err = live_encode(info->program, &info->verified, point, warp, &object, &l->error);
+	int err = live_encode(info->program, &info->verified, info->fragment->updates, info->fragment->n_updates, point, warp, &object, &l->error);
 	if (!err)
 		err = add_text(info, point, warp, &object);
 	if (!err)

@@ -85,6 +85,60 @@ static void find_unweighed(struct tr *t)
 	}
 }
 
+static enum ebpf_update_op op_of(const struct tr_rmw *rmw)
+{
+	if (rmw->op == TR_ADD)
+		return rmw->tracked || rmw->bytes < 4 ? EBPF_UPDATE_OTHER : EBPF_UPDATE_ADD;
+	return (rmw->op == TR_MIN ? EBPF_UPDATE_MIN_U : EBPF_UPDATE_MAX_U) + rmw->is_signed;
+}
+
+/* By instruction: its update, if it is a store of one; how many copies of it there are, and in how many it is that store, or its load. */
+struct updates {
+	struct ebpf_update *of;
+	uint32_t *copies, *alike;
+};
+
+static void note_update(struct updates *u, const struct tr_inst *inst, const struct tr_insn *at)
+{
+	if (at->dead)
+		return;
+	u->copies[at->pc]++;
+	if (at->role != TR_RMW_STORE && at->role != TR_RMW_LOAD)
+		return;
+	const struct ebpf_update now = { inst->at[at->rmw->load].pc, inst->at[at->rmw->store].pc, op_of(at->rmw) };
+	struct ebpf_update *was = &u->of[now.store];
+	if (at->role == TR_RMW_STORE && !u->alike[at->pc])
+		*was = now;
+	u->alike[at->pc]++;
+	if (at->role == TR_RMW_STORE && (was->load != now.load || was->op != now.op))
+		was->op = EBPF_UPDATE_OTHER;
+}
+
+/* Where copies of a function differ at a store or load, the update is OTHER. */
+static int fill_updates(struct tr *t, struct ebpf_fragment *out)
+{
+	uint32_t n = t->p->n_insns;
+	struct updates u = { arena_array(t->arena, n, sizeof(*u.of)), arena_array(t->arena, n, sizeof(*u.copies)),
+		arena_array(t->arena, n, sizeof(*u.alike)) };
+	if (!u.of || !u.copies || !u.alike)
+		return diag_set(t->d, ENOMEM, "out of memory");
+	for (size_t k = 0; k < t->n_insts; k++)
+		for (uint32_t i = 0; i < t->insts[k]->n; i++)
+			note_update(&u, t->insts[k], &t->insts[k]->at[i]);
+	struct ebpf_update *list = u.of;
+	for (uint32_t pc = 0; pc < n; pc++) {
+		struct ebpf_update now = u.of[pc];
+		if (!now.store)
+			continue;
+		bool adds = now.op == EBPF_UPDATE_ADD;
+		if (u.alike[pc] != u.copies[pc] || (adds && u.alike[now.load] != u.copies[now.load]))
+			now.op = EBPF_UPDATE_OTHER;
+		list[out->n_updates++] = now;
+	}
+	out->updates = list;
+	return 0;
+}
+
 static int fill(struct tr *t, enum ebpf_point point, bool warp, struct ebpf_fragment *out)
 {
 	struct buf text = { 0 };
@@ -117,7 +171,8 @@ static int fill(struct tr *t, enum ebpf_point point, bool warp, struct ebpf_frag
 			t->gathered ? ", and read fewer fields of other lanes" : "");
 	if (!out->name || !out->body)
 		return diag_set(t->d, ENOMEM, "out of memory");
-	return fill_params(t, out);
+	int err = fill_updates(t, out);
+	return err ? err : fill_params(t, out);
 }
 
 /* The body once more, for many runs at once. It reads and calls what the other does. */

@@ -35,6 +35,29 @@ pid=$("$egpu" ps 2> /dev/null | sed -n 's/^ *\([0-9]*\) .* persistent$/\1/p')
 [ -n "$pid" ]; ok $? "a kernel runs under egpu run --live"
 attach --live --for 0.5 "$pid" "$work/loops.bpf.c"; ok $? "attach --live"
 [ "$(number loops)" -gt 0 ]; ok $? "counts passes of the kernel that runs ($(number loops))"
+cat > "$work/plain.bpf.c" <<'C'
+#include <egpu/probe.bpf.h>
+__u64 plain, atomics, most;
+SEC("gpu/block/queue") int count(struct egpu_block *ctx)
+{
+	__u64 n = ctx->thread.x + 7;
+	plain++;
+	if (n > most)
+		most = n;
+	__sync_fetch_and_add(&atomics, 1);
+	return 0;
+}
+C
+attach --live --for 0.5 "$pid" "$work/plain.bpf.c"; ok $? "a program that adds by load and store"
+[ "$(number plain)" -gt 1000 ] && [ "$(number plain)" = "$(number atomics)" ]; ok $? "loses nothing ($(number plain) of $(number atomics))"
+[ "$(number most)" -ge 38 ]; ok $? "and keeps a greatest value ($(number most))"
+cat > "$work/used.bpf.c" <<'C'
+#include <egpu/probe.bpf.h>
+__u64 sum, last;
+SEC("gpu/block/queue") int used(struct egpu_block *ctx) { last = ++sum; return 0; }
+C
+attach --live --for 0.1 "$pid" "$work/used.bpf.c"; status=$?
+[ $status = 125 ] && grep -q "__sync_fetch_and_add" "$work/err"; ok $? "a sum that is used is refused with what to write"
 attach --live -d "$pid" "$work/loops.bpf.c"; ok $? "it comes again, and stays"
 for _ in $(seq 100); do "$egpu" link > "$work/err" 2>&1; grep -q "armed in 1 context" "$work/err" && break; sleep 0.02; done
 grep -q "armed in 1 context for" "$work/err"; ok $? "egpu link says that it is armed"

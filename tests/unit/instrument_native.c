@@ -234,7 +234,7 @@ static void try(const struct one *x, bool ptxas)
 			.name = "p", .insns = t.insns, .n_insns = t.n, .context = x->context, .maps = &map, .n_maps = 1
 		};
 		good = !verifier_check(arena, &p, NULL, &v, NULL, &d) && !live_point_of(x->point, &point, &ops[k], &d) &&
-		       !live_encode(&p, &v, x->point, x->warp, &object, &d) &&
+		       !live_encode(&p, &v, NULL, 0, x->point, x->warp, &object, &d) &&
 		       !translate_program(arena, &p, &v, x->point == EBPF_POINT_ENTRY ? EBPF_POINT_EXIT : x->point, x->warp, &fragments[k], &d);
 		words.programs[k] = good ? put_data(&object, lists + 4096 * (1 + k)) : 0;
 		good = words.programs[k] != 0;

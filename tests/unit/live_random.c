@@ -10,6 +10,7 @@
 #include "live/program.h"
 #include "map/map.h"
 #include "random.h"
+#include "translate/translate.h"
 
 enum { MEMORY = RANDOM_MEMORY, VALUE = RANDOM_VALUE, WRAPPER = 9, CODE_BYTES = 65536 };
 
@@ -91,6 +92,26 @@ static bool run_live(struct device_module *m, const struct buf *object, struct r
 	       device_read(device, p->value, image + MAP_IMAGE_HEADER, VALUE);
 }
 
+static uint32_t n_atomic; /* updates */
+
+/* What the loader would make atomic. Programs give no result there, so that r0 may be what would have been added. */
+static uint32_t find_updates(const struct ebpf_program *e, const struct verifier_result *v, struct arena *arena, struct ebpf_update *to)
+{
+	struct ebpf_program p = *e;
+	struct verifier_result races = *v;
+	struct ebpf_fragment f = { 0 };
+	struct diag d = { 0 };
+	p.context = EBPF_CONTEXT_ENTRY;
+	races.allow_races = true;
+	if (translate_program(arena, &p, &races, EBPF_POINT_EXIT, false, &f, &d)) {
+		printf("# %s\n", d.text);
+		return 0;
+	}
+	for (uint32_t k = 0; k < f.n_updates; k++)
+		to[k] = (struct ebpf_update){ f.updates[k].load + WRAPPER, f.updates[k].store + WRAPPER, f.updates[k].op };
+	return f.n_updates;
+}
+
 /* Whether the program gives the same in both; false counts. */
 static bool one(struct device_module *m, struct random_program *p, const struct ebpf_program *e, const struct verifier_result *v)
 {
@@ -108,7 +129,13 @@ static bool one(struct device_module *m, struct random_program *p, const struct 
 	if (interp_run(&run, &r))
 		printf("# interpreter: %s\n", r.violation);
 	wrap(p, v, &wrapped, &w, arena);
-	bool same = !live_encode(&wrapped, &w, EBPF_POINT_ENTRY, false, &object, &d) && run_live(m, &object, p, &r0) && r0 == r.r0 &&
+	struct ebpf_update updates[RANDOM_INSNS];
+	uint32_t n_updates = find_updates(e, v, arena, updates);
+	bool atomic = !live_encode(&wrapped, &w, updates, n_updates, EBPF_POINT_ENTRY, false, &object, &d);
+	n_atomic += atomic ? n_updates : 0;
+	if (!atomic)
+		buf_free(&object);
+	bool same = (atomic || !live_encode(&wrapped, &w, NULL, 0, EBPF_POINT_ENTRY, false, &object, &d)) && run_live(m, &object, p, &r0) && (r0 == r.r0 || n_updates) &&
 		    !memcmp(on_cpu.memory, p->memory, MEMORY) && !memcmp(on_cpu.value, p->value, VALUE);
 	if (!same)
 		printf("# %s r0 0x%llx, on the device 0x%llx\n", d.text, (unsigned long long)r.r0, (unsigned long long)r0);
@@ -184,6 +211,7 @@ int main(int argc, char **argv)
 		arena_free(arena);
 	}
 	is_int(differ, 0, "%u random programs give inside a kernel what they give on the host (%u refused)", programs, refused);
+	ok(!m || n_atomic > programs / 4, "updates by load and store are atomics there (%u)", n_atomic);
 	device_unload(device, m);
 	device_close(device);
 	return tap_done();
