@@ -104,7 +104,8 @@ static bool inserts(struct tr *t, struct tr_inst *inst, uint32_t i)
 	if (map < 0 || !map_is_hash(t->p->maps[map].type) ||
 		(helper != BPF_FUNC_map_update_elem && helper != BPF_FUNC_map_delete_elem))
 		return false;
-	bool new_only = helper == BPF_FUNC_map_update_elem && f->args[3].constant && f->args[3].value == BPF_NOEXIST;
+	bool new_only = helper == BPF_FUNC_map_update_elem &&
+			((f->args[3].constant && f->args[3].value == BPF_NOEXIST) || inst->at[i].begins.other);
 	use_of(t, map)->replaced |= !new_only;
 	return use_of(t, map)->inserted = true;
 }
