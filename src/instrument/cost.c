@@ -763,10 +763,10 @@ static const struct {
  * what loops lose in which a program stands, of passes that ran beside each other. */
 static const struct {
 	double passes, few;
-	double near, apart; /* parts of what it costs else */
+	double near, table, apart; /* parts of what bytes, gathered ones and atomics cost else */
 	double spread, noise; /* of excesses, that much beyond what comes of these */
 	double looped;	      /* of the kernel's time */
-} unknown = { 64, 6, .5, .3, 3.5, .03, .5 };
+} unknown = { 64, 6, .5, .2, .3, 3.5, .03, .5 };
 
 static double longer(double a, double b)
 {
@@ -776,8 +776,9 @@ static double longer(double a, double b)
 static double excess_of(const struct instrument_cost *c, double passes, bool is_near)
 {
 	struct instrument_work w = instrument_work(c, passes);
-	double issued = w.insns + slots.shared * w.shared, reads = slots.byte * w.bytes + slots.gathered * w.gathered;
-	double memory = reads * (is_near ? unknown.near : 1) + slots.atomic * w.atomics * (is_near ? unknown.apart : 1);
+	double issued = w.insns + slots.shared * w.shared;
+	double memory = slots.byte * w.bytes * (is_near ? unknown.near : 1) + slots.gathered * w.gathered * (is_near ? unknown.table : 1) +
+			slots.atomic * w.atomics * (is_near ? unknown.apart : 1);
 	double more = slots.insn * w.probe_insns + slots.add * w.adds + slots.atom * w.atoms + slots.load * w.loads + slots.exchange * w.exchanges;
 	double asked = slots.added * w.adds + slots.stored * w.stores + slots.scattered * w.scattered;
 
