@@ -16,7 +16,7 @@
  *   - no register is set that the other way reads, but those that hold the look-up's result;
  *   - nothing is stored but to the stack, to bytes that only the update reads;
  *   - nothing is called that acts, or writes to the stack.
- * Nobody reads the update's answer. Its flags are BPF_ANY; or BPF_NOEXIST, if the map is not looked at again behind it.
+ * Nobody reads the update's answer. Its flags are BPF_ANY; or BPF_NOEXIST, if the key is not looked up again behind it.
  *
  * Requires live; leaves `begins`, and the targets that come with it.
  */
@@ -152,17 +152,27 @@ static uint16_t holders(const struct path *p, uint32_t check)
 	return held;
 }
 
-static bool is_counting_flag(const struct path *p, uint32_t update)
+/* Whether what comes next is a look at the same key: then one who was late with BPF_NOEXIST counts as well as the others. */
+static bool looks_again(const struct path *p, uint32_t update)
+{
+	int32_t i = tr_next(p->t, p->inst, update);
+	for (int n = 0; i >= 0 && n < PATH_MAX; n++) {
+		const struct bpf_insn *in = tr_bpf(p->t, p->inst, (uint32_t)i);
+		if (tr_is_call(in))
+			return is_lookup(in) && same_key(p, (uint32_t)i);
+		if (tr_is_exit(in) || tr_is_store(in) || (tr_is_jump(in) && !tr_is_goto(in)))
+			return false;
+		i = tr_is_goto(in) ? tr_jump(p->t, p->inst, (uint32_t)i) : tr_next(p->t, p->inst, (uint32_t)i);
+	}
+	return false;
+}
+
+static bool may_begin(const struct path *p, uint32_t update)
 {
 	const struct ebpf_fact *f = tr_fact(p->t, p->inst, update);
-	if (!f->args[3].constant || f->args[3].value > BPF_NOEXIST || p->inst->at[update].live_out & 1)
+	if (!f->args[3].constant || p->inst->at[update].live_out & 1)
 		return false;
-	if (f->args[3].value == BPF_ANY)
-		return true;
-	for (uint32_t i = update + 1; i < p->inst->n; i++)
-		if (is_lookup(tr_bpf(p->t, p->inst, i)) && tr_fact(p->t, p->inst, i)->map == f->map)
-			return false;
-	return true;
+	return f->args[3].value == BPF_ANY || (f->args[3].value == BPF_NOEXIST && !looks_again(p, update));
 }
 
 /* The path from the update at[0] to a null check of a look-up of its key. */
@@ -206,7 +216,7 @@ int tr_begin(struct tr *t)
 				return -ENOMEM;
 			p.at[0] = i;
 			p.n = 1;
-			if (is_counting_flag(&p, i))
+			if (may_begin(&p, i))
 				look_back(&p);
 		}
 	}

@@ -18,8 +18,8 @@ for built in "clang v3" "clang-14 v2" "clang-19 v4"; do
 		run "$egpu" run $on --json="$tmp/json" -o "$tmp/report" "$object" -- "$samples/vecadd" $n
 		is "$status $(sum by_kernel) $(sum by_site) $(sum by_lane) $(sum by_block)" "0 $threads $((2 * n)) $((2 * n)) $((2 * n))" \
 			"$built, vecadd $n: by kernel, site, lane (per CPU), block (LRU)"
-		is "$(sum sums runs) $(sum sums bytes) $(sum noexist) $(sum zeroed) $(sum by_warp)" "$n $((4 * n)) $n $((2 * n)) $threads" \
-			"$built, vecadd $n: two sums, BPF_NOEXIST, zero first, by warp"
+		is "$(sum sums runs) $(sum sums bytes) $(sum noexist) $(sum zeroed) $(sum by_warp) $(sum both)" "$n $((4 * n)) $n $((2 * n)) $threads $((2 * threads))" \
+			"$built, vecadd $n: two sums, BPF_NOEXIST, zero first, by warp, two keys"
 		is "$(sum one_to_one)" 224 "$built, vecadd $n: what is set without a look-up"
 	done
 done

@@ -23,6 +23,7 @@ MAP(noexist, HASH, __u64);
 MAP(zeroed, HASH, __u64);
 MAP(one_to_one, HASH, __u64);
 MAP(by_warp, HASH, __u64);
+MAP(both, HASH, __u64);
 
 SEC("gpu/entry")
 int entered(struct egpu_entry *ctx)
@@ -89,6 +90,24 @@ int once_more(struct egpu_mem *ctx)
 		return 0;
 	}
 	bpf_map_update_elem(&noexist, &key, &one, BPF_NOEXIST);
+	return 0;
+}
+
+static __attribute__((always_inline)) void count_in_both(__u32 key)
+{
+	__u64 one = 1, *count = bpf_map_lookup_elem(&both, &key);
+
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	else
+		bpf_map_update_elem(&both, &key, &one, BPF_NOEXIST);
+}
+
+SEC("gpu/entry")
+int two_keys(struct egpu_entry *ctx)
+{
+	count_in_both(1000 + ctx->lane / 16);
+	count_in_both(ctx->kernel);
 	return 0;
 }
 
