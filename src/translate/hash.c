@@ -33,7 +33,8 @@
  * wait for another lane's insertion let it finish its pass first, and the next, in which it inserts, also on hardware that runs the
  * lanes of a warp in lockstep.
  *
- * Every access to a slot is volatile or atomic, "strong" in the words of PTX's memory consistency model, so there is no data race in it.
+ * Every access to a slot is volatile or atomic, "strong" in the words of PTX's memory consistency model, so there is no data race in it; but for
+ * the looks of put_near_scan, which are strong within a block alone, and take for true only what stays true.
  * Look-ups take no acquire, which on sm_70 and later would empty the L1 cache each time (docs/decisions.md says what
  * this rests on).
  */
@@ -248,18 +249,30 @@ static void put_start(struct buf *b, struct hash *h, bool update)
 	buf_puts(b, "\tadd.s64 %data, %image, 128;\n");
 }
 
-/* The word of slot %i, taken apart. */
-static void put_slot_by(struct buf *b, const struct hash *h, const char *load)
+/* %slot = slot %i. */
+static void put_slot_at(struct buf *b, const struct hash *h)
 {
-	buf_printf(b,
-		"\tmul.wide.u32 %%d, %%i, %u;\n\tadd.s64 %%slot, %%data, %%d;\n"
-		"\t%s.u64 %%w, [%%slot];\n\tmov.b64 {%%st, %%hs}, %%w;\n",
-		h->slot, load);
+	buf_printf(b, "\tmul.wide.u32 %%d, %%i, %u;\n\tadd.s64 %%slot, %%data, %%d;\n", h->slot);
 }
 
+/* The word of slot %i, taken apart. */
 static void put_slot(struct buf *b, const struct hash *h)
 {
-	put_slot_by(b, h, "ld.volatile.global");
+	put_slot_at(b, h);
+	buf_puts(b, "\tld.volatile.global.u64 %w, [%slot];\n\tmov.b64 {%st, %hs}, %w;\n");
+}
+
+/* A load that the first-level cache may answer. */
+static void put_near_load(struct buf *b, const char *to, const char *at)
+{
+	buf_printf(b, "#if ptx 6.0 sm 70\n\tld.relaxed.cta.global.u64 %s, [%s];\n#else\n\tld.volatile.global.u64 %s, [%s];\n#endif\n", to, at, to, at);
+}
+
+static void put_near_slot(struct buf *b, const struct hash *h)
+{
+	put_slot_at(b, h);
+	put_near_load(b, "%w", "%slot");
+	buf_puts(b, "\tmov.b64 {%st, %hs}, %w;\n");
 }
 
 static void put_next(struct buf *b)
@@ -429,12 +442,12 @@ static void put_near_scan(struct buf *b, const struct hash *h)
 	if (h->key > 4)
 		buf_printf(b, "\tsetp.eq.or.u64 %%p, %%key0, 0x%llx, %%p;\n", (unsigned long long)ones);
 	buf_puts(b, "\t@%p bra $scan;\n\tand.b32 %i, %h, %mask;\n");
-	put_slot_by(b, h, "ld.global.ca");
+	put_near_slot(b, h);
 	buf_printf(b,
 		"\tshr.u32 %%left, %%st, %d;\n"
-		"$near:\n"
-		"\tld.global.ca.u64 %%d, [%%slot+8];\n\tand.b32 %%t, %%st, %d;\n",
+		"$near:\n\tand.b32 %%t, %%st, %d;\n",
 		MAP_SLOT_REACH, MAP_SLOT_STATE);
+	put_near_load(b, "%d", "%slot+8");
 	if (h->key < 8)
 		buf_printf(b, "\tand.b64 %%d, %%d, 0x%llx;\n", (unsigned long long)ones);
 	buf_printf(b,
@@ -443,7 +456,7 @@ static void put_near_scan(struct buf *b, const struct hash *h)
 		"\tsetp.eq.u32 %%p, %%left, 0;\n\t@%%p bra $scan;\n\tsub.u32 %%left, %%left, 1;\n",
 		MAP_SLOT_LIVE);
 	put_next(b);
-	put_slot_by(b, h, "ld.global.ca");
+	put_near_slot(b, h);
 	buf_puts(b, "\tbra $near;\n");
 }
 
