@@ -29,13 +29,19 @@ static bool is_fault(CUresult r)
 	}
 }
 
+/* Where agent.row is. */
+static struct session_blackbox *own_box(void)
+{
+	return &agent.shared->boxes[agent.row - agent.shared->agents];
+}
+
 /* -- launches ---------------------------------------------------------------------------- */
 
 #define BEING_WRITTEN UINT64_MAX /* no launch's number */
 
 static struct session_launch *begin(unsigned int thread, uint64_t *number)
 {
-	struct session_blackbox *b = &agent.row->box;
+	struct session_blackbox *b = own_box();
 	uint32_t lane = thread % SESSION_BOX_LANES, n = atomic_fetch_add_explicit(&agent.box_lanes[lane].noted, 1, memory_order_relaxed);
 	struct session_launch *l = &b->last[lane * SESSION_LAST_LAUNCHES + n % SESSION_LAST_LAUNCHES];
 	*number = __atomic_fetch_add(&b->launches, 1, __ATOMIC_RELAXED) + 1;
@@ -131,7 +137,7 @@ void blackbox_graph(uint32_t first, uint32_t n, uint32_t stream, bool own_stream
 
 uint64_t blackbox_launches(void)
 {
-	return agent.row ? __atomic_load_n(&agent.row->box.launches, __ATOMIC_RELAXED) : 0;
+	return agent.row ? __atomic_load_n(&own_box()->launches, __ATOMIC_RELAXED) : 0;
 }
 
 void blackbox_done(uint64_t launches)
@@ -139,7 +145,7 @@ void blackbox_done(uint64_t launches)
 	const struct context *first = atomic_load(&agent.contexts);
 	/* Of several contexts one was synchronised, and launches do not say whose they are. */
 	if (agent.row && first && !first->next)
-		__atomic_store_n(&agent.row->box.done, launches, __ATOMIC_RELAXED);
+		__atomic_store_n(&own_box()->done, launches, __ATOMIC_RELAXED);
 }
 
 void blackbox_stream_done(uint32_t stream, bool own_stream, uint64_t launches)
@@ -148,7 +154,7 @@ void blackbox_stream_done(uint32_t stream, bool own_stream, uint64_t launches)
 	/* Those that this thread launched, and what shares its lane. */
 	uint32_t first = thread_lane() % SESSION_BOX_LANES * SESSION_LAST_LAUNCHES;
 	for (uint32_t i = first; agent.row && stream != UINT32_MAX && i < first + SESSION_LAST_LAUNCHES; i++) {
-		struct session_launch *l = &agent.row->box.last[i];
+		struct session_launch *l = &own_box()->last[i];
 		uint64_t number = __atomic_load_n(&l->number, __ATOMIC_ACQUIRE);
 		bool is = number && number <= launches && __atomic_load_n(&l->stream, __ATOMIC_RELAXED) == stream &&
 			  __atomic_load_n(&l->thread, __ATOMIC_RELAXED) == thread;
@@ -191,7 +197,7 @@ void blackbox_result(const char *call, CUresult r)
 	uint32_t none = 0;
 	if (!is_fault(r) || !agent_on() || !agent.row)
 		return;
-	struct session_blackbox *b = &agent.row->box;
+	struct session_blackbox *b = own_box();
 	if (!__atomic_compare_exchange_n(&b->fault, &none, (uint32_t)r, false, __ATOMIC_ACQ_REL,
 		    __ATOMIC_RELAXED))
 		return;
@@ -205,7 +211,7 @@ void blackbox_result(const char *call, CUresult r)
 void blackbox_last_look(void)
 {
 	CUcontext current = NULL;
-	if (!agent.row || !blackbox_launches() || agent.row->box.fault || atomic_load(&agent.captures) ||
+	if (!agent.row || !blackbox_launches() || own_box()->fault || atomic_load(&agent.captures) ||
 		REAL(cuCtxGetCurrent)(&current) != CUDA_SUCCESS || !current)
 		return;
 	blackbox_result("the end of the process", REAL(cuStreamQuery)(CU_STREAM_LEGACY));

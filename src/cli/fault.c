@@ -234,8 +234,8 @@ void fault_text(struct session *s, const struct snapshot *snap, struct buf *text
 	const struct session_file *f = session_data(s);
 	struct launches last;
 	for (int i = 0; i < SESSION_MAX_AGENTS; i++) {
-		const struct session_blackbox *b = &f->agents[i].box;
-		if (!b->fault)
+		const struct session_blackbox *b = &f->boxes[i];
+		if (!f->agents[i].has_box || !b->fault)
 			continue;
 		buf_printf(text, "  device fault in process %u: %s (error %u), seen by %.40s\n",
 			f->agents[i].pid, name_of(b->fault), b->fault, b->call);
@@ -303,8 +303,8 @@ void fault_json(struct session *s, const struct snapshot *snap, struct json *j)
 	struct launches last;
 	json_array(j);
 	for (int i = 0; i < SESSION_MAX_AGENTS; i++) {
-		const struct session_blackbox *b = &f->agents[i].box;
-		if (!b->fault)
+		const struct session_blackbox *b = &f->boxes[i];
+		if (!f->agents[i].has_box || !b->fault)
 			continue;
 		char call[sizeof(b->call) + 1];
 		snprintf(call, sizeof(call), "%.*s", (int)sizeof(b->call), b->call);

@@ -514,7 +514,13 @@ int session_join(struct session *s, pid_t pid)
 	uint64_t generation = __atomic_load_n(&s->file->generation, __ATOMIC_ACQUIRE);
 	__atomic_store_n(&mine->seen, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&mine->drained, generation, __ATOMIC_RELAXED);
-	memset(&mine->box, 0, sizeof(mine->box));
+	struct session_blackbox *box = &s->file->boxes[mine - rows];
+	if (!mine->has_box && session_reserve(s, offsetof(struct session_file, boxes) + (size_t)(mine - rows) * sizeof(*box), sizeof(*box))) {
+		__atomic_store_n(&mine->pid, 0, __ATOMIC_RELEASE);
+		return -ENOSPC;
+	}
+	mine->has_box = 1;
+	memset(box, 0, sizeof(*box));
 	__atomic_store_n(&mine->ended, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&mine->start_time, start, __ATOMIC_RELEASE);
 	return 0;

@@ -213,7 +213,8 @@ struct session_agent { /* writer: the agent */
 	uint32_t ended; /* 1 after its last synchronisation at exit */
 	uint64_t start_time; /* /proc/PID/stat field 22 */
 	uint64_t syncs;
-	struct session_blackbox box;
+	uint32_t has_box; /* 1: its row of `boxes` has its memory */
+	uint32_t pad0;
 	uint64_t clock_error_ns; /* how far device time, as programs see it, may be from CLOCK_MONOTONIC; 0: not measured */
 	uint32_t wake; /* futex: the agent's thread sleeps on it; +1 by whoever wants it to look */
 	uint32_t late;	  /* 1: it came when the program was running */
@@ -280,6 +281,7 @@ struct session_file {
 	struct session_kernel kernels[SESSION_MAX_KERNELS];
 	struct session_site sites[SESSION_MAX_SITES];
 	struct session_shape shapes[SESSION_MAX_SHAPES];
+	struct session_blackbox boxes[SESSION_MAX_AGENTS]; /* of the row of `agents` with this number */
 	char strings[SESSION_STRING_BYTES];
 };
 

@@ -150,7 +150,7 @@ static struct session_blackbox *box(struct run *r)
 {
 	for (int i = 0; i < SESSION_MAX_AGENTS; i++)
 		if (r->file->agents[i].pid)
-			return &r->file->agents[i].box;
+			return &r->file->boxes[i];
 	static struct session_blackbox nothing;
 	return &nothing;
 }

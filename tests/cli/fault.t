@@ -7,7 +7,7 @@ run "$egpu" run $on --json="$tmp/json" "$probe" -- "$samples/fault"
 is $status 0 "the program sees its fault"
 says "the report names fault, call and launch" 'device fault in process [0-9]+: illegal address \(error 700\), seen by cuCtxSynchronize' \
 	'launch 1, not seen to end: fault, 1 x 1 x 1 blocks of 64 x 1 x 1 threads, stream 0, probed by on_entry$' \
-	'^      arguments: 0x[0-9a-f]{9,}, 64, 1048576$' 'maps lack all or part of 1 probed launch: they had not been copied yet'
+	'^      arguments: 0x[0-9a-f]{9,}, 64, 1048576$' 'maps lack all or part of 1 probed launch: they (had not been copied yet|were copied [0-9.]+ ms before that)'
 is "$(json "$tmp/json" 'my $f = $j->{faults}; my $l = $f->[0]{launches}; scalar @$f, $f->[0]{error}, $f->[0]{seen_by}, scalar @$l, $l->[0]{kernel}, $l->[0]{block}[0],
 	$l->[0]{types}, @{$l->[0]{arguments}}[1, 2], @{$l->[0]{probes}}, $f->[0]{maps_lack_launches}')" \
 	"1 700 cuCtxSynchronize 1 fault 64 u64 u64 u64 64 1048576 on_entry 1" "the same in JSON"

@@ -119,7 +119,7 @@ int main(void)
 	is_int(session_join(s, getpid()), 0, "an agent");
 	for (int i = 0; i < SESSION_MAX_AGENTS && !box; i++)
 		if (session_data(s)->agents[i].pid)
-			box = &session_data(s)->agents[i].box;
+			box = &session_data(s)->boxes[i];
 	session_add_kernel(s, 1, "k", &id, &created);
 	kernel = &session_data(s)->kernels[id];
 	values();
