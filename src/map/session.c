@@ -486,6 +486,27 @@ void session_release_link(struct session *s, uint32_t link)
 
 /* -- agents, kernels, sites: written by agents of several processes -- */
 
+/* The row of a dead agent. Its start time goes first: whoever comes now would find the new process not to be the one that began then, and
+ * take the row from it. */
+static bool take_over(struct session_agent *row, pid_t pid)
+{
+	uint32_t old = __atomic_load_n(&row->pid, __ATOMIC_ACQUIRE);
+	uint64_t was = __atomic_load_n(&row->start_time, __ATOMIC_ACQUIRE);
+	if (process_alive((pid_t)old, was))
+		return false;
+	__atomic_compare_exchange_n(&row->start_time, &was, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	return __atomic_compare_exchange_n(&row->pid, &old, (uint32_t)pid, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+/* What the row said of who had it before. */
+static void forget_agent(struct session_agent *row)
+{
+	row->late = row->hooked = 0;
+	row->trouble = 0;
+	row->syncs = row->clock_error_ns = row->graphs_unseen = 0;
+	row->holds = row->held_ns = row->held_max_ns = 0;
+}
+
 int session_join(struct session *s, pid_t pid)
 {
 	struct session_agent *rows = s->file->agents, *mine = NULL;
@@ -501,14 +522,9 @@ int session_join(struct session *s, pid_t pid)
 			    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 			mine = &rows[i];
 	}
-	for (int i = 0; i < SESSION_MAX_AGENTS && !mine; i++) {
-		uint32_t old = __atomic_load_n(&rows[i].pid, __ATOMIC_ACQUIRE);
-		uint64_t was = __atomic_load_n(&rows[i].start_time, __ATOMIC_RELAXED);
-		if (!process_alive((pid_t)old, was) &&
-			__atomic_compare_exchange_n(&rows[i].pid, &old, (uint32_t)pid, false,
-				__ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+	for (int i = 0; i < SESSION_MAX_AGENTS && !mine; i++)
+		if (take_over(&rows[i], pid))
 			mine = &rows[i];
-	}
 	if (!mine)
 		return -ENOSPC;
 	uint64_t generation = __atomic_load_n(&s->file->generation, __ATOMIC_ACQUIRE);
@@ -520,6 +536,7 @@ int session_join(struct session *s, pid_t pid)
 		return -ENOSPC;
 	}
 	mine->has_box = 1;
+	forget_agent(mine);
 	memset(box, 0, sizeof(*box));
 	__atomic_store_n(&mine->ended, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&mine->start_time, start, __ATOMIC_RELEASE);

@@ -181,6 +181,68 @@ static void test_many_processes(void)
 	session_destroy(s);
 }
 
+/* A row that was taken tells nothing of who had it before: neither trouble, nor what was held or missed. */
+static void test_dead_rows(void)
+{
+	struct session *s;
+	session_create(&s, NULL);
+	struct session_agent *rows = session_data(s)->agents, *mine = &rows[17];
+	for (int i = 0; i < SESSION_MAX_AGENTS; i++)
+		rows[i] = (struct session_agent){ .pid = (uint32_t)getppid() };
+	*mine = (struct session_agent){ .pid = 0x7ffffff0, .start_time = 1, .ended = 1, .syncs = 2, .clock_error_ns = 3, .late = 1, .hooked = 1,
+		.trouble = session_add_text(s, "no memory"), .graphs_unseen = 4, .holds = 5, .held_ns = 6, .held_max_ns = 7 };
+	is_int(session_join(s, getpid()), 0, "the only row of a dead agent is taken");
+	ok(mine->pid == (uint32_t)getpid() && mine->start_time > 1, "and is this process's");
+	ok(!mine->ended && !mine->late && !mine->hooked, "which came with its program, and has not ended");
+	ok(!mine->trouble && !mine->syncs && !mine->clock_error_ns, "has had no trouble and measured nothing");
+	ok(!mine->graphs_unseen && !mine->holds && !mine->held_ns && !mine->held_max_ns, "and has missed and held nothing");
+	session_destroy(s);
+}
+
+/* As many processes as there are rows, all of dead agents, come at once: each has one, and keeps it. False: one has lost it. */
+static bool join_at_once(struct session *s)
+{
+	struct session_agent *rows = session_data(s)->agents;
+	pid_t pids[SESSION_MAX_AGENTS];
+	int go[2], joined[2], kept = 0, status;
+	char c;
+	for (int i = 0; i < SESSION_MAX_AGENTS; i++)
+		rows[i] = (struct session_agent){ .pid = 0x7ffffff0, .start_time = 1, .has_box = rows[i].has_box };
+	if (pipe(go) || pipe(joined))
+		return false;
+	for (int i = 0; i < SESSION_MAX_AGENTS; i++)
+		if (!(pids[i] = fork())) {
+			alarm(30);
+			close(go[1]);
+			bool none = read(go[0], &c, 1);
+			_exit(none || session_join(s, getpid()) || write(joined[1], "", 1) != 1 || pause());
+		}
+	close(go[0]);
+	close(go[1]);
+	close(joined[1]);
+	for (int i = 0; i < SESSION_MAX_AGENTS && read(joined[0], &c, 1) == 1; i++)
+		;
+	close(joined[0]);
+	for (int i = 0; i < SESSION_MAX_AGENTS; i++)
+		for (int k = 0; k < SESSION_MAX_AGENTS; k++)
+			kept += rows[k].pid == (uint32_t)pids[i];
+	for (int i = 0; i < SESSION_MAX_AGENTS; i++)
+		if (pids[i] > 0 && !kill(pids[i], SIGKILL))
+			waitpid(pids[i], &status, 0);
+	return kept == SESSION_MAX_AGENTS;
+}
+
+static void test_joins_at_once(void)
+{
+	struct session *s;
+	int good = 0;
+	session_create(&s, NULL);
+	for (int i = 0; i < 20; i++)
+		good += join_at_once(s);
+	is_int(good, 20, "of processes that take rows of dead agents at once, each keeps its own");
+	session_destroy(s);
+}
+
 static void test_refusals(void)
 {
 	struct session *s, *t = NULL;
@@ -240,6 +302,8 @@ int main(void)
 	test_texts();
 	test_kernels_and_sites();
 	test_many_processes();
+	test_dead_rows();
+	test_joins_at_once();
 	test_refusals();
 	is_int(fixture_end(), 0, "nothing is left behind");
 	return tap_done();
