@@ -15,6 +15,7 @@
  *   - the key stays, which both calls take from the same place of the stack;
  *   - no register is set that the other way reads, but those that hold the look-up's result;
  *   - nothing is stored but to the stack, to bytes that only the update reads;
+ *   - the look-up's result is copied to registers alone, or to bytes that nobody reads;
  *   - nothing is called that acts, or writes to the stack.
  * Nobody reads the update's answer. Its flags are BPF_ANY; or BPF_NOEXIST, if the key is not looked up again behind it.
  *
@@ -103,11 +104,13 @@ static bool call_touches(const struct path *p, uint32_t i, uint8_t frame, int32_
 	return false;
 }
 
-/* Whether any instruction but the update may read bytes of the stack that the path stores. */
+/* Whether any instruction but the update may read bytes of the stack that the path stores. What is in a caller's frame the caller may read. */
 static bool is_read(const struct path *p, uint32_t store)
 {
 	const struct ebpf_fact *s = tr_fact(p->t, p->inst, store);
 	uint32_t bytes = ebpf_insn_bytes(tr_bpf(p->t, p->inst, store)->code);
+	if (s->region != EBPF_REGION_STACK || p->inst->depth != s->frame)
+		return true;
 	for (uint32_t i = 0; i < p->inst->n; i++) {
 		const struct bpf_insn *in = tr_bpf(p->t, p->inst, i);
 		const struct ebpf_fact *f = tr_fact(p->t, p->inst, i);
@@ -138,13 +141,16 @@ static bool harmless(const struct path *p, uint32_t k, uint32_t key_bytes, bool 
 	       (!behind || !is_read(p, i));
 }
 
-/* Registers that hold what the look-up at the path's end returned, at its instruction `check`. */
+/* Registers that hold what the look-up at the path's end returned, at its instruction `check`; 0: something else may depend on it, which would
+ * still be what it was when nothing had been found. */
 static uint16_t holders(const struct path *p, uint32_t check)
 {
 	uint16_t held = 1;
 	for (uint32_t k = p->n - 2; k > check; k--) {
 		const struct bpf_insn *in = tr_bpf(p->t, p->inst, p->at[k]);
 		bool copies = in->code == (BPF_ALU64 | BPF_MOV | BPF_X) && !in->off && held >> in->src_reg & 1;
+		if (tr_uses(p->t, p->inst, p->at[k]) & held && !copies && (!tr_is_store(in) || is_read(p, p->at[k])))
+			return 0;
 		held &= (uint16_t)~tr_defs(p->t, p->inst, p->at[k]);
 		if (copies)
 			held |= (uint16_t)(1u << in->dst_reg);

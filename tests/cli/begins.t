@@ -20,6 +20,9 @@ for built in "clang v3" "clang-14 v2" "clang-19 v4"; do
 			"$built, vecadd $n: by kernel, site, lane (per CPU), block (LRU)"
 		is "$(sum sums runs) $(sum sums bytes) $(sum noexist) $(sum zeroed) $(sum by_warp) $(sum both)" "$n $((4 * n)) $n $((2 * n)) $threads $((2 * threads))" \
 			"$built, vecadd $n: two sums, BPF_NOEXIST, zero first, by warp, two keys"
+		[ "$(sum spilled)" -gt 0 ] && [ "$(sum spilled)" -le $((2 * n)) ]
+		ok $? "$built, vecadd $n: an address that was spilled is not 0 where the program has looked"
+		is "$(($(sum by_caller) + $(sum made)))" $n "$built, vecadd $n: what a caller is told of either way, not of both"
 		is "$(sum one_to_one)" 224 "$built, vecadd $n: what is set without a look-up"
 	done
 done

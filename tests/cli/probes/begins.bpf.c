@@ -24,6 +24,9 @@ MAP(zeroed, HASH, __u64);
 MAP(one_to_one, HASH, __u64);
 MAP(by_warp, HASH, __u64);
 MAP(both, HASH, __u64);
+MAP(spilled, HASH, __u64);
+MAP(by_caller, HASH, __u64);
+MAP(made, HASH, __u64);
 
 SEC("gpu/entry")
 int entered(struct egpu_entry *ctx)
@@ -124,6 +127,56 @@ int zero_first(struct egpu_mem *ctx)
 			return 0;
 	}
 	__sync_fetch_and_add(count, 1);
+	return 0;
+}
+
+/* What the look-up found is kept on the stack, as where registers do not suffice. */
+SEC("gpu/load")
+int spills(struct egpu_mem *ctx)
+{
+	__u32 key = ctx->op;
+	__u64 one = 1, *count = bpf_map_lookup_elem(&spilled, &key);
+	__u64 *volatile kept = count;
+
+	if (count)
+		__sync_fetch_and_add(kept, 1);
+	else
+		bpf_map_update_elem(&spilled, &key, &one, BPF_ANY);
+	return 0;
+}
+
+/* Whoever made the key, or overwrote it, says so to its caller: runs are those that counted and those that did. */
+struct state {
+	__u64 one, made;
+	__u32 key;
+};
+
+static __attribute__((noinline)) int count_for(struct state *s)
+{
+	__u64 *count = bpf_map_lookup_elem(&by_caller, &s->key);
+
+	if (count) {
+		__sync_fetch_and_add(count, 1);
+		return 0;
+	}
+	s->made = 1;
+	bpf_map_update_elem(&by_caller, &s->key, &s->one, BPF_NOEXIST);
+	return 0;
+}
+
+SEC("gpu/store")
+int for_caller(struct egpu_mem *ctx)
+{
+	struct state s = { 0, 0, ctx->op };
+	__u64 zero = 0, *count;
+
+	count_for(&s);
+	if (!s.made)
+		return 0;
+	bpf_map_update_elem(&made, &s.key, &zero, BPF_NOEXIST);
+	count = bpf_map_lookup_elem(&made, &s.key);
+	if (count)
+		__sync_fetch_and_add(count, 1);
 	return 0;
 }
 
