@@ -169,7 +169,8 @@ int map_request(struct map *m, const struct change *c);
 int map_request_answer(struct map *m, void *to, size_t bytes);
 
 /* Takes a copy of a value into `to`, which begins as the host's, `was`: sums grow by what the copy is more than `was` (NULL: zero); of bits,
- * minima and maxima the first copy is taken as it is, and others are folded into it. fold: struct ebpf_map_use. */
+ * minima and maxima the first copy is taken as it is, and others are folded into it, but for zeros of copies that began with zero. fold: struct
+ * ebpf_map_use. */
 void map_fold_value(
 	const uint8_t fold[EBPF_FOLD_HALVES], uint8_t *to, const uint8_t *copy, const uint8_t *was, bool first, size_t bytes);
 

@@ -110,30 +110,45 @@ static bool is_difference(uint8_t fold)
 	return fold <= EBPF_FOLD_XOR || fold == EBPF_FOLD_MIXED;
 }
 
-static uint32_t half(uint8_t fold, uint32_t to, uint32_t copy, uint32_t was, bool first)
+/* How a copy's bits, least or greatest value is taken. Zero in a copy that began with it says nothing. */
+struct taken {
+	bool first, from_zero;
+};
+
+static bool says_nothing(const struct taken *how, uint64_t number)
+{
+	return how->from_zero && !number;
+}
+
+static uint32_t half(uint8_t fold, uint32_t to, uint32_t copy, uint32_t was, const struct taken *how)
 {
 	if (fold == EBPF_FOLD_XOR)
 		return to ^ copy ^ was;
 	if (is_difference(fold))
 		return to + copy - was;
-	return first ? copy : fold32(fold, to, copy);
+	if (how->first || says_nothing(how, to))
+		return copy;
+	return says_nothing(how, copy) ? to : fold32(fold, to, copy);
 }
 
 /* Halves of a word go by themselves where a program changes one of them by itself. */
-static uint64_t word(uint8_t low, uint8_t high, uint64_t to, uint64_t copy, uint64_t was, bool first)
+static uint64_t word(uint8_t low, uint8_t high, uint64_t to, uint64_t copy, uint64_t was, const struct taken *how)
 {
+	if (low == high && is_wide(low) && (how->first || says_nothing(how, to)))
+		return copy;
 	if (low == high && is_wide(low))
-		return first ? copy : fold64(low, to, copy);
+		return says_nothing(how, copy) ? to : fold64(low, to, copy);
 	bool whole = low == EBPF_FOLD_ADD64 || low == EBPF_FOLD_MIXED || low == EBPF_FOLD_NONE;
 	if (low == high && whole)
 		return to + copy - was;
-	uint64_t upper = half(high, (uint32_t)(to >> 32), (uint32_t)(copy >> 32), (uint32_t)(was >> 32), first);
-	return upper << 32 | half(low, (uint32_t)to, (uint32_t)copy, (uint32_t)was, first);
+	uint64_t upper = half(high, (uint32_t)(to >> 32), (uint32_t)(copy >> 32), (uint32_t)(was >> 32), how);
+	return upper << 32 | half(low, (uint32_t)to, (uint32_t)copy, (uint32_t)was, how);
 }
 
 void map_fold_value(
 	const uint8_t fold[EBPF_FOLD_HALVES], uint8_t *to, const uint8_t *copy, const uint8_t *was, bool first, size_t bytes)
 {
+	const struct taken how = { first, !was };
 	for (size_t i = 0; i < bytes; i += 8) {
 		const uint8_t *f = &fold[i / 4 % EBPF_FOLD_HALVES];
 		uint64_t a, b, c = 0;
@@ -141,7 +156,7 @@ void map_fold_value(
 		memcpy(&b, copy + i, 8);
 		if (was)
 			memcpy(&c, was + i, 8);
-		a = word(f[0], f[1], a, b, c, first);
+		a = word(f[0], f[1], a, b, c, &how);
 		memcpy(to + i, &a, 8);
 	}
 }

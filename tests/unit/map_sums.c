@@ -181,6 +181,49 @@ static void test_hash(void)
 	session_destroy(s);
 }
 
+/* Copies of per-CPU values begin with zero, which is no bits that all have and no least value: one that nobody touched says nothing. */
+static void test_per_cpu(uint32_t type)
+{
+	static const struct ebpf_map_use use = { .folded = true,
+		.fold = { EBPF_FOLD_MIN_U64, EBPF_FOLD_MIN_U64, EBPF_FOLD_AND, EBPF_FOLD_MAX_S32 } };
+	struct session *s;
+	struct map *m;
+	struct diag d = { 0 };
+	uint32_t id, key = 0, cpus = (uint32_t)map_possible_cpus();
+	uint64_t v[2] = { UINT64_MAX, both(0xff, (uint32_t)-5) }, sum[2];
+	uint64_t(*all)[2] = calloc(cpus, sizeof(v)), (*got)[2] = calloc(cpus, sizeof(v));
+	session_create(&s, NULL);
+	fixture_map(s, type, 4, sizeof(v), 1, 0, &id);
+	map_open(s, id, &m, NULL);
+	is_int(session_map_use(s, id, &use, &d), 0, "type %u: a program that folds in ways that do not begin with zero", type);
+	for (uint32_t c = 0; c < cpus; c++)
+		memcpy(all[c], v, sizeof(v));
+	is_int(map_update(m, &key, all, 0), 0, "the host writes a value of each CPU");
+	is_int(map_lookup(m, &key, got), 0, "and reads");
+	ok(!memcmp(got, all, cpus * sizeof(v)), "what it wrote");
+	map_lookup_sum(m, &key, sum);
+	ok(!memcmp(sum, v, sizeof(v)), "and one value of them");
+	struct instance a = instance(s, id);
+	is_int(a.image->n_replicas, SMS, "a copy on each multiprocessor");
+	map_lookup(m, &key, got);
+	ok(!memcmp(got, all, cpus * sizeof(v)), "which changes nothing until something is in it");
+	uint8_t *copy = (uint8_t *)(a.image + 1) + (type == BPF_MAP_TYPE_PERCPU_HASH ? map_hash_slots_bytes(4, 1) : 0);
+	uint64_t one = type == BPF_MAP_TYPE_PERCPU_HASH ? map_hash_replica_bytes(sizeof(v), 1) : map_replica_bytes(1, sizeof(v));
+	for (uint32_t k = 0; type == BPF_MAP_TYPE_PERCPU_HASH && k < map_hash_slots(1); k++)
+		memcpy(copy + one + k * sizeof(v), (uint64_t[2]){ 7, both(0x3c, (uint32_t)-9) }, sizeof(v));
+	memcpy(copy + one, (uint64_t[2]){ 7, both(0x3c, (uint32_t)-9) }, sizeof(v));
+	map_instance_end(a.inst, 1);
+	map_lookup(m, &key, got);
+	uint32_t c = 1 % cpus;
+	ok(got[c][0] == 7 && got[c][1] == both(0x3c, (uint32_t)-5), "then it is folded with what the host wrote");
+	ok(cpus == 1 || !memcmp(got[0], v, sizeof(v)), "and its neighbour is as it was");
+	map_close(m);
+	map_instance_close(a.inst);
+	session_destroy(s);
+	free(all);
+	free(got);
+}
+
 static void one_replica(uint32_t type, uint32_t entries, const struct ebpf_map_use *first,
 	const struct ebpf_map_use *second, const char *what)
 {
@@ -205,6 +248,8 @@ int main(void)
 	test_sums();
 	test_folds();
 	test_hash();
+	test_per_cpu(BPF_MAP_TYPE_PERCPU_ARRAY);
+	test_per_cpu(BPF_MAP_TYPE_PERCPU_HASH);
 	one_replica(BPF_MAP_TYPE_ARRAY, 4, &adds, &reads, "a map that a second program reads");
 	one_replica(BPF_MAP_TYPE_ARRAY, 4, &reads, &adds, "a map that the first program reads");
 	one_replica(BPF_MAP_TYPE_ARRAY, 4, &adds, &other_width, "a word that is added to in two widths");
