@@ -188,6 +188,7 @@ struct image {
 /* The image for what a program hands to a load call. NULL when it cannot be understood (d says
  * why). cc: of the device. */
 struct image *image_get(const void *data, uint32_t cc, struct diag *d);
+struct image *image_get_bytes(const void *data, size_t bytes, uint32_t cc);
 struct image *image_get_file(const char *path, uint32_t cc, struct diag *d);
 struct kernel *image_kernel(struct image *im, const char *name);
 /* Text and parse of a unit; NULL with unit->broken set. Under agent.build. */

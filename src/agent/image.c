@@ -409,6 +409,12 @@ struct image *image_nameless(const char *name, const char *why, enum nameless wh
 	return im;
 }
 
+struct image *image_get_bytes(const void *data, size_t bytes, uint32_t cc)
+{
+	struct fatbin *f;
+	return fatbin_open(data, bytes, &f, NULL) ? NULL : image_from(f, cc);
+}
+
 /* A file, mapped; empty on failure. */
 static void *map_file(const char *path, size_t *bytes)
 {

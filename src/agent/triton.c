@@ -50,7 +50,8 @@ struct search {
 	uint64_t until;
 	char path[PATH_MAX]; /* of the text */
 	char *text;	     /* NULL: none was found yet */
-	bool several;
+	size_t bytes;
+	bool several, cut; /* cut: there was no time for all that there is */
 };
 
 static char *slurp(const char *path, size_t most, size_t *bytes)
@@ -94,10 +95,11 @@ static void take(struct search *s, const char *ptx, const char *cubin)
 		return;
 	if (!s->text) {
 		s->text = text;
+		s->bytes = bytes;
 		strcpy(s->path, ptx);
 		return;
 	}
-	s->several |= strcmp(text, s->text) != 0;
+	s->several |= bytes != s->bytes || memcmp(text, s->text, bytes);
 	free(text);
 }
 
@@ -107,8 +109,9 @@ static void look_in(struct search *s, const char *cache)
 {
 	char ptx[PATH_MAX], cubin[PATH_MAX];
 	DIR *list = opendir(cache);
-	for (struct dirent *e; list && !s->several && (e = readdir(list)) && now_ns() < s->until;) {
-		if (e->d_name[0] == '.' ||
+	for (struct dirent *e; list && !s->several && !s->cut && (e = readdir(list));) {
+		s->cut = now_ns() >= s->until;
+		if (s->cut || e->d_name[0] == '.' ||
 			snprintf(ptx, sizeof(ptx), "%s/%s/%s.ptx", cache, e->d_name, s->q->name) >= (int)sizeof(ptx) ||
 			snprintf(cubin, sizeof(cubin), "%s/%s/%s.cubin", cache, e->d_name, s->q->name) >= (int)sizeof(cubin))
 			continue;
@@ -182,7 +185,9 @@ struct image *triton_find(const struct source_query *q, const char **why)
 	look_everywhere(&s);
 	if (s.several)
 		*why = "Triton's cache has several kernels of this name, and nothing tells which of them was loaded";
-	struct image *im = s.text && !s.several ? image_get_file(s.path, q->cc, NULL) : NULL;
+	else if (s.cut) /* what has not been looked at may be another version */
+		*why = "Triton's cache is too large, or too far away, to be looked through";
+	struct image *im = s.text && !s.several && !s.cut ? image_get_bytes(s.text, s.bytes, q->cc) : NULL;
 	if (im)
 		agent_log("%s: from %s", q->name, s.path);
 	free(s.text);

@@ -290,6 +290,11 @@ part_cached() {
 	cached "two of which one is machine code of other registers" triton/A
 	cp "$work/triton/B/fill.cubin" "$work/triton/A/"
 	cached "two that both are" ''
+	# More than there is time to look at, with the other version somewhere among it: machine code that tells nothing and takes long to read.
+	truncate -s 64M "$work/triton/large"
+	for i in $(seq 200); do mkdir "$work/triton/C$i" && ln "$work/triton/large" "$work/triton/C$i/fill.cubin" && ln "$work/triton/A/fill.ptx" "$work/triton/C$i/"; done
+	rm "$work/triton/B/fill.cubin"
+	cached "a part of a large cache" ''
 	rm -r "$work/triton"
 	ptx > "$work/tmp/torchinductor_me/triton/0/A/fill.ptx"
 	cached "Inductor's own place" torchinductor_me/triton/0/A
