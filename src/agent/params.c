@@ -97,18 +97,26 @@ static bool read_param(struct cursor *c, struct param *p)
 	return !take(c, '[') || (number(c, &p->n) && take(c, ']'));
 }
 
-/* As the report reads it: "u64 b8[24]@8 f32", an array with its alignment. */
+/* What is written can only add to what the type has. */
+static uint32_t aligned_to(const struct param *p)
+{
+	return p->align > p->one ? p->align : p->one;
+}
+
+/* As the report reads it: "u64 b8[24]@8 f32", with what is aligned to more than its type is. */
 static bool describe(struct buf *text, const struct param *p)
 {
 	buf_printf(text, "%s%s", text->len ? " " : "", p->type + 1);
 	if (p->n)
-		buf_printf(text, "[%u]@%u", p->n, p->align ? p->align : p->one);
+		buf_printf(text, "[%u]", p->n);
+	if (p->n || aligned_to(p) > p->one)
+		buf_printf(text, "@%u", aligned_to(p));
 	return text->len < MAX_TYPES;
 }
 
 static bool place(struct params *all, const struct param *p)
 {
-	uint32_t align = p->n && p->align ? p->align : p->one, bytes = p->one * (p->n ? p->n : 1);
+	uint32_t align = aligned_to(p), bytes = p->one * (p->n ? p->n : 1);
 	if (align & (align - 1) || all->n == PARAMS_KEPT)
 		return false;
 	uint32_t at = (all->bytes + align - 1) / align * align;

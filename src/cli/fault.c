@@ -104,7 +104,9 @@ static bool next_param(const char **text, uint32_t *end, struct param *p)
 	if (sscanf(*text, " %c%u%n", &kind, &bits, &used) < 2 || !strchr("usbf", kind) || bits < 8 || bits > 128)
 		return false;
 	*text += used;
-	if (sscanf(*text, "[%u]@%u%n", &n, &align, &used) == 2)
+	if (sscanf(*text, "[%u]%n", &n, &used) == 1)
+		*text += used;
+	if (sscanf(*text, "@%u%n", &align, &used) == 1)
 		*text += used;
 	*p = (struct param){ .kind = kind, .one = bits / 8, .n = n };
 	if (!align)

@@ -8,7 +8,7 @@ enum { N = 64, GOOD = 3 };
 
 #define PTX_OTHER                                                                                  \
 	".visible .entry other ( .param .u64 .ptr .global .align 1 a,\n .param .align 8 .b8 pair[24] , .param .f32 x,\n"       \
-	"\t.param .s16 small, .param .f64 y, .param .align 4 .b8 large[200] ,.param .u8 last )\n{\n\tret;\n}\n"                 \
+	"\t.param .s16 small, .param .align 16 .f64 y, .param .align 4 .b8 large[200] ,.param .u8 last )\n{\n\tret;\n}\n"                 \
 	".entry none\n{\n\tret;\n}\n.entry also_none()\n{\n\tret;\n}\n"
 
 static CUfunction fill, other, none;
@@ -96,7 +96,7 @@ static int with_values(void)
 		struct pair pair;
 		float x;
 		int16_t small;
-		double y;
+		_Alignas(16) double y;
 		char large[200];
 		uint8_t last;
 	} v = { .a = 1, .pair = { 2, { 3, 4, 5, 6 } }, .x = 7.5f, .small = -8, .y = -9.25, .large = "ten", .last = 11 };
@@ -244,16 +244,16 @@ static void values(bool told)
 	r.env[0] = told ? NULL : "SHIM_FAULT=cuFuncGetParamInfo:1";
 	is_int(run_role(&r, "with_values"), 41, "values%s", told ? "" : ", the driver does not tell of parameters");
 	const struct session_blackbox *b = box(&r);
-	is_int(nth(b, 1)->param_bytes, told ? 48 : 0, "a list: %s", told ? "what fits" : "is not read");
+	is_int(nth(b, 1)->param_bytes, told ? 56 : 0, "a list: %s", told ? "what fits" : "is not read");
 	for (int i = told ? 0 : 1; i < 2; i++)
 		ok(has(b, (uint64_t)i + 1, 0, &one, 8) && has(b, (uint64_t)i + 1, 8, &pair, 24) && has(b, (uint64_t)i + 1, 32, &x, 4) &&
-				has(b, (uint64_t)i + 1, 36, &small, 2) && has(b, (uint64_t)i + 1, 40, &y, 8),
+				has(b, (uint64_t)i + 1, 36, &small, 2) && has(b, (uint64_t)i + 1, 48, &y, 8),
 			"values of a %s", i ? "block" : "list");
 	is_int(nth(b, 2)->param_bytes, SESSION_PARAM_BYTES, "a block is cut");
 	is_int(nth(b, 3)->param_bytes, 0, "a kernel without parameters");
 	ok(nth(b, 1)->grid[2] == 4 && nth(b, 1)->block[1] == 6 && nth(b, 1)->shared_bytes == 128, "grid, block, shared memory");
 	struct session_kernel *k = run_kernel(&r, "other"), *k2 = run_kernel(&r, "none");
-	is_str(k ? session_text(r.session, k->params) : "", "u64 b8[24]@8 f32 s16 f64 b8[200]@4 u8", "types");
+	is_str(k ? session_text(r.session, k->params) : "", "u64 b8[24]@8 f32 s16 f64@16 b8[200]@4 u8", "types");
 	is_str(k2 ? session_text(r.session, k2->params) : "", SESSION_NO_PARAMS, "and none");
 	run_end(&r);
 }

@@ -44,13 +44,13 @@ static void values(void)
 	float f = 7.5f;
 	int16_t negative = -8;
 	double d = -9.25;
-	kernel->params = session_add_text(s, "u64 b8[24]@8 f32 s16 f64 u64 b8[200]@4 u8");
+	kernel->params = session_add_text(s, "u64 b8[24]@8 f32 s16 f64@16 u64 b8[200]@4 u8");
 	put(l, 0, &pointer, 8);
 	put(l, 8, bytes, 24);
 	put(l, 32, &f, 4);
 	put(l, 36, &negative, 2);
-	put(l, 40, &d, 8);
-	put(l, 48, &small, 8);
+	put(l, 48, &d, 8);
+	put(l, 56, &small, 8);
 	box->launches = box->launches_then = 2;
 	box->fault = 700;
 	strcpy(box->call, "cuSomething");
@@ -81,7 +81,7 @@ static void values(void)
 static void anything(void)
 {
 	static const char *const types[] = { "u64", "u64 ", "b8[99999999999]@0", "u128", "b8[3]@3 u64", "f7", "%s%n", "u4294967295", "b8[65536]@65536 u8",
-		"b8[65537]@1", "u64 b8[", "s8 s8 s8 s8 f16 f32 b8[16]@16 u24", "", "-", "u64[0]@0 u64[1]@1", "x32", "b128 b64", "f8 f128" };
+		"b8[65537]@1", "u64 b8[", "s8 s8 s8 s8 f16 f32 b8[16]@16 u24", "", "-", "u64[0]@0 u64[1]@1", "x32", "b128 b64", "f8 f128", "u8@0 u8@65536 u64@3@9", "u64@4294967295 u64@" };
 	uint64_t done = 0, bytes = 0;
 	for (int round = 0; round < 3000; round++) {
 		struct buf text = { 0 }, out = { 0 };
