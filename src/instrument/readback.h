@@ -12,7 +12,7 @@
  *      them (the scope `{ // egpu plain`, which no branch leaves, or all behind it); and what is deleted writes only
  *      registers it declares itself, its own local memory, memory it reaches through the map
  *      entries of the table, and, before the fragments, the arrays `$egpu_lanes_<field>` that are declared where the function begins; it has no barrier, no shared memory access, no warp operation whose
- *      mask is not the activemask of its block, no way out but its own end, no branch out of
+ *      mask is not the activemask of its block (or, for the barrier that ends a scope, of its beginning), no way out but its own end, no branch out of
  * itself, and no instruction that this file does not know.
  *
  * Both return 0, -EOPNOTSUPP with "internal check failed: ..." in d, or -ENOMEM.

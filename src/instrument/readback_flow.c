@@ -143,6 +143,8 @@ static bool form_of(const char *base, enum form *out)
 }
 
 /* One scope or function. */
+enum { FIRST_BLOCK = 1 };
+
 struct region {
 	struct readback *r;
 	const struct ptx_func *f;
@@ -625,6 +627,10 @@ static bool visit_together(struct region *g, const struct ptx_insn *insn)
 {
 	if (insn->n_operands != 1 || !ptx_insn_has_mod(insn, "warp"))
 		return fail(g, "a spliced instruction that this check does not know:", insn->opcode);
+	/* Those who came to a site together, asked before any may have left, and where each of them passes. */
+	int64_t cell = insn->operands[0].kind == PTX_OPERAND_REG ? cell_of(g, &insn->operands[0]) : -1;
+	if (cell >= 0 && g->mask_block[cell] == FIRST_BLOCK && g->at == g->to && !g->is_function && !insn->pred)
+		return true;
 	return check_mask(g, insn);
 }
 
@@ -795,7 +801,7 @@ static bool walk(struct region *g, bool skip_bodies)
 	do {
 		g->changed = false;
 		g->live = true;
-		g->block = 1;
+		g->block = FIRST_BLOCK;
 		memset(g->state, 0, (g->n_cells + 1) * sizeof(*g->state));
 		memset(g->mask_block, 0, (g->n_cells + 1) * sizeof(*g->mask_block));
 		for (uint32_t i = g->from; i <= g->to; i++) {

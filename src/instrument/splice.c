@@ -10,6 +10,7 @@
  *		{ fragment }
  *	$egpu_w:
  *	$egpu_end:
+ *		bar.warp.sync               where lanes may have parted
  *	}
  */
 #include <errno.h>
@@ -160,6 +161,47 @@ static void emit_fragments(const struct splicer *s, uint32_t site, const struct 
 	}
 }
 
+static bool has_loop(const char *body)
+{
+	char label[64] = "\n";
+
+	for (const char *p = body; (p = strstr(p, "bra")); p++) {
+		const char *to = strchr(p, '$');
+		size_t n = to ? strcspn(to, ";\n") : 0;
+		if (!n || n > sizeof(label) - 3)
+			continue;
+		memcpy(label + 1, to, n);
+		strcpy(label + 1 + n, ":");
+		const char *at = strstr(body, label);
+		if (at && at < p)
+			return true;
+	}
+	return false;
+}
+
+/* Whether the lanes that come to a fragment may be apart behind it: ptxas has a lane that waits for memory, or goes round a loop, yield to others, and
+ * lets those that wait for it where the ways join go on. Kernels that hand data over within a warp without saying so would then see old values. A
+ * fragment that only adds keeps its lanes together. */
+static bool may_part(const struct ebpf_fragment *f)
+{
+	static const char *const waits[] = { "atom.", "ld.volatile", "ld.relaxed", "ld.acquire", "call", "nanosleep" };
+
+	if (is_guard(f))
+		return false;
+	bool parts = f->warp;
+	for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]) && !parts; i++)
+		parts = strstr(f->body, waits[i]);
+	return parts || has_loop(f->body);
+}
+
+static bool any_may_part(const struct splicer *s, uint32_t site)
+{
+	for (uint32_t i = 0; s->v->target.activemask && s->v->target.sm >= 70 && i < s->req->n_fragments; i++)
+		if (runs_at(s, s->req->fragments[i], site) && may_part(s->req->fragments[i]))
+			return true;
+	return false;
+}
+
 /* The cp.async at a site, or NULL. */
 static const struct ptx_insn *copied(const struct spot *spot)
 {
@@ -262,13 +304,15 @@ static char *site_text(const struct splicer *s, uint32_t site, const struct merg
 {
 	const struct spot *spot = &s->v->spots[site];
 	bool copies = copied(spot) && spot->access.op != PTX_ACCESS_NONE;
-	bool asks = m->n_sampled == m->n && !spot->place->split;
+	bool asks = m->n_sampled == m->n && !spot->place->split, meets = any_may_part(s, site);
 	struct inputs in = site_inputs(s, site, m);
 	struct buf b = { 0 };
 	char *text = NULL;
 
 	buf_printf(&b, "{ // egpu site %u\n", in.site);
 	emit_declarations(&in, &b);
+	if (meets)
+		buf_puts(&b, "\t.reg .b32 %egpu_came;\n\tactivemask.b32 %egpu_came;\n");
 	if (spot->held)
 		emit_held(spot->held, site, &b);
 	emit_who_passes(asks, guard, site, &b);
@@ -280,6 +324,8 @@ static char *site_text(const struct splicer *s, uint32_t site, const struct merg
 	emit_fragments(s, site, m, false, &b);
 	if (asks || guard || copies || spot->access.lanes || (spot->held && spot->held->n))
 		buf_printf(&b, "$egpu_end%u:\n", site);
+	if (meets)
+		buf_puts(&b, "\tbar.warp.sync %egpu_came;\n");
 	buf_puts(&b, "}\n\t");
 	if (!b.failed)
 		text = arena_strdup(s->v->arena, b.data);
