@@ -49,6 +49,39 @@ sed 's|"gpu/entry"|"raw_tp/gpu/entry"|' "$tmp/untyped.bpf.c" >"$tmp/raw.bpf.c"
 run "$egpu" run $on "$tmp/raw.bpf.c" -- "$samples/vecadd" 1
 says "behind raw_tp/ an argument has to say it" "function nothing takes no argument; it must take a pointer to struct egpu_entry"
 
+# Lanes that a probe may have parted meet again, since some kernels hand data over within a warp without saying so; one that only adds parts none.
+cat >"$tmp/parts.bpf.c" <<'C'
+#include <egpu/probe.bpf.h>
+struct { __uint(type, BPF_MAP_TYPE_HASH); __uint(max_entries, 64); __type(key, __u32); __type(value, __u64); } lanes SEC(".maps");
+SEC("gpu/store") int by_lane(struct egpu_mem *ctx)
+{
+	__u32 key = ctx->lane;
+	__u64 one = 1, *v = bpf_map_lookup_elem(&lanes, &key);
+	if (v)
+		*v += one;
+	else
+		bpf_map_update_elem(&lanes, &key, &one, BPF_ANY);
+	return 0;
+}
+char LICENSE[] SEC("license") = "GPL";
+C
+cat >"$tmp/adds.bpf.c" <<'C'
+#include <egpu/probe.bpf.h>
+__u64 stores;
+SEC("gpu/store") int adds(struct egpu_mem *ctx)
+{
+	stores++;
+	return 0;
+}
+char LICENSE[] SEC("license") = "GPL";
+C
+for p in parts adds; do
+	"$egpu" instrument -k vecadd -o "$tmp/$p.ptx" "$tmp/$p.bpf.c" "$samples/vecadd.ptx" >"$tmp/out" 2>"$tmp/err"
+	ok $? "$p: instrumented"
+done
+is "$(grep -c 'activemask.b32 %egpu_came;' "$tmp/parts.ptx") $(grep -A1 'bar.warp.sync %egpu_came;' "$tmp/parts.ptx" | tail -1 | cut -c1)" "1 }" "lanes that may have parted meet where the probe ends"
+is "$(grep -c egpu_came "$tmp/adds.ptx")" 0 "a probe that only adds parts none"
+
 sed 's|gpu/block|gpu/blocks|' "$probe" >"$tmp/bad.bpf.c"
 run "$egpu" run $on "$tmp/bad.bpf.c" -- "$samples/vecadd" 1
 is $status 125 "a point that does not exist is an error"
