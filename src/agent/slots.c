@@ -11,8 +11,10 @@
  */
 #include <elf.h>
 #include <link.h>
+#include <linux/futex.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -89,19 +91,26 @@ static void skip(uintptr_t from, uintptr_t to)
 		s.skip[s.n_skip++] = (struct range){ from, to };
 }
 
+/* Whether a store there would not fault: what was listed as memory may be gone by now, or protected, as the loader does with a library's
+ * pointers. The kernel tries it for us, and changes nothing. */
+static bool is_writable(uintptr_t at)
+{
+	uint32_t nobody = 0;
+	return syscall(SYS_futex, &nobody, FUTEX_WAKE_OP_PRIVATE, 0L, 0L, (void *)at, FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0)) >= 0;
+}
+
 static void put(uintptr_t at, uintptr_t old, void *new, bool read_only)
 {
 	uintptr_t page = at & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1);
 	size_t size = (size_t)sysconf(_SC_PAGESIZE);
 	if (read_only)
 		lock_take(&s.protecting);
-	if (!read_only || !mprotect((void *)page, size, PROT_READ | PROT_WRITE)) {
-		if (__atomic_compare_exchange_n((uintptr_t *)at, &old, (uintptr_t) new, false,
-			    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-			s.changed++;
-		if (read_only)
-			mprotect((void *)page, size, PROT_READ);
-	}
+	bool open = is_writable(at), opened = !open && read_only && !mprotect((void *)page, size, PROT_READ | PROT_WRITE);
+	if ((open || opened) &&
+		__atomic_compare_exchange_n((uintptr_t *)at, &old, (uintptr_t) new, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		s.changed++;
+	if (opened)
+		mprotect((void *)page, size, PROT_READ);
 	if (read_only)
 		lock_drop(&s.protecting);
 }
