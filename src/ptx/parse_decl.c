@@ -213,7 +213,7 @@ static bool parse_declarator(struct parser *p, struct ptx_var *var)
 	var->line = p->cur.line;
 	var->name = intern_tok(p, p->cur);
 	var->size_bytes = (uint64_t)var->type.bits * var->vector / 8;
-	if (!var->align_bytes)
+	if (var->align_bytes < var->size_bytes || !var->align_bytes)
 		var->align_bytes = var->size_bytes ? (uint32_t)var->size_bytes : 1;
 	if (!var->name || !advance(p))
 		return false;

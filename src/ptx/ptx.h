@@ -66,7 +66,7 @@ struct ptx_var {
 	enum ptx_linkage linkage;
 	struct ptx_type type;
 	uint8_t vector;	      /* 1, 2, 4 or 8 elements */
-	uint32_t align_bytes; /* written .align, else the natural alignment of the (vector) type */
+	uint32_t align_bytes; /* the natural alignment of the (vector) type, or the written .align if that is more */
 	uint64_t size_bytes;  /* all dimensions; 0 for an unsized `[]` */
 	bool is_array, is_unsized; /* `a[] = {1, 2}` has the size of its initialiser */
 	uint32_t line; /* 1-based */

@@ -473,6 +473,27 @@ static void test_constants(void)
 	}
 }
 
+/* Where ptxas puts them: what is written adds to what the type has, and never takes from it. */
+static void test_alignment(void)
+{
+	static const char text[] = ".version 8.0\n.target sm_80\n.address_size 64\n.global .align 1 .u64 wide;\n.global .align 2 .u32 list[3];\n"
+				   ".global .align 4 .b8 bytes[8];\n.global .align 4 .v4 .u32 four;\n"
+				   ".visible .entry k(.param .u8 a, .param .align 1 .u64 b, .param .align 16 .u32 c, .param .align 8 .b8 d[8])\n{\n\tret;\n}\n";
+	static const uint32_t params[] = { 1, 8, 16, 8 };
+	struct ptx_module *m = parse(text, strlen(text));
+	const struct ptx_func *f = m ? ptx_find_func(m, "k") : NULL;
+	ok(f && f->n_params == 4, "variables of written alignments");
+	for (uint32_t i = 0; f && i < f->n_params; i++)
+		is_int(f->params[i].align_bytes, params[i], "parameter %u", i);
+	if (f) {
+		is_int(ptx_find_var(m, "wide")->align_bytes, 8, "less than the type's");
+		is_int(ptx_find_var(m, "list")->align_bytes, 4, "of an array");
+		is_int(ptx_find_var(m, "bytes")->align_bytes, 4, "more than the type's");
+		is_int(ptx_find_var(m, "four")->align_bytes, 16, "of a vector");
+	}
+	ptx_module_free(m);
+}
+
 int main(void)
 {
 	static const char *const files[] = { "forms.ptx", "crlf_nul.ptx", "plain.ptx" };
@@ -500,5 +521,6 @@ int main(void)
 	test_depth();
 	test_constants();
 	test_decimals();
+	test_alignment();
 	return tap_done();
 }
