@@ -285,7 +285,7 @@ static bool compile_program(struct test *t)
 	struct native_request r = { .fragments = list, .ops = ops, .n = 1, .point = LIVE_LOOP, .table = table, .cc = (uint32_t)t->cc };
 	struct buf ptx = { 0 };
 	struct diag d = { 0 };
-	void *cubin;
+	void *cubin = NULL;
 	table[EBPF_TABLE_SMS] = (uint64_t)t->sms;
 	bool done = !instrument_native(&r, &ptx, &d) || fail(t, d.text);
 	done = done && link_ptx(t, &ptx, LIVE_NATIVE_REGS, &cubin, &t->cubin_bytes);
@@ -375,7 +375,9 @@ static bool check_values(struct test *t, uint32_t runs, const char *how)
 {
 	size_t bytes = t->threads * sizeof(struct value);
 	struct value *values = malloc(bytes);
-	bool done = values && get(t, values, t->map + MAP_IMAGE_HEADER, bytes);
+	if (!values)
+		return fail(t, "out of memory");
+	bool done = get(t, values, t->map + MAP_IMAGE_HEADER, bytes);
 	for (uint32_t i = 0; done && i < t->threads; i++) {
 		if (values[i].runs == runs && values[i].seen == expected(i))
 			continue;
@@ -441,6 +443,8 @@ void native_choose(const char *driver, struct live_choice *out, char why[256])
 	*out = (struct live_choice){ LIVE_TIER_NATIVE, NULL };
 	if (tier && !strcmp(tier, "interpreted"))
 		snprintf(why, 256, "EGPU_LIVE_TIER=interpreted asks for it");
+	else if (tier && *tier && strcmp(tier, "native")) /* whoever sets it has a reason to, and this is what does no harm */
+		snprintf(why, 256, "EGPU_LIVE_TIER is neither interpreted nor native: %.64s", tier);
 	else if (in_child(test_all, (void *)driver, failed, sizeof(failed), LIMIT_S, error))
 		return;
 	else

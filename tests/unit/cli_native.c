@@ -45,5 +45,14 @@ int main(void)
 	setenv("EGPU_LIVE_TIER", "interpreted", 1);
 	native_choose(BROKEN_DRIVER, &c, why);
 	ok(c.tier == LIVE_TIER_INTERPRETED && strstr(c.why, "asks for it"), "nobody is asked: %s", c.why);
+	setenv("EGPU_LIVE_TIER", "Interpreter", 1);
+	native_choose(BROKEN_DRIVER, &c, why);
+	ok(c.tier == LIVE_TIER_INTERPRETED && c.why && strstr(c.why, "neither"), "nor for what may have been meant so: %s", c.why ? c.why : "machine code");
+	setenv("EGPU_LIVE_TIER", "native", 1);
+	native_choose(BROKEN_DRIVER, &c, why);
+	ok(c.tier == LIVE_TIER_NATIVE && !c.why, "machine code where it is asked for");
+	setenv("EGPU_LIVE_TIER", "", 1);
+	native_choose(BROKEN_DRIVER, &c, why);
+	ok(c.tier == LIVE_TIER_NATIVE && !c.why, "and where nothing is");
 	return tap_done();
 }
