@@ -74,6 +74,7 @@ void gate_leave(struct gate *g);
 bool gate_close(struct gate *g); /* false: a launch is inside */
 /* The same, but new launches wait until those inside have left, or until that time (now_ns): then false. */
 bool gate_hold(struct gate *g, uint64_t until_ns);
+bool gate_used(const struct gate *g);
 void gate_open(struct gate *g);
 void nap_us(long us);
 /* Sleeps until *word differs from seen, or for at most ms milliseconds. */

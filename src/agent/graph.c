@@ -587,7 +587,9 @@ void graph_purge(void)
 	unprobed_purge();
 	atomic_store(&agent.n_rigid, 0);
 	lock_drop(&agent.lock);
-	for (; all; all = next) {
+	/* Who waits in the driver for room in a queue comes back to its record, whenever that is: then none is given back. */
+	bool used = gate_used(&agent.gate);
+	for (; all && !used; all = next) {
 		next = all->next;
 		exec_free(all);
 	}

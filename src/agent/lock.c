@@ -133,7 +133,7 @@ void gate_leave(struct gate *g)
 	gate_leave_by(g, thread_lane());
 }
 
-static bool is_used(struct gate *g)
+bool gate_used(const struct gate *g)
 {
 	for (int i = 0; i < GATE_LANES; i++)
 		if (atomic_load(&g->lanes[i].users))
@@ -151,9 +151,9 @@ static void let_pass(struct gate *g)
 bool gate_close(struct gate *g)
 {
 	int open = GATE_OPEN;
-	if (is_used(g) || !atomic_compare_exchange_strong(&g->state, &open, GATE_CLOSED))
+	if (gate_used(g) || !atomic_compare_exchange_strong(&g->state, &open, GATE_CLOSED))
 		return false;
-	if (is_used(g)) {
+	if (gate_used(g)) {
 		let_pass(g);
 		return false;
 	}
@@ -166,7 +166,7 @@ bool gate_hold(struct gate *g, uint64_t until_ns)
 	int open = GATE_OPEN;
 	if (!atomic_compare_exchange_strong(&g->state, &open, GATE_HELD))
 		return false;
-	while (is_used(g)) {
+	while (gate_used(g)) {
 		if (now_ns() > until_ns) {
 			let_pass(g);
 			return false;
