@@ -372,7 +372,6 @@ void native_start_over(struct native *n);
 /* -- params.c -- */
 enum { PARAMS_KEPT = 64 };
 struct params {
-	bool known;
 	uint32_t n, bytes;
 	uint32_t n_kept, kept_bytes; /* those that lie within SESSION_PARAM_BYTES */
 	struct param_place {
@@ -689,6 +688,12 @@ void memtext_see(const struct memory_part *p, uintptr_t at, const char *bytes, s
 bool slots_wants(const struct mapping *m);
 bool memtext_wants(const struct mapping *m);
 
+/* A letter of a PTX name, whatever the process's locale. */
+static inline bool is_name(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$' || c == '%';
+}
+
 /* -- memtext.c ---------------------------------------------------------------- */
 
 /* All memory is looked through for PTX in the sweep that is about to be added to. */
@@ -758,7 +763,7 @@ bool stream_is_own(CUstream stream, bool per_thread);
 CUcontext stream_context(CUstream stream);
 /* Its number, if it has one already. */
 uint32_t stream_number(CUstream stream);
-/* Something is about to be put into a stream; inside the gate. The stream's number: 0 for default streams, k for the k-th other
+/* Something is about to be put into a stream; inside the gate, and by a filter of streams before it too, for the number. The stream's number: 0 for default streams, k for the k-th other
  * one that got a launch; UINT32_MAX: not known. */
 uint32_t stream_used(CUstream stream, bool per_thread);
 /* It has been; still inside. */
@@ -777,6 +782,8 @@ bool stream_context_idle(CUcontext handle, bool threads);
 bool stream_settle(CUcontext handle, int ms);
 /* Whether what keeps the device from being idle can be waited for at all while nobody launches. */
 bool stream_can_drain(void);
+/* Whether all work from before an attach is known to have ended, in every context. */
+bool contexts_known(void);
 /* A stream that has work, with the number of launches it has got; NULL: none that we know by its handle. */
 struct stream_row *stream_busy(uint32_t *uses);
 /* Whether it has work still, and nothing more has been given to it. */

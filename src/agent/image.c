@@ -114,11 +114,6 @@ void image_forget_parsed(struct image *im)
 
 /* -- kernels ---------------------------------------------------------------- */
 
-static bool is_name(char c)
-{
-	return isalnum((unsigned char)c) || c == '_' || c == '$' || c == '%';
-}
-
 static struct kernel *add_kernel(
 	struct image *im, const char *name, size_t len, int32_t unit, size_t *cap)
 {

@@ -252,18 +252,10 @@ static void *know_contexts(void *unused)
 	return unused;
 }
 
-static bool contexts_unknown(void)
-{
-	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next)
-		if (!atomic_load(&c->dead) && !atomic_load(&c->known))
-			return true;
-	return false;
-}
-
 /* A kernel that was there before may never end: what else there is to do does not wait for it. */
 static void begin_knowing(void)
 {
-	if (atomic_load(&agent.captures) || !contexts_unknown() || atomic_exchange(&late.waits, 1))
+	if (atomic_load(&agent.captures) || contexts_known() || atomic_exchange(&late.waits, 1))
 		return;
 	if (agent_thread(NULL, know_contexts, NULL))
 		atomic_store(&late.waits, 0);
@@ -434,7 +426,7 @@ static int round_of_work(void)
 		return links_attached() ? 0 : -1;
 	}
 	/* Beside work that may never end nothing is loaded; its end pokes us. */
-	bool calm = (settled() || contexts_unknown()) && !late.n_searched && !late.swapping && !atomic_load(&late.news);
+	bool calm = (settled() || !contexts_known()) && !late.n_searched && !late.swapping && !atomic_load(&late.news);
 	return calm ? CALM_MS : BUSY_MS;
 }
 

@@ -61,12 +61,6 @@ static struct {
 	uint64_t spent_ns;		    /* on all of them since the attach */
 } w;
 
-static bool is_name(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-	       c == '_' || c == '$' || c == '%';
-}
-
 /* -- text in memory: the index --------------------------------------------------------------- */
 
 static void add_span(struct spans *to, uintptr_t from, uintptr_t end)

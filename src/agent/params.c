@@ -153,8 +153,7 @@ static const struct params *read_text(struct kernel *k)
 	struct cursor c = { k->params_text, k->params_end };
 	if (!all)
 		return &unknown;
-	all->known = read_all(&c, all, &text) && !text.failed;
-	if (!all->known) {
+	if (!read_all(&c, all, &text) || text.failed) {
 		free(all);
 		all = NULL;
 	} else if (row) {

@@ -84,16 +84,10 @@ static int read_file(const char *path, char **data, size_t *n)
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	off_t size = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
 	char *p = size > 0 ? malloc((size_t)size + 1) : NULL;
-	size_t at = 0;
-	while (p && at < (size_t)size) {
-		ssize_t got = pread(fd, p + at, (size_t)size - at, (off_t)at);
-		if (got <= 0)
-			break;
-		at += (size_t)got;
-	}
+	int err = p ? file_read_at(fd, p, (size_t)size, 0) : -EIO;
 	if (fd >= 0)
 		close(fd);
-	if (!p || at != (size_t)size) {
+	if (err) {
 		free(p);
 		return -EIO;
 	}

@@ -105,12 +105,6 @@ static int count_files(struct dl_phdr_info *info, size_t size, void *arg)
 	return 1;
 }
 
-static bool is_name(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-	       c == '_' || c == '$' || c == '%';
-}
-
 static void add_name(struct names *to, const char *name, size_t length)
 {
 	if (to->n == to->cap) {

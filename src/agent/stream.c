@@ -383,7 +383,7 @@ static bool legacy_idle(CUcontext handle)
 	return r == CUDA_SUCCESS;
 }
 
-static bool contexts_known(void)
+bool contexts_known(void)
 {
 	struct context *c = atomic_load(&agent.contexts);
 	while (c && (atomic_load(&c->dead) || atomic_load(&c->known)))

@@ -250,15 +250,6 @@ void fault_text(struct session *s, const struct snapshot *snap, struct buf *text
 
 /* -- JSON --------------------------------------------------------------------------------------- */
 
-static void json_three(const char *name, const uint32_t v[3], struct json *j)
-{
-	json_key(j, name);
-	json_array(j);
-	for (int i = 0; i < 3; i++)
-		json_u64(j, v[i]);
-	json_array_end(j);
-}
-
 static void json_value(const char *value, int i, void *arg)
 {
 	json_string(arg, value);
@@ -276,8 +267,8 @@ static void json_launch(struct session *s, const struct snapshot *snap, const st
 	json_key(j, "graph_kernels");
 	l->graph_kernels && l->graph_kernels != UINT32_MAX ? json_u64(j, l->graph_kernels) : json_null(j);
 	json_put_bool(j, "graph", l->graph_kernels);
-	json_three("grid", l->grid, j);
-	json_three("block", l->block, j);
+	json_put_three(j, "grid", l->grid);
+	json_put_three(j, "block", l->block);
 	json_put_u64(j, "shared_bytes", l->shared_bytes);
 	json_key(j, "stream");
 	l->stream == UINT32_MAX ? json_null(j) : json_u64(j, l->stream);

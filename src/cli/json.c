@@ -183,6 +183,15 @@ void json_put_u64(struct json *j, const char *key, uint64_t v)
 	json_u64(j, v);
 }
 
+void json_put_three(struct json *j, const char *key, const uint32_t v[3])
+{
+	json_key(j, key);
+	json_array(j);
+	for (int i = 0; i < 3; i++)
+		json_u64(j, v[i]);
+	json_array_end(j);
+}
+
 void json_put_string(struct json *j, const char *key, const char *s)
 {
 	json_key(j, key);

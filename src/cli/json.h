@@ -39,6 +39,7 @@ void json_null(struct json *j);
 
 /* Key and value at once. */
 void json_put_u64(struct json *j, const char *key, uint64_t v);
+void json_put_three(struct json *j, const char *key, const uint32_t v[3]);
 void json_put_string(struct json *j, const char *key, const char *s);
 void json_put_bool(struct json *j, const char *key, bool v);
 

@@ -316,23 +316,14 @@ static void json_sampling(const struct snap_kernel *k, struct json *j)
 	json_object_end(j);
 }
 
-static void json_three(const char *name, const uint32_t v[3], struct json *j)
-{
-	json_key(j, name);
-	json_array(j);
-	for (int i = 0; i < 3; i++)
-		json_u64(j, v[i]);
-	json_array_end(j);
-}
-
 static void json_shapes(const struct snap_kernel *k, struct json *j)
 {
 	json_array(j);
 	for (uint32_t i = 0; i < k->n_shapes; i++) {
 		const struct snap_shape *s = &k->shapes[i];
 		json_object(j);
-		json_three("grid", s->grid, j);
-		json_three("block", s->block, j);
+		json_put_three(j, "grid", s->grid);
+		json_put_three(j, "block", s->block);
 		json_put_u64(j, "shared_bytes", s->shared_bytes);
 		json_key(j, "stream");
 		s->stream == UINT32_MAX ? json_null(j) : json_u64(j, s->stream);

@@ -23,6 +23,7 @@ struct splicer {
 	const struct instrument_request *req;
 	struct instrument_result *out;
 	bool launch_in_calls;
+	bool *parts; /* by fragment: its lanes may be apart behind it */
 };
 
 static bool fits_point(const struct ebpf_fragment *f, enum ebpf_point point)
@@ -197,7 +198,7 @@ static bool may_part(const struct ebpf_fragment *f)
 static bool any_may_part(const struct splicer *s, uint32_t site)
 {
 	for (uint32_t i = 0; s->v->target.activemask && s->v->target.sm >= 70 && i < s->req->n_fragments; i++)
-		if (runs_at(s, s->req->fragments[i], site) && may_part(s->req->fragments[i]))
+		if (s->parts[i] && runs_at(s, s->req->fragments[i], site))
 			return true;
 	return false;
 }
@@ -885,9 +886,14 @@ bool splice(struct variant *v, const struct instrument_request *req, struct inst
 
 	if (!check_fragments(&s))
 		return false;
+	s.parts = arena_array(v->arena, req->n_fragments + 1, sizeof(*s.parts));
+	if (!s.parts)
+		return no_memory(v);
 	plan(&s);
-	for (uint32_t i = 0; i < req->n_fragments; i++)
+	for (uint32_t i = 0; i < req->n_fragments; i++) {
 		v->sampled |= req->fragments[i]->sampled;
+		s.parts[i] = may_part(req->fragments[i]);
+	}
 	for (; from < v->n_sites; from = to) {
 		to = end_of_place(v, from);
 		if (!keep_sums(&s, v->spots[from].place, from, to))

@@ -405,6 +405,18 @@ void tr_access_piece(struct tr *t, struct tr_inst *inst, uint32_t i, const struc
 	tr_emit(t, "@%s mov.b32 %s, %s;", ours.s, p->hi.s, word[1].s);
 }
 
+/* Lanes whose record stands leave with 0 in rc; others try the next bin, or leave with -EAGAIN. Those of another stretch go round again. */
+static void leave_or_next(struct tr *t, const struct access *x, struct target *w, const struct outcome *o, struct tr_ways *ways, struct tr_name rc)
+{
+	struct tr_place none = { .old = o->old };
+	if (!x->same)
+		tr_emit(t, "@%s bra %s;", x->stranger.s, ways->again.s);
+	tr_emit(t, "mov.u64 %s, 0;", rc.s);
+	tr_emit(t, "@%s bra %s;", o->got.s, ways->done.s);
+	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
+	tr_ring_next(t, &w->g, &w->h, &none, &o->leads, ways, true, NULL);
+}
+
 int tr_access_alone(struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	struct access x = begin_access(t, inst, i);
@@ -414,13 +426,7 @@ int tr_access_alone(struct tr *t, struct tr_inst *inst, uint32_t i)
 	w.h = tr_ring_hint(t, &w.g);
 	struct tr_ways ways = tr_ring_begin(t, &w.h);
 	record_any(t, &x, &w, &o);
-	if (!x.same)
-		tr_emit(t, "@%s bra %s;", x.stranger.s, ways.again.s);
-	tr_emit(t, "mov.u64 %s, 0;", r0.s);
-	tr_emit(t, "@%s bra %s;", o.got.s, ways.done.s);
-	tr_emit(t, "mov.u64 %s, %d;", r0.s, EAGAIN_);
-	struct tr_place none = { .old = o.old };
-	tr_ring_next(t, &w.g, &w.h, &none, &o.leads, &ways, true, NULL);
+	leave_or_next(t, &x, &w, &o, &ways, r0);
 	buf_printf(&t->body, "%s:\n", ways.done.s);
 	return 0;
 }
@@ -440,13 +446,7 @@ int tr_access_lower(struct tr *t, struct tr_inst *inst, uint32_t i)
 	struct tr_name dense = try_dense(t, &x, &w, &o);
 	tr_emit(t, "@!%s bra %s;", dense.s, any.s);
 	buf_printf(&t->body, "%s:\n", full.s);
-	if (!x.same)
-		tr_emit(t, "@%s bra %s;", x.stranger.s, ways.again.s);
-	tr_emit(t, "mov.u64 %s, 0;", rc.s);
-	tr_emit(t, "@%s bra %s;", o.got.s, ways.done.s);
-	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
-	struct tr_place none = { .old = o.old };
-	tr_ring_next(t, &w.g, &w.h, &none, &o.leads, &ways, true, NULL);
+	leave_or_next(t, &x, &w, &o, &ways, rc);
 	buf_printf(&t->body, "%s:\n", any.s);
 	struct access y = x;
 	record_any(t, &y, &w, &o);

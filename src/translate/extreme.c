@@ -40,11 +40,6 @@ struct seek {
 	bool alone;	       /* nothing but this wants old */
 };
 
-static uint16_t reg_bit(uint32_t r)
-{
-	return (uint16_t)(1u << r);
-}
-
 static const struct bpf_insn *at(const struct seek *s, uint32_t i)
 {
 	return tr_bpf(s->t, s->inst, i);

@@ -42,11 +42,6 @@ struct walk {
 	struct state state[REGION_MAX];
 };
 
-static uint16_t reg_bit(uint32_t r)
-{
-	return (uint16_t)(1u << r);
-}
-
 bool tr_single_value(const struct tr *t, int32_t map)
 {
 	return map >= 0 && t->p->maps[map].type == BPF_MAP_TYPE_ARRAY &&

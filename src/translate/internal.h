@@ -1,7 +1,7 @@
 /* internal.h - the state that the translator's passes share.
  *
  * Pipeline (translate.c): flow (functions, instances, what follows what) -> stack (slots become
- * registers or local memory) -> live (registers; dead instructions) -> idiom (load-add-store
+ * registers or local memory) -> live (registers; dead instructions) -> begin (updates that give way to a key made meanwhile) -> idiom (load-add-store
  * becomes an atomic) -> extreme (comparisons with what is there become maxima and minima) -> races (refuses updates that lose
  * some) -> use (how maps are used) -> lower (text; once.c: whether one thread runs it for a block). batch.c then makes another text, for
  * the records of several sites.
@@ -296,6 +296,11 @@ static inline bool tr_rmw_adds(const struct tr_rmw *rmw)
 	return !rmw->tracked && rmw->bytes >= 4;
 }
 
+static inline uint16_t reg_bit(uint32_t r)
+{
+	return (uint16_t)(1u << r);
+}
+
 /* The low bytes of a word. */
 static inline uint64_t tr_mask(uint32_t bytes)
 {
@@ -350,7 +355,7 @@ bool tr_single_value(const struct tr *t, int32_t map);
 /* -- extreme.c: requires idiom; leaves more roles -- */
 int tr_extreme(struct tr *t);
 
-/* -- use.c: requires extreme; leaves use -- */
+/* -- use.c: requires begin and extreme; leaves use -- */
 int tr_use(struct tr *t);
 /* Such a map may have a replica on each multiprocessor. */
 bool tr_only_folds(const struct tr *t, const struct ebpf_map *m);

@@ -3,11 +3,6 @@
 
 enum { CALLER_SAVED = 0x3f };
 
-static uint16_t reg_bit(uint32_t r)
-{
-	return (uint16_t)(1u << r);
-}
-
 /* Whether a load, store or atomic needs its base register. */
 static bool needs_base(const struct tr *t, struct tr_inst *inst, uint32_t i)
 {

@@ -1,8 +1,8 @@
 /* use.c - how a program uses the values of its maps: whether it only folds what it has into them (sums, bits, least and greatest), and
  * how each number.
  *
- * Requires idiom and live; leaves use. A fold is an atomic, a load-add-store or a compared store (idiom.c) whose old value nobody
- * reads. Anything else that touches a value, also by a helper, makes the map an ordinary one; so does an access that may be to several
+ * Requires begin, extreme and live; leaves use. A fold is an atomic, a load-add-store (idiom.c) or a compared store (extreme.c) whose old value
+ * nobody reads. Anything else that touches a value, also by a helper, makes the map an ordinary one; so does an access that may be to several
  * maps, for all of them.
  */
 #include "translate/internal.h"

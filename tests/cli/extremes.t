@@ -6,38 +6,14 @@
 # EGPU_ON=--gpu runs it there; EGPU_EXTREMES names the compiled probe, where there is no clang.
 use strict;
 use warnings;
-use File::Temp 'tempdir';
+use FindBin;
 use JSON::PP;
+require "$FindBin::Bin/lib.pl";
+our ($source, $build, $here, $on, $tmp, $n, $failed);
 
-my $source = $ENV{EGPU_SOURCE} // '.';
-my $build = $ENV{EGPU_BUILD} // "$source/build";
-my $probes = "$source/tests/cli/probes";
-my $on = $ENV{EGPU_ON} // '--softgpu';
+my $probes = "$here/probes";
 my $probe = $ENV{EGPU_EXTREMES} // "$probes/extremes.bpf.c";
-my $tmp = tempdir(CLEANUP => 1);
-mkdir "$tmp/shm";
-$ENV{EGPU_DIR} = "$tmp/shm";
 $ENV{EGPU_CACHE} = "$tmp/cache";
-my ($n, $failed) = (0, 0);
-
-sub is {
-	my ($got, $want, $what) = @_;
-	$failed ||= $got ne $want;
-	printf "%sok %d - %s\n", $got eq $want ? '' : 'not ', ++$n, $what;
-	print "#   got:  $got\n#   want: $want\n" if $got ne $want;
-}
-
-sub slurp {
-	open my $f, '<:raw', $_[0] or return '';
-	local $/;
-	return scalar <$f>;
-}
-
-sub spit {
-	open my $f, '>', $_[0] or die;
-	print $f $_[1];
-	close $f;
-}
 
 if (system("cc -O2 -o $tmp/model $probes/extremes_model.c") ||
 	system("cc -O1 -D_GNU_SOURCE -I$source/samples -I$source/include -o $tmp/runner $source/tests/cli/kernels/runner.c -ldl")) {

@@ -4,29 +4,12 @@
 # each access says what is true. EGPU_SEED and EGPU_ROUNDS are for more of them.
 use strict;
 use warnings;
-use File::Temp 'tempdir';
+use FindBin;
 use JSON::PP;
+require "$FindBin::Bin/lib.pl";
+our ($source, $build, $here, $tmp, $n, $failed);
 
-my $source = $ENV{EGPU_SOURCE} // '.';
-my $build = $ENV{EGPU_BUILD} // "$source/build";
-my $here = "$source/tests/cli";
-my $tmp = tempdir(CLEANUP => 1);
-mkdir "$tmp/shm";
-$ENV{EGPU_DIR} = "$tmp/shm";
-my ($n, $failed, $kernels) = (0, 0, 12);
-
-sub is {
-	my ($got, $want, $what) = @_;
-	$failed ||= $got ne $want;
-	printf "%sok %d - %s\n", $got eq $want ? '' : 'not ', ++$n, $what;
-	print "#   got:  $got\n#   want: $want\n" if $got ne $want;
-}
-
-sub slurp {
-	open my $f, '<:raw', $_[0] or return '';
-	local $/;
-	return scalar <$f>;
-}
+my $kernels = 12;
 
 # -- kernels -------------------------------------------------------------------------------
 

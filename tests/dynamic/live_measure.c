@@ -133,6 +133,14 @@ static double rate_for(struct target *t, int ms)
 	return median_rate(t->text + from);
 }
 
+static void leave(struct target *t, struct probe *p, struct session *s)
+{
+	unload(p);
+	session_close(s);
+	kill(t->pid, SIGTERM);
+	finish(t);
+}
+
 static void around(const char *mode, int which)
 {
 	struct target t;
@@ -155,10 +163,7 @@ static void around(const char *mode, int which)
 		printf("%s around %s: before %.1f, attached %.1f (%.4f), after the detach %.1f (%.4f of before)\n", mode, programs[k], before,
 			while_there, while_there / before, after, after / before);
 	}
-	unload(&p);
-	session_close(s);
-	kill(t.pid, SIGTERM);
-	finish(&t);
+	leave(&t, &p, s);
 }
 
 /* -- latencies ---------------------------------------------------------------------- */
@@ -211,10 +216,7 @@ static void latency(const char *mode, int times)
 	print_latency(mode, "detach to last run", out, n);
 	print_latency(mode, "detach to gone", gone, n);
 	printf("%s: %d of %d detaches had a run after gone\n", mode, late, n);
-	unload(&p);
-	session_close(s);
-	kill(t.pid, SIGTERM);
-	finish(&t);
+	leave(&t, &p, s);
 }
 
 static void print_lanes(struct probe *p, struct target *t, struct session *s, const char *mode, const char *when)
@@ -261,10 +263,7 @@ static void after(const char *mode, int which)
 		programs[which], how, before, then / before, during / before, first / before, later / before);
 	print_lanes(&p, &t, s, mode, programs[which]);
 	printf("%s after that: %.4f\n", mode, rate_for(&t, 1000) / before);
-	unload(&p);
-	session_close(s);
-	kill(t.pid, SIGTERM);
-	finish(&t);
+	leave(&t, &p, s);
 }
 
 static void longest(const char *mode)
@@ -291,10 +290,7 @@ static void longest(const char *mode)
 	qsort(ms, (size_t)n, sizeof(*ms), ascending);
 	printf("%s, %s: a run takes at most %.3f ms, on half of %d multiprocessors %.3f\n", mode, how, n ? ms[n - 1] : 0, n, n ? ms[n / 2] : 0);
 	map_close(took);
-	unload(&p);
-	session_close(s);
-	kill(t.pid, SIGTERM);
-	finish(&t);
+	leave(&t, &p, s);
 }
 
 static void bell(const char *mode)
@@ -321,10 +317,7 @@ static void bell(const char *mode)
 		detach(&p, 2);
 		sleep_ms(100);
 	}
-	unload(&p);
-	session_close(s);
-	kill(t.pid, SIGTERM);
-	finish(&t);
+	leave(&t, &p, s);
 }
 
 /* -- leaks --------------------------------------------------------------------------- */
@@ -414,10 +407,7 @@ static void cycles(const char *mode, int times)
 	printf("%s held by the target after %d rounds and after %d: resident %ld and %ld KiB, descriptors %ld and %ld, /dev/shm %ld and %ld, device "
 	       "memory %ld and %ld MiB\n", mode, times / 10 + 1, times, first.rss_kb, last.rss_kb, first.fds, last.fds, first.shm, last.shm,
 		first.device_mib, last.device_mib);
-	unload(&p);
-	session_close(s);
-	kill(t.pid, SIGTERM);
-	finish(&t);
+	leave(&t, &p, s);
 }
 
 int main(int argc, char **argv)
