@@ -394,6 +394,8 @@ void blackbox_stream_done(uint32_t stream, bool own_stream, uint64_t launches); 
 void blackbox_last_look(void);
 /* Takes note of a result that tells of a device fault. */
 void blackbox_result(const char *call, CUresult r);
+/* Whether one was noted: every call about the device fails from then on, and tools that watch calls would show ours too. */
+bool blackbox_fault(void);
 
 /* -- shape.c -- */
 /* The row of launches of this kernel like this one. NULL: it has none. */
@@ -557,7 +559,10 @@ int cache_text(const char *text, size_t bytes, uint64_t id[2]);
 void variant_prepare(struct module *m, struct context *c);
 /* The variant to launch in place of a function's kernel, made and loaded if that is possible now;
  * NULL: the original. */
-struct variant *variant_for_launch(struct function *f, CUcontext current);
+/* fn: what is about to be launched as f, by its handle; NULL: nothing is, or it is loaded. */
+struct variant *variant_for_launch(struct function *f, CUcontext current, void *fn);
+/* Has the driver load a function that it would else load at the first launch. */
+void function_load(void *fn, bool is_kernel);
 /* v, or a variant of fewer registers, or NULL: whether all blocks of this launch that would be
  * resident together stay so. */
 struct variant *variant_that_fits(struct function *f, struct variant *v, uint64_t blocks,

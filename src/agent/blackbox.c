@@ -208,6 +208,11 @@ void blackbox_result(const char *call, CUresult r)
 	agent_log("device fault %d seen by %s", (int)r, call);
 }
 
+bool blackbox_fault(void)
+{
+	return agent.row && __atomic_load_n(&own_box()->fault, __ATOMIC_RELAXED);
+}
+
 void blackbox_last_look(void)
 {
 	CUcontext current = NULL;

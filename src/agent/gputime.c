@@ -119,22 +119,12 @@ static CUresult record(CUevent e, CUstream stream, bool per_thread)
 						       : REAL(cuEventRecord))(e, stream);
 }
 
-/* With lazy loading the first launch loads: not between our events. */
-static void load_now(void *fn, bool is_kernel)
-{
-	CUfunction f = fn;
-	if (is_kernel && (!REAL(cuKernelGetFunction) || !ok(REAL(cuKernelGetFunction)(&f, fn))))
-		return;
-	if (REAL(cuFuncLoad))
-		REAL(cuFuncLoad)(f);
-}
-
 struct time_pair *gputime_begin(
 	struct kernel *k, struct session_shape *shape, void *fn, bool is_kernel, bool first, CUstream stream, bool per_thread)
 {
 	CUcontext context = NULL;
 	struct time_pair *p = NULL;
-	if (!REAL(cuEventElapsedTime) || !REAL(cuEventQuery) || !REAL(cuEventDestroy_v2) ||
+	if (!REAL(cuEventElapsedTime) || !REAL(cuEventQuery) || !REAL(cuEventDestroy_v2) || blackbox_fault() ||
 		!ok(REAL(cuCtxGetCurrent)(&context)) || !context || !lock_try(&agent.times.lock))
 		return NULL;
 	adapt();
@@ -147,8 +137,9 @@ struct time_pair *gputime_begin(
 	p->kernel = k;
 	p->shape = shape;
 	p->first = first;
+	/* With lazy loading the first launch loads: not between our events. */
 	if (first)
-		load_now(fn, is_kernel);
+		function_load(fn, is_kernel);
 	if (ok(record(p->begin, stream, per_thread)))
 		return p;
 	gputime_drop(p);
@@ -175,6 +166,8 @@ void gputime_end(struct time_pair *p, bool variant, uint32_t one_in, CUstream st
 void gputime_collect(CUcontext only)
 {
 	CUcontext was;
+	if (blackbox_fault())
+		return;
 	lock_take(&agent.times.lock);
 	for (int i = 0; agent.times.pairs && i < PAIRS; i++) {
 		struct time_pair *p = &agent.times.pairs[i];

@@ -370,7 +370,7 @@ static struct variant *wanted(struct graph_exec *e, struct graph_node *n)
 		!atomic_load_explicit(&n->f->kernel->wanted, memory_order_relaxed))
 		return NULL;
 	CUcontext c = n->context ? n->context : n->f->context ? n->f->context : e->context;
-	struct variant *v = variant_for_launch(n->f, c);
+	struct variant *v = variant_for_launch(n->f, c, NULL);
 	if (!v || (!v->tight && !v->launch_param))
 		return v;
 	if (!ok(REAL(cuGraphKernelNodeGetParams_v2)(n->plain, &p)))

@@ -154,7 +154,7 @@ static struct variant *choose(const struct launch *l, struct function *f)
 	bool filtered = filter_active();
 	if (filtered && !filter_stream(c->hStream, l->per_thread))
 		return NULL;
-	struct variant *v = variant_for_launch(f, f->context ? f->context : context_of(l));
+	struct variant *v = variant_for_launch(f, f->context ? f->context : context_of(l), l->fn);
 	if (v && filtered && !filter_launch())
 		return NULL;
 	if (!v || !v->tight)

@@ -19,6 +19,7 @@ enum {
 	RETRY_NS = 50000,
 	UNLOAD_RETRY_NS = 1000000,
 	HELD_LOAD_NS = 5000000,
+	FIRST_LAUNCH_NS = 2000000,
 	REG_FILE = 65536,
 	REG_UNIT = 8,
 	WARP = 32,
@@ -756,7 +757,36 @@ static enum load_hurry load_hurry(void)
 	return atomic_load_explicit(&agent.late, memory_order_relaxed) ? LOAD_POLL : LOAD_MUST;
 }
 
-struct variant *variant_for_launch(struct function *f, CUcontext current)
+static CUfunction function_of(void *fn, bool is_kernel)
+{
+	CUfunction f = fn;
+	if (!is_kernel)
+		return f;
+	return REAL(cuKernelGetFunction) && REAL(cuKernelGetFunction)(&f, fn) == CUDA_SUCCESS ? f : NULL;
+}
+
+void function_load(void *fn, bool is_kernel)
+{
+	CUfunction f = function_of(fn, is_kernel);
+	if (f && REAL(cuFuncLoad))
+		REAL(cuFuncLoad)(f);
+}
+
+/* The driver loads a function at its first launch, and waits for that until nothing runs: this is a load of the program's own, beside which
+ * ours waits for no more than the program does anyway. Whether it was one. Not while something is captured, where the driver may forbid it. */
+static bool take_first_launch(const struct function *f, CUcontext context, void *fn)
+{
+	CUcontext now = NULL;
+	CUfunctionLoadingState state = CU_FUNCTION_LOADING_STATE_LOADED;
+	if (!fn || !atomic_load(&agent.n_queued) || atomic_load(&agent.captures) || !REAL(cuFuncIsLoaded) || !REAL(cuFuncLoad) ||
+		REAL(cuCtxGetCurrent)(&now) != CUDA_SUCCESS || now != context)
+		return false;
+	CUfunction handle = function_of(fn, !f->context);
+	return handle && REAL(cuFuncIsLoaded)(&state, handle) == CUDA_SUCCESS && state == CU_FUNCTION_LOADING_STATE_UNLOADED &&
+	       REAL(cuFuncLoad)(handle) == CUDA_SUCCESS;
+}
+
+struct variant *variant_for_launch(struct function *f, CUcontext current, void *fn)
 {
 	CUcontext context = f->context ? f->context : current;
 	struct variant *v = ready(f, context);
@@ -775,8 +805,15 @@ struct variant *variant_for_launch(struct function *f, CUcontext current)
 		variant_prepare(f->module, c);
 	if (!atomic_load(&f->kernel->wanted))
 		return NULL;
+	/* What ran has ended; that the driver says so of each stream may take a moment. */
+	bool first = load_hurry() == LOAD_MUST && take_first_launch(f, context, fn);
+	uint64_t until = first ? now_ns() + FIRST_LAUNCH_NS : 0;
 	variant_load_queued(load_hurry());
-	return ready(f, context);
+	while (!(v = ready(f, context)) && first && now_ns() < until) {
+		usleep(20);
+		variant_load_queued(LOAD_MUST);
+	}
+	return v;
 }
 
 /* -- residency ------------------------------------------------------------------------ */

@@ -200,7 +200,7 @@ CUresult CUDAAPI cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction fn)
 		return r;
 	if (!state)
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
-	*state = CU_FUNCTION_LOADING_STATE_LOADED;
+	*state = drv.strict && !f->loaded ? CU_FUNCTION_LOADING_STATE_UNLOADED : CU_FUNCTION_LOADING_STATE_LOADED;
 	return drv_leave(CUDA_SUCCESS);
 }
 

@@ -242,6 +242,43 @@ static int storm(void)
 	return status;
 }
 
+/* A kernel is launched for the first time while another one runs: the driver loads it then, and waits for the other one. */
+static void *let_go(void *arg)
+{
+	usleep(700000);
+	__atomic_store_n((uint32_t *)arg + 1, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static int first_launch(void)
+{
+	CUlibrary lib;
+	CUkernel kernel;
+	CUmodule mod;
+	CUfunction ping;
+	CUdeviceptr buf;
+	pthread_t t;
+	uint32_t add = 1, n = STORM_BLOCK, *host;
+	CU(cuInit(0));
+	CU(cuLibraryLoadData(&lib, PTX_HEAD PTX_FILL("fill"), NULL, NULL, 0, NULL, NULL, 0));
+	CU(cuLibraryGetKernel(&kernel, lib, "fill"));
+	pair_start();
+	CU(cuMemAlloc(&buf, STORM_BLOCK * 4));
+	CU(cuMemHostAlloc((void **)&host, 8, CU_MEMHOSTALLOC_DEVICEMAP));
+	CU(cuMemHostGetDevicePointer(&flags, host, 0));
+	CU(cuModuleLoadData(&mod, PTX_PING));
+	CU(cuModuleGetFunction(&ping, mod, "ping"));
+	void *waits[] = { &flags }, *params[] = { &buf, &add, &n };
+	CU(cuLaunchKernel(ping, 1, 1, 1, 1, 1, 1, 0, streams[0], waits, NULL));
+	if (pthread_create(&t, NULL, let_go, host))
+		return 8;
+	for (int i = 0; i < 2; i++)
+		CU(cuLaunchKernel((CUfunction)kernel, 1, 1, 1, STORM_BLOCK, 1, 1, 0, streams[1], params, NULL));
+	CU(cuCtxSynchronize());
+	pthread_join(t, NULL);
+	return check_fill(buf, add, STORM_BLOCK);
+}
+
 /* A kernel that never ends: the program may leave all the same, and what was counted is kept. */
 static int endless(void)
 {
@@ -361,7 +398,7 @@ static int interactive(void)
 static const struct role roles[] = { { "one_module", one_module }, { "two_modules", two_modules },
 	{ "library", library }, { "threads", threads }, { "threads_synchronised", threads_synchronised },
 	{ "late_module", late_module },
-	{ "late_destroyed", late_destroyed }, { "storm", storm }, { "endless", endless },
+	{ "late_destroyed", late_destroyed }, { "storm", storm }, { "first_launch", first_launch }, { "endless", endless },
 	{ "fill", fill_once }, { "fork_before", fork_before }, { "fork_after", fork_after },
 	{ "signals", signals }, { "interactive", interactive }, { 0 } };
 
@@ -544,6 +581,7 @@ int main(int argc, char **argv)
 	never_ends();
 	for (int i = 0; i < 5; i++)
 		counted("storm", NULL, STORM_THREADS * STORM_LAUNCHES, "many threads at once");
+	counted("first_launch", "EGPU_SOFTGPU=sm_90,sms=2,strict", 2, "a first launch that the driver holds back");
 	counted("fork_before", NULL, 5, "fork before cuInit");
 	counted("fork_after", NULL, 3, "fork after it");
 	counted("signals", NULL, 2, "signals");

@@ -39,6 +39,32 @@ C
 cc -o "$tmp/bad" "$tmp/bad.c" -ldl
 is "$(fails bad "$tmp/bad" | awk '{ print $1 }')" cuDeviceGet "a call that fails is written down"
 
+# A kernel of the program's faults: nothing is asked of the device any more but what the program asks.
+cat >"$tmp/faulty.c" <<'C'
+#define EGPU_CUDA_NO_ALIASES
+#include "egpu/cuda.h"
+static const char ptx[] = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry poke(.param .u64 at)\n{\n\t.reg .b64 %rd<2>;\n"
+	"\tld.param.u64 %rd1, [at];\n\tst.global.u32 [%rd1], 7;\n\tret;\n}\n";
+int main(void)
+{
+	CUdevice dev; CUcontext ctx; CUmodule mod; CUfunction f; CUdeviceptr at;
+	if (cuInit(0) || cuDeviceGet(&dev, 0) || cuDevicePrimaryCtxRetain(&ctx, dev) || cuCtxSetCurrent(ctx) || cuModuleLoadData(&mod, ptx) ||
+		cuModuleGetFunction(&f, mod, "poke") || cuMemAlloc_v2(&at, 4))
+		return 1;
+	void *params[] = { &at };
+	for (int i = 0; i < 3; i++, at += (CUdeviceptr)(i == 1) << 40)
+		if (cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, 0, params, 0))
+			return 2;
+	return cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS ? 0 : 3;
+}
+C
+cc -I"$EGPU_SOURCE/include" -o "$tmp/faulty" "$tmp/faulty.c" -L"$tmp/driver" -l:libcuda.so.1 -Wl,-rpath-link,"$tmp/driver"
+plain=$(fails plain "$tmp/faulty")
+is "$plain" "cuCtxSynchronize 700" "a fault: the program sees it"
+# A copy of maps that is under way at that moment is one that had to be tried.
+is "$(fails probed "$egpu" run --gpu -o "$tmp/report" memtrace -- "$tmp/faulty" | grep -v '^cuMemcpyDtoHAsync_v2 700')" "$plain" \
+	"a fault, under memtrace: no call that fails beside the program's own"
+
 try() { # try NAME PROBE [OPTION]...
 	name=$1 probe=$2
 	shift 2
