@@ -11,6 +11,7 @@
  *   slots.c    pointers to the driver's functions    sources.c  PTX in caches, the process's files and memory
  *   memory.c   its memory, looked through            memtext.c  PTX as text in it
  *   triton.c   PTX in caches of Triton's             unprobed.c graphs that run as they are
+ *   texts.c    which of several texts was loaded     memcode.c  machine code for devices in memory
  *   devmap.c   maps: device <-> session             ptxas.c    the compiler of last resort
  *   live.c     programs into kernels that are running
  *   hold.c     launches held until the device is idle
@@ -382,6 +383,9 @@ struct params {
  * launch: the driver is asked before it, since it may be loading something afterwards. */
 const struct params *params_of(struct function *f, void *handle);
 
+/* Whether the text behind a kernel's name has the parameters of the loaded code; true where either does not tell. */
+bool params_may_be(const char *behind_name, const char *end, CUfunction loaded);
+
 /* -- blackbox.c -- */
 /* links: those whose programs run in it. After the driver has taken it. */
 void blackbox_launch(const struct kernel *k, const struct launch *l, uint64_t links);
@@ -531,6 +535,8 @@ int compile(const char *ptx, size_t bytes, const struct ptx_module *m, uint32_t 
 int compile_ptx(const char *ptx, size_t bytes, uint32_t cc, char **cubin, size_t *cubin_bytes, struct diag *d);
 /* What variants read through __egpu_table: EBPF_TABLE_SYMBOLS numbers. */
 void variant_table(const struct context *c, uint64_t *table);
+/* A text with a NUL behind, as it is, by the driver alone. *cubin is the caller's to free. */
+CUresult compile_text(const char *ptx, size_t bytes, char **cubin, size_t *cubin_bytes);
 /* ptxas from PATH or the usual place. target "sm_90a". */
 int ptxas_compile(const char *ptx, size_t bytes, const char *target, uint32_t max_regs,
 	char **cubin, size_t *cubin_bytes, struct diag *d);
@@ -667,9 +673,9 @@ size_t memory_read(uintptr_t at, void *to, size_t bytes);
 enum { AGENT_MAX_HELPERS = 8 };
 int agent_helpers(void);
 
-/* Memory is looked through for pointers to the driver, for PTX, or for both, by threads of ours. One thread opens a sweep, adds
+/* Memory is looked through for pointers to the driver, for PTX, or for both, or for machine code, by threads of ours. One thread opens a sweep, adds
  * parts, begins it, and asks whether it is over; until then there is no other. */
-enum { MEMORY_SLOTS = 1, MEMORY_TEXT = 2, MEMORY_MORE = 1024 };
+enum { MEMORY_SLOTS = 1, MEMORY_TEXT = 2, MEMORY_CODE = 4, MEMORY_MORE = 1024 };
 struct memory_part {
 	uintptr_t from, to;   /* to be looked through; from is that of a page */
 	uintptr_t begin, end; /* of its mapping */
@@ -687,9 +693,10 @@ void memory_wait(void);
 void memory_stop(void); /* the rest is not looked through */
 /* Whether a thread that looks has this on its stack. */
 bool memory_is_ours(uintptr_t at);
-/* What was read at `at`; by several threads. Of text, up to MEMORY_MORE bytes come again with the next call. */
+/* What was read at `at`; by several threads. Of text and code, up to MEMORY_MORE bytes come again with the next call. */
 void slots_see(const struct memory_part *p, uintptr_t at, const char *bytes, size_t n);
 void memtext_see(const struct memory_part *p, uintptr_t at, const char *bytes, size_t n);
+void memcode_see(uintptr_t at, const char *bytes, size_t n);
 bool slots_wants(const struct mapping *m);
 bool memtext_wants(const struct mapping *m);
 
@@ -697,6 +704,11 @@ bool memtext_wants(const struct mapping *m);
 static inline bool is_name(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$' || c == '%';
+}
+
+static inline bool is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
 /* -- memtext.c ---------------------------------------------------------------- */
@@ -707,8 +719,9 @@ void memtext_begin(void);
 bool memtext_look(uint64_t until_ns);
 /* What is new did not have it: the rest is looked through. */
 void memtext_rest(void);
-/* The longest of the texts that have this kernel, all of which agree. NULL: none was found yet, or *why there is none. */
-struct image *memtext_find(const char *name, uint32_t cc, const char **why);
+/* The texts that have this kernel, as far as memory has been looked through. */
+struct texts;
+void memtext_find(const char *name, struct texts *out);
 /* Another look, if this one began before asked_ns: what is new first, such as a library that has been loaded since. */
 bool memtext_again(uint64_t asked_ns);
 void memtext_end(void); /* the next attach looks anew */
@@ -722,13 +735,44 @@ struct source_query {
 	uint32_t cc;
 	uint64_t asked_ns;
 	bool caches_done; /* the source's own: caches on disk have been asked */
+	bool several;	  /* texts.c's: there is more than one */
 };
-/* In caches of Triton's (triton.c). NULL: none has it, or *why it is not clear which of several it is. */
-struct image *triton_find(const struct source_query *q, const char **why);
+/* In caches of Triton's (triton.c): as texts_image. */
+int triton_find(struct source_query *q, uint64_t until_ns, struct image **out, const char **why);
 /* The PTX of a kernel in compilers' caches and the process's own files and memory: 0 with *out, or with NULL and *why there is none.
  * -EAGAIN: it is not known yet; files and memory, as they are at asked_ns or later, are looked through until
  * the time given (now_ns). By one thread. */
 int source_find(struct source_query *q, uint64_t until_ns, struct image **out, const char **why);
+
+/* -- texts.c: texts that define one kernel --------------------------------------- */
+
+enum { MAX_TEXTS = 32 }; /* of one name that are compared */
+struct text {
+	char *bytes; /* with a NUL behind */
+	size_t n;
+	char *elf; /* machine code that was made of it, and its size; NULL: not known */
+	size_t elf_bytes;
+};
+struct texts {
+	struct text list[MAX_TEXTS];
+	uint32_t n;
+};
+/* The place where the next token begins: behind blanks and comments. */
+const char *text_token(const char *p);
+/* Takes over what t points to. What says the same as another as far as both go is one text, of which the longer stays. */
+void texts_add(struct texts *to, const struct text *t);
+void texts_free(struct texts *t);
+/* The image of the text that was loaded: 0 with *out; with NULL, and *why where there are several and nothing tells which it was.
+ * -EAGAIN: memory has to be looked through first, which goes on. The context is current; by the thread that searches. */
+int texts_image(struct texts *t, struct source_query *q, uint64_t until_ns, struct image **out, const char **why);
+
+/* -- memcode.c: ELF for devices in memory, by the same thread ------------------------- */
+
+/* Whether memory has been looked through since asked_ns; begins to. */
+bool memcode_look(uint64_t asked_ns, uint64_t until_ns);
+/* Calls fn with a copy of each image that has this kernel's code and is not ours; one may come more than once. */
+void memcode_each(const char *name, void (*fn)(const char *elf, size_t bytes, void *arg), void *arg);
+void memcode_end(void);
 
 /* -- launch.c -------------------------------------------------------------- */
 

@@ -64,6 +64,12 @@ static CUresult link_one(const char *ptx, size_t bytes, uint32_t max_regs, char 
 	return r;
 }
 
+CUresult compile_text(const char *ptx, size_t bytes, char **cubin, size_t *cubin_bytes)
+{
+	char log[4096] = "";
+	return link_one(ptx, bytes, 0, log, sizeof(log), cubin, cubin_bytes);
+}
+
 int compile(const char *ptx, size_t bytes, const struct ptx_module *m, uint32_t cc,
 	uint32_t max_regs, char **cubin, size_t *cubin_bytes, struct diag *d)
 {

@@ -44,7 +44,7 @@ struct question {
 	CUcontext context;
 	uint64_t asked_ns;
 	bool mangled; /* by a C++ compiler: its PTX is rather in a file, of which there may be many */
-	bool caches_done; /* of struct source_query */
+	bool caches_done, several; /* of struct source_query */
 };
 
 /* A library that comes takes its pointers to the driver when it is used for the first time, not when it is
@@ -86,7 +86,7 @@ void late_ask(void *handle)
 	REAL(cuCtxGetCurrent)(&c);
 	lock_take(&late.lock);
 	if (late.n_asked < ASKED)
-		late.asked[late.n_asked++] = (struct question){ handle, c, now_ns(), false, false };
+		late.asked[late.n_asked++] = (struct question){ .handle = handle, .context = c, .asked_ns = now_ns() };
 	lock_drop(&late.lock);
 	late_poke();
 }
@@ -166,9 +166,10 @@ static bool search(struct question *q, uint64_t until)
 		return true;
 	int err = 0;
 	if ((name = function_name(q->handle))) {
-		struct source_query s = { name, loaded_code(q->handle), context_cc_hint(), q->asked_ns, q->caches_done };
+		struct source_query s = { name, loaded_code(q->handle), context_cc_hint(), q->asked_ns, q->caches_done, q->several };
 		err = source_find(&s, until, &im, &why);
 		q->caches_done = s.caches_done;
+		q->several = s.several;
 	}
 	if (name && !err) {
 		agent_log("%s: %s, %.1f ms", name, im ? "PTX found" : why,
@@ -333,6 +334,7 @@ static void unhook(void)
 	late.hooked = late.swapping = false;
 	late.n_searched = 0;
 	memtext_end();
+	memcode_end();
 	__atomic_store_n(&agent.row->hooked, 0, __ATOMIC_RELEASE);
 	agent_log("%zu slots put back", n);
 }

@@ -1,7 +1,7 @@
 /* memory.c - the process's own memory, looked through by threads of ours.
  *
  * What is looked for is given with each part: pointers to the driver (slots.c), PTX (memtext.c), or both, so that nothing
- * is read twice. Parts are handed out in pieces, the smallest parts first: tables are small, data is large. A large process has
+ * is read twice; or machine code for devices (memcode.c). Parts are handed out in pieces, the smallest parts first: tables are small, data is large. A large process has
  * gigabytes, of which only pages are read that are in memory.
  *
  * Memory is read by process_vm_readv(2), since others may unmap it meanwhile. What we read into is a shared mapping, so that it is no
@@ -160,7 +160,7 @@ static void look_through(struct reader *r, const struct memory_part *p)
 	know_pages(r, p);
 	for (; next_run(r, p, at, &from, &to); at = to) {
 		/* What is looked for may lie across the border. */
-		bool goes_on = p->what & MEMORY_TEXT && to < p->end && there(r, p, to);
+		bool goes_on = p->what & (MEMORY_TEXT | MEMORY_CODE) && to < p->end && there(r, p, to);
 		size_t want = to - from, n = memory_read(from, r->bytes, want + (goes_on ? MEMORY_MORE : 0));
 		if (n && n < want) /* it is gone from some page on */
 			to = ((from + n) & ~(uintptr_t)(PAGE - 1)) + PAGE;
@@ -168,6 +168,8 @@ static void look_through(struct reader *r, const struct memory_part *p)
 			slots_see(p, from, r->bytes, n < want ? n : want);
 		if (p->what & MEMORY_TEXT)
 			memtext_see(p, from, r->bytes, n);
+		if (p->what & MEMORY_CODE)
+			memcode_see(from, r->bytes, n);
 	}
 }
 

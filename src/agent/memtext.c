@@ -1,8 +1,6 @@
 /* memtext.c - PTX as text in the process's memory, for kernels that were loaded before we came.
  *
- * It is found by the kernel's name behind `.entry`. Two different texts that define one name leave open which of them
- * was loaded: then there is none for us. What is left of a text that was given back is no text of its own, if it
- * agrees as far as it goes.
+ * It is found by the kernel's name behind `.entry`. Of several texts that define one name texts.c tells which was loaded.
  *
  * A large process has gigabytes of memory: it is looked through once for an attach, together with the search for the driver's
  * pointers (memory.c), and what is kept is an index by hashes of names. In another look, for a kernel that came later, what is new
@@ -20,7 +18,7 @@ enum {
 	MAX_MAPPED = 64 << 20, /* of a file: a program that carries PTX as text is smaller */
 	MAX_PLACES = 1 << 20,
 	MAX_NAME = MEMORY_MORE - 16,
-	MAX_TEXTS = 32, /* of one name that are compared */
+	MAX_COMPARED = 64, /* of one name: there may be copies */
 };
 #define MEMORY_NS 20000000000ull
 
@@ -171,11 +169,6 @@ static void add_place(const struct place *p)
 	lock_drop(&w.lock);
 }
 
-static bool is_blank(char c)
-{
-	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
 /* Most memory has none of it: many places at a time are told so without a branch. Letters of ".entry" that are rarely so far apart. */
 enum { BLOCK = 64, ENTRY = sizeof(".entry") - 1 };
 
@@ -249,11 +242,6 @@ bool memtext_look(uint64_t until)
 
 /* -- text in memory: what lies at a place ------------------------------------------------------ */
 
-struct text {
-	char *bytes;
-	size_t n;
-};
-
 static bool is_text(char c)
 {
 	return ((unsigned char)c >= ' ' && c != 127) || is_blank(c) || c == '\f' || c == '\v';
@@ -279,29 +267,12 @@ static bool read_text(const struct place *p, size_t *start, size_t *middle, size
 	return false;
 }
 
-/* The place where the next token begins. */
-static const char *skip_blank(const char *p)
-{
-	for (;;) {
-		while (is_blank(*p))
-			p++;
-		const char *end = p[0] == '/' && p[1] == '/'   ? strchr(p, '\n')
-				  : p[0] == '/' && p[1] == '*' ? strstr(p + 2, "*/")
-							       : p;
-		if (end == p)
-			return p;
-		if (!end)
-			return p + strlen(p);
-		p = *end == '\n' ? end : end + 2;
-	}
-}
-
 /* How much of it is PTX: memory may hold it as a part of something else. Behind what is complete, only a directive follows. */
 static size_t ptx_length(const char *text)
 {
 	const char *p = text, *complete = NULL;
 	bool begun = false;
-	for (int depth = 0; *(p = skip_blank(p));) {
+	for (int depth = 0; *(p = text_token(p));) {
 		if (!depth && !begun && complete && *p != '.')
 			return (size_t)(complete - text);
 		begun = true;
@@ -347,14 +318,6 @@ static bool take_text(const struct place *p, struct text *out)
 	return true;
 }
 
-/* Whether they say the same as far as both go, blanks and comments aside. */
-static bool agree(const char *a, const char *b)
-{
-	for (a = skip_blank(a), b = skip_blank(b); *a && *a == *b; a = skip_blank(a + 1), b = skip_blank(b + 1))
-		;
-	return !*a || !*b;
-}
-
 /* Whether the kernel's body is there to its end. */
 static bool whole(const struct text *t, const char *name)
 {
@@ -388,35 +351,23 @@ static bool have_room(void)
 	return w.text;
 }
 
-/* The longest of the texts that have this kernel, all of which agree. */
-struct image *memtext_find(const char *name, uint32_t cc, const char **why)
+void memtext_find(const char *name, struct texts *out)
 {
 	/* In another look, what is new is likely to be what is asked for. */
 	if ((w.stage != NEW_DONE && w.stage != ALL) || !have_room())
-		return NULL;
-	struct text best = { 0 }, t;
+		return;
+	struct text t = { 0 };
 	uint64_t hash = hash_bytes(name, strlen(name), 0);
-	bool several = false;
 	int compared = 0;
-	for (size_t i = 0; i < w.n_places && !several && compared < MAX_TEXTS; i++) {
+	for (size_t i = 0; i < w.n_places && compared < MAX_COMPARED; i++) {
 		if (w.places[i].name != hash || !take_text(&w.places[i], &t))
 			continue;
 		compared++;
-		bool fine = whole(&t, name);
-		several = fine && best.bytes && !agree(t.bytes, best.bytes);
-		if (fine && !several && t.n > best.n) {
-			struct text old = best;
-			best = t;
-			t = old;
-		}
-		free(t.bytes);
+		if (whole(&t, name))
+			texts_add(out, &t);
+		else
+			free(t.bytes);
 	}
-	if (several)
-		*why = "several PTX texts of this name are in the process's memory, and nothing "
-		       "tells which of them was loaded";
-	struct image *im = best.bytes && !several ? image_get(best.bytes, cc, NULL) : NULL;
-	free(best.bytes);
-	return im && image_kernel(im, name) ? im : NULL;
 }
 
 void memtext_end(void)

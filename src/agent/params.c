@@ -145,6 +145,21 @@ static bool read_all(struct cursor *c, struct params *all, struct buf *text)
 	return take(c, ')');
 }
 
+bool params_may_be(const char *behind_name, const char *end, CUfunction loaded)
+{
+	struct params all = { 0 };
+	struct buf text = { 0 };
+	struct cursor c = { behind_name, end };
+	size_t at, bytes;
+	bool same = true, known = read_all(&c, &all, &text);
+	buf_free(&text);
+	if (!known || !loaded || !REAL(cuFuncGetParamInfo))
+		return true;
+	for (uint32_t i = 0; i < all.n && same; i++)
+		same = REAL(cuFuncGetParamInfo)(loaded, i, &at, &bytes) == CUDA_SUCCESS && at == all.list[i].at && bytes == all.list[i].bytes;
+	return same && REAL(cuFuncGetParamInfo)(loaded, all.n, &at, &bytes) != CUDA_SUCCESS;
+}
+
 static const struct params *read_text(struct kernel *k)
 {
 	struct params *all = k->params_text ? calloc(1, sizeof(*all)) : NULL;

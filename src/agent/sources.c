@@ -284,13 +284,19 @@ static struct image *in_files(const char *name, uint32_t cc, const char **why)
 int source_find(struct source_query *q, uint64_t until_ns, struct image **out, const char **why)
 {
 	const char *open = NULL, *unclear = NULL;
+	struct texts texts = { .n = 0 };
 	bool mangled = !strncmp(q->name, "_Z", 2);
 	*out = NULL;
 	*why = "it was loaded before the attach, and neither the process's files nor its memory hold its "
 	       "PTX";
+	/* Which of several it is was asked before: memory has to be looked through for that first. */
+	if (q->several && !memcode_look(q->asked_ns, until_ns))
+		return -EAGAIN;
 	if (!mangled && !q->caches_done) {
+		if (triton_find(q, until_ns, out, &unclear))
+			return -EAGAIN;
 		q->caches_done = true;
-		if ((*out = triton_find(q, &unclear)))
+		if (*out)
 			return 0;
 	}
 	if (mangled && !know_files(q->cc, until_ns))
@@ -298,7 +304,11 @@ int source_find(struct source_query *q, uint64_t until_ns, struct image **out, c
 	if (mangled && ((*out = in_files(q->name, q->cc, &open)) || open))
 		goto done;
 	bool all = memtext_look(until_ns);
-	*out = memtext_find(q->name, q->cc, &open);
+	memtext_find(q->name, &texts);
+	int err = texts_image(&texts, q, until_ns, out, &open);
+	texts_free(&texts);
+	if (err)
+		return err;
 	if (!all && !*out && !open) {
 		memtext_rest();
 		return -EAGAIN;
@@ -312,8 +322,8 @@ int source_find(struct source_query *q, uint64_t until_ns, struct image **out, c
 	if (!*out && !open && memtext_again(q->asked_ns))
 		return -EAGAIN;
 	/* Or the cache was written since. */
-	if (!*out && !open && !mangled && (*out = triton_find(q, &unclear)))
-		return 0;
+	if (!*out && !open && !mangled && (triton_find(q, until_ns, out, &unclear) || *out))
+		return *out ? 0 : -EAGAIN;
 	open = open ? open : *out ? NULL : unclear;
 done:
 	if (open)

@@ -2,7 +2,7 @@
  *
  * A cache has CACHE/HASH/NAME.ptx, with NAME.cubin beside it, which was loaded. It keeps what was ever compiled: other versions of a
  * kernel, for other shapes and devices. Machine code for another architecture, or of another number of registers than the loaded
- * kernel's, is not what was loaded; if several different texts are left, nothing tells which one was.
+ * kernel's, is not what was loaded; if several different texts are left, texts.c compares more.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -48,10 +48,9 @@ struct search {
 	const struct source_query *q;
 	int regs, arch; /* of what was loaded; 0: not known */
 	uint64_t until;
-	char path[PATH_MAX]; /* of the text */
-	char *text;	     /* NULL: none was found yet */
-	size_t bytes;
-	bool several, cut; /* cut: there was no time for all that there is */
+	char path[PATH_MAX]; /* of the first text */
+	struct texts texts;
+	bool cut; /* there was no time for all that there is */
 };
 
 static char *slurp(const char *path, size_t most, size_t *bytes)
@@ -76,31 +75,26 @@ static char *slurp(const char *path, size_t most, size_t *bytes)
 }
 
 /* Whether the machine code beside the text may be what was loaded. */
-static bool may_be_loaded(const struct search *s, const char *cubin)
+static bool may_be_loaded(const struct search *s, const struct text *t)
 {
-	size_t bytes;
-	char *elf = slurp(cubin, MAX_FILE, &bytes);
-	uint32_t regs = elf ? cubin_kernel_regs(elf, bytes, s->q->name) : 0, arch = elf ? cubin_sm(elf, bytes) : 0;
-	free(elf);
+	uint32_t regs = t->elf ? cubin_kernel_regs(t->elf, t->elf_bytes, s->q->name) : 0, arch = t->elf ? cubin_sm(t->elf, t->elf_bytes) : 0;
 	return !(regs && s->regs && regs != (uint32_t)s->regs) && !(arch && s->arch && arch != (uint32_t)s->arch);
 }
 
 static void take(struct search *s, const char *ptx, const char *cubin)
 {
-	size_t bytes;
-	if (access(ptx, R_OK) || !may_be_loaded(s, cubin))
+	struct text t = { .n = 0 };
+	if (access(ptx, R_OK))
 		return;
-	char *text = slurp(ptx, MAX_TEXT, &bytes);
-	if (!text)
-		return;
-	if (!s->text) {
-		s->text = text;
-		s->bytes = bytes;
-		strcpy(s->path, ptx);
+	t.elf = slurp(cubin, MAX_FILE, &t.elf_bytes);
+	t.bytes = may_be_loaded(s, &t) ? slurp(ptx, MAX_TEXT, &t.n) : NULL;
+	if (!t.bytes) {
+		free(t.elf);
 		return;
 	}
-	s->several |= bytes != s->bytes || memcmp(text, s->text, bytes);
-	free(text);
+	if (!s->texts.n)
+		strcpy(s->path, ptx);
+	texts_add(&s->texts, &t);
 }
 
 /* -- where they lie ---------------------------------------------------------------------------- */
@@ -109,7 +103,7 @@ static void look_in(struct search *s, const char *cache)
 {
 	char ptx[PATH_MAX], cubin[PATH_MAX];
 	DIR *list = opendir(cache);
-	for (struct dirent *e; list && !s->several && !s->cut && (e = readdir(list));) {
+	for (struct dirent *e; list && !s->cut && s->texts.n < MAX_TEXTS && (e = readdir(list));) {
 		s->cut = now_ns() >= s->until;
 		if (s->cut || e->d_name[0] == '.' ||
 			snprintf(ptx, sizeof(ptx), "%s/%s/%s.ptx", cache, e->d_name, s->q->name) >= (int)sizeof(ptx) ||
@@ -174,22 +168,26 @@ static int attribute(CUfunction fn, CUfunction_attribute which)
 	return fn && REAL(cuFuncGetAttribute) && REAL(cuFuncGetAttribute)(&v, which, fn) == CUDA_SUCCESS ? v : 0;
 }
 
-struct image *triton_find(const struct source_query *q, const char **why)
+int triton_find(struct source_query *q, uint64_t until_ns, struct image **out, const char **why)
 {
 	struct search s = { .q = q,
 		.regs = attribute(q->loaded, CU_FUNC_ATTRIBUTE_NUM_REGS),
 		.arch = attribute(q->loaded, CU_FUNC_ATTRIBUTE_BINARY_VERSION),
 		.until = now_ns() + DISK_NS };
+	const char *unclear = NULL;
+	int err = 0;
+	*out = NULL;
 	if (strchr(q->name, '/'))
-		return NULL;
+		return 0;
 	look_everywhere(&s);
-	if (s.several)
-		*why = "Triton's cache has several kernels of this name, and nothing tells which of them was loaded";
-	else if (s.cut) /* what has not been looked at may be another version */
+	if (s.cut || s.texts.n == MAX_TEXTS) /* what has not been looked at may be another version */
 		*why = "Triton's cache is too large, or too far away, to be looked through";
-	struct image *im = s.text && !s.several && !s.cut ? image_get_bytes(s.text, s.bytes, q->cc) : NULL;
-	if (im)
-		agent_log("%s: from %s", q->name, s.path);
-	free(s.text);
-	return im && image_kernel(im, q->name) ? im : NULL;
+	else
+		err = texts_image(&s.texts, q, until_ns, out, &unclear);
+	if (unclear)
+		*why = "Triton's cache has several kernels of this name, and nothing tells which of them was loaded";
+	if (*out)
+		agent_log("%s: from %s%s", q->name, s.path, s.texts.n > 1 ? ", or another there" : "");
+	texts_free(&s.texts);
+	return err;
 }

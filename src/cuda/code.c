@@ -1,4 +1,4 @@
-/* code.c - machine code out of a linked cubin, to be put where the driver did not.
+/* code.c - machine code out of a linked cubin, to be put where the driver did not, and to be compared with another's.
  *
  * A function compiled in relocatable mode is a section .text.NAME. What it calls, such as the division that the driver's linker adds, is in
  * sections of their own: they come along, one behind the other. Calls name the callee and the address to return to. Those are the only
@@ -7,8 +7,10 @@
  */
 #include <elf.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "cuda/cubin_elf.h"
 #include "cuda/fatbin.h"
 
@@ -298,4 +300,154 @@ uint32_t cubin_kernel_regs(const void *elf, size_t size, const char *name)
 			!strcmp(elf_string(im.elf, im.size, &im.strtab, s.st_name), name))
 			return read_info(&im, i, INFO_REGS, &regs) ? regs : 0;
 	return 0;
+}
+
+/* -- one kernel, to be compared -- */
+
+enum { MAX_SECTIONS = 1 << 16, ENTRY = 0x10 /* of a symbol: a kernel's */ };
+
+/* A section that belongs to what a kernel does; with the kernel's own name left out, which may differ. */
+struct piece {
+	const char *prefix, *rest;
+	Elf64_Shdr head;
+	bool relocations;
+};
+
+static bool is_kernel_text(const struct image *im, uint64_t section)
+{
+	Elf64_Sym s;
+	for (uint32_t i = 0; read_symbol(im, i, &s); i++)
+		if (s.st_shndx == section && ELF64_ST_TYPE(s.st_info) == STT_FUNC && s.st_other & ENTRY)
+			return true;
+	return false;
+}
+
+/* ".text.NAME" -> prefix, with *rest behind the kernel's name, or the whole name where it is none of the kernel's. */
+static void split_name(const char *section, const char *kernel, struct piece *p)
+{
+	size_t n = strlen(section), k = strlen(kernel);
+	bool own = n > k && section[n - k - 1] == '.' && !strcmp(section + n - k, kernel);
+	p->prefix = section;
+	p->rest = own ? section + n - k : section + n;
+}
+
+static bool belongs(const struct image *im, const struct piece *p, uint64_t index)
+{
+	static const char text[] = ".text.", constant[] = ".nv.constant", shared[] = ".nv.shared.", global[] = ".nv.global";
+	bool own = *p->rest;
+	if (!strncmp(p->prefix, text, sizeof(text) - 1))
+		return own || !is_kernel_text(im, index);
+	if (!strncmp(p->prefix, constant, sizeof(constant) - 1)) /* .nv.constant3, .nv.constant0.KERNEL */
+		return own || !strchr(p->prefix + sizeof(constant) - 1, '.');
+	return (own && !strncmp(p->prefix, shared, sizeof(shared) - 1)) || !strncmp(p->prefix, global, sizeof(global) - 1);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct piece *x = a, *y = b;
+	size_t n = (size_t)(x->rest - x->prefix), m = (size_t)(y->rest - y->prefix);
+	int c = memcmp(x->prefix, y->prefix, n < m ? n : m);
+	return c ? c : n < m ? -1 : n > m;
+}
+
+/* Where the code refers to, by name: a symbol's number is its module's. */
+static void add_relocations(const struct image *im, const Elf64_Shdr *s, const char *kernel, struct buf *out)
+{
+	size_t each = s->sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
+	for (uint64_t at = 0; s->sh_size - at >= each; at += each) {
+		Elf64_Rela r = { 0 };
+		Elf64_Sym sym = { 0 };
+		memcpy(&r, im->elf + s->sh_offset + at, each);
+		const char *name = read_symbol(im, ELF64_R_SYM(r.r_info), &sym) ? elf_string(im->elf, im->size, &im->strtab, sym.st_name) : "";
+		uint64_t words[] = { r.r_offset, ELF64_R_TYPE(r.r_info), (uint64_t)r.r_addend, sym.st_value };
+		buf_add(out, words, sizeof(words));
+		if (strcmp(name, kernel))
+			buf_add(out, name, strlen(name) + 1);
+	}
+}
+
+static int add_piece(const struct image *im, const struct piece *p, const char *kernel, struct buf *out)
+{
+	const Elf64_Shdr *s = &p->head;
+	buf_add(out, p->prefix, (size_t)(p->rest - p->prefix));
+	buf_add(out, &s->sh_size, sizeof(s->sh_size));
+	if (s->sh_type == SHT_NOBITS)
+		return 0;
+	if (!elf_within(im->size, s->sh_offset, s->sh_size))
+		return -EINVAL;
+	if (p->relocations)
+		add_relocations(im, s, kernel, out);
+	else
+		buf_add(out, im->elf + s->sh_offset, s->sh_size);
+	return 0;
+}
+
+static bool refers(const struct piece *list, const uint64_t *index, size_t n, const Elf64_Shdr *s)
+{
+	if (s->sh_type != SHT_RELA && s->sh_type != SHT_REL)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (index[i] == s->sh_info && !strncmp(list[i].prefix, ".text.", 6))
+			return true;
+	return false;
+}
+
+/* Sections of the kernel and of what it may use, by name. */
+static size_t collect(const struct image *im, const char *kernel, struct piece *list, uint64_t *index, uint64_t sections)
+{
+	size_t n = 0;
+	struct piece p = { 0 };
+	for (uint64_t i = 0; i < sections && read_section(im, i, &p.head); i++) {
+		split_name(section_name(im, &p.head), kernel, &p);
+		if (!belongs(im, &p, i))
+			continue;
+		list[n] = p;
+		index[n++] = i;
+	}
+	size_t code = n;
+	p.relocations = true;
+	for (uint64_t i = 0; i < sections && n < sections && read_section(im, i, &p.head); i++) {
+		if (!refers(list, index, code, &p.head))
+			continue;
+		split_name(section_name(im, &p.head), kernel, &p);
+		list[n++] = p;
+	}
+	qsort(list, n, sizeof(*list), by_name);
+	return n;
+}
+
+/* Its own section of this kind. */
+static const struct piece *own_piece(const struct piece *list, size_t n, const char *prefix)
+{
+	for (size_t i = 0; i < n; i++)
+		if (*list[i].rest && (size_t)(list[i].rest - list[i].prefix) == strlen(prefix) && !strncmp(list[i].prefix, prefix, strlen(prefix)))
+			return &list[i];
+	return NULL;
+}
+
+int cubin_kernel(const void *elf, size_t size, const char *name, struct cubin_kernel *out)
+{
+	struct image im = { .elf = elf, .size = size };
+	int err = open_image(&im);
+	uint64_t sections = err ? 0 : elf_section_count(elf, size, &im.head);
+	if (err || !sections || sections > MAX_SECTIONS)
+		return err ? err : -EINVAL;
+	struct piece *list = calloc(sections, sizeof(*list));
+	uint64_t *index = calloc(sections, sizeof(*index));
+	size_t n = list && index ? collect(&im, name, list, index, sections) : 0;
+	const struct piece *shared = own_piece(list, n, ".nv.shared.");
+	*out = (struct cubin_kernel){ .sm = cubin_sm(elf, size), .regs = cubin_kernel_regs(elf, size, name) };
+	out->shared_bytes = shared ? shared->head.sh_size : 0;
+	err = !list || !index ? -ENOMEM : own_piece(list, n, ".text.") ? 0 : -ENOENT;
+	buf_add(&out->code, &out->sm, sizeof(out->sm));
+	buf_add(&out->code, &out->regs, sizeof(out->regs));
+	for (size_t i = 0; i < n && !err; i++)
+		err = add_piece(&im, &list[i], name, &out->code);
+	if (!err && out->code.failed)
+		err = -ENOMEM;
+	if (err)
+		buf_free(&out->code);
+	free(list);
+	free(index);
+	return err;
 }

@@ -28,6 +28,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/diag.h"
 
 #define FATBIN_WRAPPER_MAGIC 0x466243b1u
@@ -154,6 +155,14 @@ struct cubin_code {
 int cubin_code(const void *elf, size_t size, const char *name, uint64_t address, void *code, size_t room, struct cubin_code *out);
 /* Registers of a thread of this kernel; 0 when it has none of this name, or does not say. */
 uint32_t cubin_kernel_regs(const void *elf, size_t size, const char *name);
+/* A kernel as it can be compared with another: equal bytes are equal machine code with what it uses, whatever the kernels are called.
+ * The code is the caller's to free (buf_free). -ENOENT: no such kernel; -EINVAL: damaged; -ENOMEM. */
+struct cubin_kernel {
+	uint32_t sm, regs;
+	uint64_t shared_bytes; /* static */
+	struct buf code;
+};
+int cubin_kernel(const void *elf, size_t size, const char *name, struct cubin_kernel *out);
 /* Names of its kernels (mangled), in the arena. 0, -EINVAL, -ENOMEM. */
 int cubin_kernels(struct arena *a, const void *elf, size_t size, const char ***names, uint32_t *n,
 	struct diag *d);

@@ -688,7 +688,7 @@ struct sg_kernel *sg_module_kernel(struct sg_module *m, const char *name)
 	return NULL;
 }
 
-struct sg_kernel *sg_module_kernel_at(struct sg_module *m, uint32_t index)
+struct sg_kernel *sg_module_kernel_at(const struct sg_module *m, uint32_t index)
 {
 	return index < m->n_kernels ? m->kernels[index] : NULL;
 }
@@ -710,6 +710,13 @@ void sg_module_functions(const struct sg_module *m, void (*fn)(const char *name,
 		if (f->index == i && !f->is_entry && !f->ptx->is_decl && f->ptx->linkage == PTX_LINK_VISIBLE)
 			fn(f->name, arg);
 	}
+}
+
+void sg_kernel_body(const struct sg_kernel *k, const char **text, size_t *bytes)
+{
+	const struct ptx_span *body = &k->func->ptx->body;
+	*text = k->module->ptx->text + body->begin;
+	*bytes = body->end - body->begin;
 }
 
 CUresult sg_module_global(struct sg_module *m, const char *name, uint64_t *addr, size_t *bytes)

@@ -64,7 +64,7 @@ CUresult sg_module_load(struct sg_device *dev, const char *ptx, size_t size, str
 /* The caller makes sure that no grid of it runs. NULL is allowed. */
 void sg_module_free(struct sg_module *m);
 struct sg_kernel *sg_module_kernel(struct sg_module *m, const char *name); /* NULL: none */
-struct sg_kernel *sg_module_kernel_at(struct sg_module *m, uint32_t index); /* NULL past the last */
+struct sg_kernel *sg_module_kernel_at(const struct sg_module *m, uint32_t index); /* NULL past the last */
 /* A .global or .const variable; CUDA_ERROR_NOT_FOUND. */
 CUresult sg_module_global(struct sg_module *m, const char *name, uint64_t *addr, size_t *bytes);
 
@@ -95,6 +95,9 @@ enum { SG_CODE_MAX = 1 << 20 };
 bool sg_module_function(const struct sg_module *m, const char *name, uint32_t *regs, uint32_t *local_bytes);
 /* Calls fn with each function that other modules may call. */
 void sg_module_functions(const struct sg_module *m, void (*fn)(const char *name, void *arg), void *arg);
+
+/* A kernel's body as its module's text has it. */
+void sg_kernel_body(const struct sg_kernel *k, const char **text, size_t *bytes);
 
 /* -- launches ---------------------------------------------------------------- */
 

@@ -304,6 +304,25 @@ part_cached() {
 	unset TRITON_CACHE_DIR TORCHINDUCTOR_CACHE_DIR EGPU_AGENT_LOG TMPDIR
 }
 
+# Two PTX texts of a kernel's name: the one that was loaded is probed, or none where nothing tells. A wrong one would give wrong results.
+part_twins() {
+	target=$EGPU_BUILD/tests/dynamic/target_twins
+	export EGPU_AGENT_LOG="$work/twins.log" EGPU_CACHE=off
+	for what in params bounds shared registers comments linked broken both; do
+		start $what $what
+		attach_for 0.2 "$pid" "$probe"; ok $? "twins, $what: attach"
+		exact && ! grep -q 'refused:' "$work/err"; ok $? "twins, $what: the loaded text is probed, counts are exact"
+		finish $what
+	done
+	for what in kept alone foreign; do
+		start $what $what
+		attach --for 0.2 --allow-empty "$pid" "$probe"; ok $? "twins, $what: attach"
+		grep -q 'refused: twin: several PTX texts' "$work/err"; ok $? "twins, $what: refused with the reason"
+		finish $what
+	done
+	unset EGPU_AGENT_LOG
+}
+
 # A program that egpu run has started, with sessions in another place than ours.
 part_elsewhere() {
 	[ -z "$EGPU_DRIVER_DIR" ] || return
@@ -362,6 +381,7 @@ else
 fi
 part stranded part_stranded
 part cached part_cached
+part twins part_twins
 part elsewhere part_elsewhere
 part other part_other
 part huge part_huge

@@ -1,7 +1,7 @@
 /* How the agent looks through memory: what lies across the borders of what is read at once is found, pages that nobody has touched stay so,
  * what goes away meanwhile is no harm, and in another look what is new is enough. With MEMORY_MB the time for that much is told.
  *
- * memory.c and memtext.c alone; pointers are a word of our own, and an image is its text. */
+ * memory.c, memtext.c, texts.c and memcode.c alone; pointers are a word of our own, and an image is its text. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -46,10 +46,27 @@ bool slots_wants(const struct mapping *m)
 	return m->writable;
 }
 
-struct image *image_get(const void *data, uint32_t cc, struct diag *d)
+struct image *image_get_bytes(const void *data, size_t bytes, uint32_t cc)
 {
 	snprintf(text_of_image, sizeof(text_of_image), "%s", (const char *)data);
 	return an_image;
+}
+
+/* Without a driver nothing tells what is loaded. */
+const struct real *real_calls(void)
+{
+	static const struct real none;
+	return &none;
+}
+
+CUresult compile_text(const char *ptx, size_t bytes, char **cubin, size_t *cubin_bytes)
+{
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+bool params_may_be(const char *behind_name, const char *end, CUfunction loaded)
+{
+	return true;
 }
 
 struct kernel *image_kernel(struct image *im, const char *name)
@@ -71,10 +88,19 @@ static void sweep_all(unsigned int what)
 		;
 }
 
+static const char *why;
+
 static bool found(const char *name)
 {
-	const char *why = NULL;
-	return memtext_find(name, 75, &why) && strstr(text_of_image, name);
+	struct source_query q = { .name = name, .cc = 75 };
+	struct texts t = { .n = 0 };
+	struct image *im = NULL;
+	why = NULL;
+	memtext_find(name, &t);
+	while (texts_image(&t, &q, UINT64_MAX, &im, &why))
+		;
+	texts_free(&t);
+	return im && strstr(text_of_image, name);
 }
 
 static char *region(size_t bytes)
@@ -122,14 +148,14 @@ static void borders(void)
 static void several(void)
 {
 	char *p = region(REGION), *q = region(REGION);
-	const char *why = NULL;
 	put_text(p + 1000, "same_x", "ret;");
 	put_text(q + 5000, "same_x", "ret;");
 	put_text(p + 9000, "differs_x", "ret;");
 	put_text(q + 9000, "differs_x", "exit;");
 	sweep_all(MEMORY_TEXT);
 	ok(found("same_x"), "two texts that agree are one");
-	ok(!memtext_find("differs_x", 75, &why) && why && strstr(why, "several"), "two that differ are none, with the reason");
+	ok(!found("differs_x") && why && strstr(why, "several"), "two that differ are none, with the reason");
+	memcode_end();
 	munmap(p, REGION);
 	munmap(q, REGION);
 	memtext_end();

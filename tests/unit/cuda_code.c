@@ -129,6 +129,62 @@ static void registers(void)
 	ok(true, "cut off anywhere: the right number or none");
 }
 
+static bool same_kernel(const struct image *a, const char *name, const struct image *b, const char *other)
+{
+	struct cubin_kernel x = { .sm = 0 }, y = { .sm = 0 };
+	bool same = !cubin_kernel(a, sizeof(*a), name, &x) && !cubin_kernel(b, sizeof(*b), other, &y) && x.code.len == y.code.len &&
+		    !memcmp(x.code.data, y.code.data, x.code.len);
+	buf_free(&x.code);
+	buf_free(&y.code);
+	return same;
+}
+
+/* `f` is a kernel, `other` a function that it may call, unless that is a kernel too. */
+static void compared(void)
+{
+	struct image a, b;
+	struct cubin_kernel k;
+	int wrong = 0;
+	make(&a, &plain);
+	a.sym[1].st_other = 0x10;
+	b = a;
+	ok(same_kernel(&a, "f", &b, "f"), "a kernel is like itself");
+	b.names[14] = b.strings[1] = 'g';
+	b.names[64] = 'g';
+	ok(!strcmp(b.names + b.s[6].sh_name, ".rela.text.g") && same_kernel(&a, "f", &b, "g"), "and like one of another name");
+	is_int(cubin_kernel(&b, sizeof(b), "f", &k), -ENOENT, "which is not there by the first one");
+	b = a;
+	b.text[20] ^= 1;
+	ok(!same_kernel(&a, "f", &b, "f"), "not like one of which a bit differs");
+	b = a;
+	b.rela[1].r_addend++;
+	ok(!same_kernel(&a, "f", &b, "f"), "nor one that refers to another place");
+	b = a;
+	b.info[5]++;
+	ok(!same_kernel(&a, "f", &b, "f"), "nor one of other registers");
+	b = a;
+	b.other[3]++;
+	ok(!same_kernel(&a, "f", &b, "f"), "nor one with another function");
+	a.sym[2].st_other = b.sym[2].st_other = 0x10;
+	ok(same_kernel(&a, "f", &b, "f"), "but with another kernel beside");
+	for (size_t n = 0; n < sizeof(a); n++) {
+		char *cut = malloc(n + 1);
+		memcpy(cut, &a, n);
+		if (!cubin_kernel(cut, n, "f", &k))
+			buf_free(&k.code);
+		free(cut);
+	}
+	for (size_t i = 0; i < sizeof(a) * 8; i++) {
+		b = a;
+		((uint8_t *)&b)[i / 8] ^= (uint8_t)(1u << i % 8);
+		int err = cubin_kernel(&b, sizeof(b), "f", &k);
+		wrong += err && err != -ENOENT && err != -EINVAL;
+		if (!err)
+			buf_free(&k.code);
+	}
+	is_int(wrong, 0, "cut off anywhere, and with any bit changed, it is one or is refused");
+}
+
 static uint64_t bits(const char *insn, uint32_t at, uint32_t n)
 {
 	uint64_t v = 0;
@@ -282,6 +338,7 @@ int main(void)
 {
 	found();
 	registers();
+	compared();
 	calls();
 	refused();
 	damaged();
