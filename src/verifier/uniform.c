@@ -6,7 +6,9 @@
  * it is read from a context field that varies by its declaration, from memory that other threads write (all maps but
  * frozen ones), from a helper whose result varies, or is computed of what varies. And by control flow: where a branch on a varying
  * value splits the lanes, the instructions up to its post-dominator are its region; lanes meet again at the joins of the
- * region and at the post-dominator, and there whatever the region sets varies.
+ * region and at the post-dominator, and there whatever the region sets varies. Nothing makes lanes wait for each other there: in a
+ * cycle those that are first go round and come to a place that others have not left yet. So where lanes part in a cycle, whatever the
+ * cycle sets varies at each of its joins.
  *
  * Functions are looked at by themselves, their arguments joined over the calls. A store to the stack whose place is not
  * known makes all slots vary.
@@ -39,6 +41,8 @@ struct uniform {
 	uint32_t *number;
 	uint32_t *first, *preds; /* predecessors */
 	bool *done;	     /* branch's region is spread */
+	bool *cycle_done;    /* so is the cycle that the instruction is in, if any */
+	bool *parting_func;  /* lanes may return from it one after the other */
 	bool stack_lost, changed;
 	uint64_t work;
 };
@@ -352,6 +356,67 @@ static void spread(struct uniform *u, uint32_t branch, uint32_t *stack, uint32_t
 	u->changed = true;
 }
 
+/* Lanes part at an instruction: the cycle that it is in, all ways from it that lead back to it. `forth` and `back` are marks, of
+ * which spread() uses the first as well. */
+static void spread_cycle(struct uniform *u, uint32_t part, uint32_t start, uint32_t *stack, uint32_t *forth, uint32_t *back)
+{
+	uint32_t n = 0, count = 0, w[2], stamp = u->p->n_insns + 1 + part, *list = u->order; /* free by now */
+	struct lanes defs = { 0 };
+	for (stack[n++] = part; n;) {
+		uint32_t at = stack[--n];
+		u->work++;
+		for (int k = ways(u, at, w); k--;)
+			if (forth[w[k]] != stamp) {
+				forth[w[k]] = stamp;
+				stack[n++] = w[k];
+			}
+	}
+	if (forth[part] != stamp)
+		return; /* no way leads back */
+	for (stack[n++] = part, back[part] = stamp; n;) {
+		uint32_t at = stack[--n];
+		struct lanes d = defs_of(u, at);
+		defs.regs |= d.regs;
+		defs.slots |= d.slots;
+		list[count++] = at;
+		u->cycle_done[at] = true;
+		u->work++;
+		for (uint32_t k = u->first[at]; k < u->first[at + 1]; k++) {
+			uint32_t pred = u->preds[k];
+			if (forth[pred] != stamp || back[pred] == stamp)
+				continue;
+			back[pred] = stamp;
+			stack[n++] = pred;
+		}
+	}
+	while (count--) {
+		uint32_t at = list[count];
+		if (at != start && u->first[at + 1] - u->first[at] < 2)
+			continue;
+		u->meet[at].regs |= defs.regs;
+		u->meet[at].slots |= defs.slots;
+	}
+	u->changed = true;
+}
+
+/* Calls that some lanes may come back from before others: helpers that wait for their turn in a map, functions in which lanes part. */
+static bool parts(const struct uniform *u, uint32_t at)
+{
+	const struct bpf_insn *i = &u->p->insns[at];
+	if (BPF_CLASS(i->code) != BPF_JMP || BPF_OP(i->code) != BPF_CALL)
+		return false;
+	uint32_t f = callee(u, at);
+	if (f < u->v->n_subprogs)
+		return i->src_reg != BPF_PSEUDO_CALL || u->parting_func[f];
+	const struct ebpf_helper *h = ebpf_helper_by_number((uint32_t)i->imm);
+	int32_t map = u->v->out->facts[at].map;
+	bool array = map >= 0 && map_is_array(u->p->maps[map].type);
+	for (uint32_t k = 0; h && k < 5; k++)
+		if (h->args[k] == EBPF_ARG_MAP)
+			return !array;
+	return false;
+}
+
 static bool branch_varies(const struct uniform *u, uint32_t at)
 {
 	const struct bpf_insn *i = &u->p->insns[at];
@@ -360,7 +425,7 @@ static bool branch_varies(const struct uniform *u, uint32_t at)
 }
 
 /* One round over a subprogram; values only ever become varying. */
-static void round_over(struct uniform *u, uint32_t f, uint32_t *stack, uint32_t *mark)
+static void round_over(struct uniform *u, uint32_t f, uint32_t *stack, uint32_t *mark, uint32_t *back)
 {
 	const struct subprog *s = &u->v->subprogs[f];
 	struct lanes entry = u->args[f];
@@ -379,9 +444,18 @@ static void round_over(struct uniform *u, uint32_t f, uint32_t *stack, uint32_t 
 		u->in[at].slots |= u->meet[at].slots;
 		struct lanes out = u->in[at];
 		int k = ways(u, at, w);
-		if (k == 2 && !u->done[at] && branch_varies(u, at)) {
+		bool branch = k == 2 && branch_varies(u, at);
+		if (branch && !u->done[at]) {
 			u->done[at] = true;
 			spread(u, at, stack, mark);
+		}
+		if (branch || parts(u, at)) {
+			u->changed |= !u->parting_func[f];
+			u->parting_func[f] = true;
+			if (!u->cycle_done[at]) {
+				u->cycle_done[at] = true;
+				spread_cycle(u, at, s->start, stack, mark, back);
+			}
 		}
 		transfer(u, at, &out);
 		if (!k) {
@@ -448,9 +522,11 @@ int find_uniform(struct verifier *v)
 	u.first = arena_array(a, n + 1, sizeof(*u.first));
 	u.preds = arena_array(a, 2 * n, sizeof(*u.preds));
 	u.done = arena_array(a, n, sizeof(*u.done));
-	uint32_t *stack = arena_array(a, 2 * n, sizeof(*stack)), *mark = arena_array(a, n, sizeof(*mark));
+	u.cycle_done = arena_array(a, n, sizeof(*u.cycle_done));
+	u.parting_func = arena_array(a, v->n_subprogs, sizeof(*u.parting_func));
+	uint32_t *stack = arena_array(a, 2 * n, sizeof(*stack)), *mark = arena_array(a, n, sizeof(*mark)), *back = arena_array(a, n, sizeof(*back));
 	if (!u.in || !u.meet || !u.args || !u.result || !u.split || !u.split_func || !u.pdom || !u.order || !u.number || !u.first || !u.preds ||
-		!u.done || !stack || !mark) {
+		!u.done || !u.cycle_done || !u.parting_func || !stack || !mark || !back) {
 		arena_free(a);
 		return out_of_memory(v);
 	}
@@ -462,7 +538,7 @@ int find_uniform(struct verifier *v)
 	do {
 		u.changed = false;
 		for (uint32_t f = 0; f < v->n_subprogs; f++)
-			round_over(&u, f, stack, mark);
+			round_over(&u, f, stack, mark, back);
 	} while (u.changed && u.work < WORK_MAX);
 	hand_over(&u);
 	arena_free(a);

@@ -99,6 +99,26 @@ static void test_uniform(void)
 	ok(!uniform(3, 1) && !uniform(2, 0), "varies, and the result");
 }
 
+/* Where some lanes go round a cycle before others have left its body, they meet in different passes. */
+static void test_passes(void)
+{
+	accepted("a way back by lane", LD(BPF_W, 2, 1, 4), LD(BPF_W, 5, 1, 40), MOVI(3, 0), JMPI(BPF_JA, 0, 0, 2), ALUI(BPF_ADD, 3, 1), JMPI(BPF_JEQ, 3, 3, 3),
+		JMPI(BPF_JSET, 2, 1, -3), MOVI(4, 0), JMPI(BPF_JA, 0, 0, -5), MOVI(0, 0), EXIT());
+	ok(!uniform(7, 3) && uniform(7, 5), "what the passes set varies in the body; the rest does not");
+	accepted("a way back by block", LD(BPF_W, 2, 1, 40), LD(BPF_W, 5, 1, 40), MOVI(3, 0), JMPI(BPF_JA, 0, 0, 2), ALUI(BPF_ADD, 3, 1),
+		JMPI(BPF_JEQ, 3, 3, 3), JMPI(BPF_JSET, 2, 1, -3), MOVI(4, 0), JMPI(BPF_JA, 0, 0, -5), MOVI(0, 0), EXIT());
+	ok(uniform(7, 3) && uniform(9, 3), "all lanes go it: nothing varies");
+	accepted("a wait in each pass", MOVI(6, 0), STI(BPF_DW, 10, -8, 0), MOV(2, 10), ALUI(BPF_ADD, 2, -8), MAP(1, HASH), CALL(map_delete_elem),
+		ALUI(BPF_ADD, 6, 1), JMPI(BPF_JLT, 6, 3, -8), MOVI(0, 0), EXIT());
+	ok(!uniform(7, 6), "lanes come back from it one after the other");
+	accepted("a look-up in an array in each pass", MOVI(6, 0), STI(BPF_W, 10, -8, 0), MOV(2, 10), ALUI(BPF_ADD, 2, -8), MAP(1, ARR), CALL(map_lookup_elem),
+		ALUI(BPF_ADD, 6, 1), JMPI(BPF_JLT, 6, 3, -8), MOVI(0, 0), EXIT());
+	ok(uniform(7, 6), "lanes stay together");
+	accepted("a function in which lanes part in each pass", MOV(7, 1), MOVI(6, 0), MOV(1, 7), CALLF(4), ALUI(BPF_ADD, 6, 1), JMPI(BPF_JLT, 6, 3, -4),
+		MOVI(0, 0), EXIT(), LD(BPF_W, 2, 1, 4), JMPI(BPF_JSET, 2, 1, 1), MOVI(2, 0), MOVI(0, 0), EXIT());
+	ok(!uniform(4, 6), "varies too");
+}
+
 int main(void)
 {
 	test_loops();
@@ -106,5 +126,6 @@ int main(void)
 	test_elements();
 	test_refusals();
 	test_uniform();
+	test_passes();
 	return tap_done();
 }
