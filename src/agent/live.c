@@ -3,7 +3,7 @@
  * The device's copy of the map "egpu_live" holds a word for each kernel and point, and behind the words the lists and programs they
  * lead to. All of it is written by DMA on a stream of its own, which waits for nobody: maps, programs, lists, and when those are
  * finished the words. Then the bell is rung, twice (live/live.h); what all multiprocessors have heard twice has settled, and only then
- * links are said to be armed, or gone.
+ * links are said to be armed, and gone when nobody is inside their lists besides.
  *
  * What was written is never written again while a kernel that could hold it runs: room is taken from the front, and all of it comes
  * free when the context is idle and nobody launches.
@@ -29,6 +29,18 @@ enum {
 	IDLE_MS = 200,
 	BELL_GUARDS_NS = 5000000, /* guards have to hear by themselves; then the doorbell kernel goes to those that have not */
 	BELL_AGAIN_NS = 20000000, /* until it goes again */
+	FLIGHT_NS = 100000, /* by then what a lane stored before it counted itself out has been stored */
+	HELD_NS = 1000000000, /* after that lists that are not left are looked at now and then */
+	HELD_MS = 20,
+};
+
+/* A list on the device, from the first word that leads to it until nobody is inside. */
+struct list {
+	uint64_t links;		/* 0: the place is free */
+	uint32_t words;		/* that lead to it */
+	uint32_t inside;	/* groups of lanes, when last looked */
+	uint64_t left_ns;	/* since when no word does */
+	uint64_t empty_ns;	/* since when nobody is seen inside; 0: not yet */
 };
 
 struct live {
@@ -53,7 +65,10 @@ struct live {
 	uint64_t coded_links;   /* that are said to be machine code */
 	bool again;             /* lists have code now that had none */
 	CUdeviceptr program[SESSION_MAX_LINKS];
-	uint64_t shown[LIVE_POINTS][LIVE_KERNELS]; /* links in the list that a word leads to */
+	struct list lists[LIVE_LISTS];
+	struct live_inside inside[LIVE_SMS]; /* as last read, of one list */
+	uint8_t list[LIVE_POINTS][LIVE_KERNELS];   /* that a word leads to, and 1; 0: none */
+	uint64_t shown[LIVE_POINTS][LIVE_KERNELS]; /* links in it */
 	bool coded[LIVE_POINTS][LIVE_KERNELS];	   /* which has code */
 };
 
@@ -158,6 +173,11 @@ static uint32_t count_deaf(struct context *c)
 	for (uint32_t i = 0; i < n; i++)
 		deaf += l->heard[i] != l->number;
 	return deaf;
+}
+
+static CUdeviceptr inside_of(const struct live *l, uint32_t list)
+{
+	return l->value + LIVE_INSIDE + (uint64_t)list * LIVE_SMS * LIVE_INSIDE_BYTES;
 }
 
 /* Room for something that nothing has been at since the context was last idle; 0: none left. */
@@ -283,6 +303,7 @@ struct change {
 	uint32_t point, kernel;
 	uint64_t links;
 	CUdeviceptr list;
+	uint8_t place; /* in struct live, and 1 */
 	struct live_list *bytes; /* of the list, where it is the first with these links: the copy may read them until it has finished */
 };
 
@@ -350,24 +371,62 @@ static bool write_list(struct context *c, struct change *change)
 		if (change->links >> link & 1)
 			list->programs[list->n++] = c->live->program[link];
 	list->code = native_code(c->live->native, change->links);
+	list->inside = inside_of(c->live, change->place - 1);
+	list->words = c->live->value;
 	change->list = code_room(c->live, sizeof(*list));
 	return change->list && put(c, change->list, list, sizeof(*list));
 }
 
-/* One list serves every kernel and point with the same links. */
+/* One list serves every kernel and point with the same links: the first change with them. */
+static struct change *first_with(struct changes *x, uint64_t links)
+{
+	size_t i = 0;
+	while (x->all[i].links != links)
+		i++;
+	return &x->all[i];
+}
+
+/* Places are taken when words lead to them. */
+static bool choose_places(const struct live *l, struct changes *x)
+{
+	uint32_t next = 0;
+	for (size_t i = 0; i < x->n; i++) {
+		struct change *change = &x->all[i], *first = first_with(x, change->links);
+		if (!change->links)
+			continue;
+		while (change == first && next < LIVE_LISTS && l->lists[next].links)
+			next++;
+		if (change == first && next == LIVE_LISTS)
+			return false;
+		change->place = change == first ? (uint8_t)++next : first->place;
+	}
+	return true;
+}
+
 static bool write_lists(struct context *c, struct changes *x)
 {
-	for (size_t i = 0; i < x->n; i++) {
-		struct change *change = &x->all[i];
-		for (size_t k = 0; k < i && !change->list; k++)
-			if (x->all[k].links == change->links)
-				change->list = x->all[k].list;
-		if (change->links && !change->list && !write_list(c, change)) {
-			finished(c);
-			return false;
-		}
+	bool good = choose_places(c->live, x);
+	for (size_t i = 0; i < x->n && good; i++) {
+		struct change *change = &x->all[i], *first = first_with(x, change->links);
+		if (change->links && change == first)
+			good = write_list(c, change);
+		change->list = first->list;
 	}
-	return finished(c);
+	return finished(c) && good;
+}
+
+static void note_word(struct live *l, const struct change *change)
+{
+	uint8_t *place = &l->list[change->point][change->kernel];
+	if (*place)
+		l->lists[*place - 1].words--;
+	*place = change->place;
+	if (*place) {
+		l->lists[*place - 1].links = change->links;
+		l->lists[*place - 1].words++;
+	}
+	l->shown[change->point][change->kernel] = change->links;
+	l->coded[change->point][change->kernel] = native_code(l->native, change->links) != 0;
 }
 
 static bool write_words(struct context *c, const struct changes *x)
@@ -376,12 +435,81 @@ static bool write_words(struct context *c, const struct changes *x)
 	for (size_t i = 0; i < x->n && good; i++) {
 		const struct change *change = &x->all[i];
 		good = put(c, c->live->value + LIVE_WORD(change->point, change->kernel), &change->list, sizeof(change->list));
-		if (good) {
-			c->live->shown[change->point][change->kernel] = change->links;
-			c->live->coded[change->point][change->kernel] = native_code(c->live->native, change->links) != 0;
-		}
+		if (good)
+			note_word(c->live, change);
 	}
 	return finished(c) && good;
+}
+
+/* -- lists that no word leads to ------------------------------------------------------ */
+
+static bool is_old(const struct list *x)
+{
+	return x->links && !x->words;
+}
+
+/* From when on it is known that no word leads to them: the words have been written. */
+static void leave_lists(struct live *l)
+{
+	uint64_t now = now_ns();
+	for (uint32_t k = 0; k < LIVE_LISTS; k++)
+		if (is_old(&l->lists[k]) && !l->lists[k].left_ns)
+			l->lists[k].left_ns = now;
+}
+
+static bool count_inside(struct context *c, uint32_t k)
+{
+	struct live *l = c->live;
+	uint32_t n = c->sms < LIVE_SMS ? c->sms : LIVE_SMS;
+	if (!ok(REAL(cuMemcpyDtoHAsync_v2)(l->inside, inside_of(l, k), n * sizeof(*l->inside), c->stream)) || !finished(c))
+		return false;
+	l->lists[k].inside = 0;
+	for (uint32_t i = 0; i < n; i++)
+		l->lists[k].inside += l->inside[i].n;
+	return true;
+}
+
+static void look_into(struct context *c, uint32_t k, uint64_t now)
+{
+	struct list *x = &c->live->lists[k];
+	uint32_t before = x->inside;
+	if (!count_inside(c, k))
+		return;
+	if (x->inside && !before)
+		agent_log("live: %u groups of lanes are inside links %llx", x->inside, (unsigned long long)x->links);
+	if (before && !x->inside)
+		agent_log("live: links %llx are left after %.2f ms", (unsigned long long)x->links, (double)(now - x->left_ns) / 1e6);
+	x->empty_ns = x->inside ? 0 : now_ns();
+}
+
+/* A lane that counts itself in later than the words were written leaves again, so that a list that was once empty stays so. */
+static void look_inside(struct context *c)
+{
+	struct live *l = c->live;
+	for (uint32_t k = 0; k < LIVE_LISTS; k++) {
+		struct list *x = &l->lists[k];
+		uint64_t now = now_ns();
+		if (!is_old(x) || now - x->left_ns < LIVE_SETTLE_NS)
+			continue;
+		if (!x->empty_ns)
+			look_into(c, k, now);
+		else if (now - x->empty_ns >= FLIGHT_NS)
+			*x = (struct list){ 0 };
+	}
+}
+
+/* The links that lanes may be inside of although no word leads to them; since: the first of them. */
+static uint64_t held(const struct live *l, uint64_t *since)
+{
+	uint64_t links = 0;
+	*since = UINT64_MAX;
+	for (uint32_t k = 0; k < LIVE_LISTS; k++) {
+		if (!is_old(&l->lists[k]))
+			continue;
+		links |= l->lists[k].links;
+		*since = l->lists[k].left_ns < *since ? l->lists[k].left_ns : *since;
+	}
+	return links;
 }
 
 static uint64_t attached(void)
@@ -414,6 +542,8 @@ static bool start_over(struct context *c)
 	devmap_drop(c, devmap_pooled(c) & ~maps_wanted(attached()));
 	if (!devmap_pooled(c))
 		l->pool_used = 0;
+	memset(l->lists, 0, sizeof(l->lists));
+	memset(l->list, 0, sizeof(l->list));
 	memset(l->shown, 0, sizeof(l->shown));
 	memset(l->coded, 0, sizeof(l->coded));
 	native_start_over(l->native);
@@ -467,10 +597,26 @@ static void note_native(struct context *c)
 	c->live->coded_links = links;
 }
 
-/* What is published has settled. What programs that are gone have left is there to be read before anybody is told. */
+/* How many groups of lanes keep a link from being gone. */
+static void note_inside(const struct live *l)
+{
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
+		uint32_t n = 0;
+		if (!(l->armed >> i & 1) || l->links >> i & 1)
+			continue;
+		for (uint32_t k = 0; k < LIVE_LISTS; k++)
+			n += is_old(&l->lists[k]) && l->lists[k].links >> i & 1 ? l->lists[k].inside : 0;
+		__atomic_store_n(&agent.shared->links[i].inside, n, __ATOMIC_RELAXED);
+	}
+}
+
+/* What is published has settled; what lanes are inside of is not gone yet. What programs that are gone have left is there to be read before anybody is
+ * told. */
 static void note_armed(struct context *c)
 {
-	uint64_t links = c->live->links, changed = c->live->armed ^ links, now = now_ns();
+	uint64_t since, inside = held(c->live, &since) & ~c->live->links, links = c->live->links | (inside & c->live->armed);
+	uint64_t changed = c->live->armed ^ links, now = now_ns();
+	note_inside(c->live);
 	if (c->live->armed & ~links)
 		devmap_take_rest(c, devmap_pooled(c) & ~maps_wanted(attached()));
 	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
@@ -482,7 +628,8 @@ static void note_armed(struct context *c)
 	}
 	c->live->armed = links;
 	note_native(c);
-	atomic_store(&c->live->settled, c->live->generation);
+	if (!inside)
+		atomic_store(&c->live->settled, c->live->generation);
 }
 
 /* How many multiprocessors keep links from being armed, or gone. */
@@ -506,9 +653,10 @@ static void settle(struct context *c)
 	struct live *l = c->live;
 	uint64_t now = now_ns();
 	uint32_t deaf = l->rings ? count_deaf(c) : 0;
-	if (!l->rings)
-		return;
-	if (deaf) {
+	look_inside(c);
+	if (!l->rings) {
+		note_armed(c);
+	} else if (deaf) {
 		note_waiting(c, deaf);
 		if (l->sent_ns ? now - l->sent_ns >= BELL_AGAIN_NS : now - l->rung_ns >= BELL_GUARDS_NS) {
 			agent_log("live: %u multiprocessors have not heard the bell after %.0f ms", deaf, (double)(now - l->written_ns) / 1e6);
@@ -554,6 +702,7 @@ static int publish(struct context *c, uint64_t links, struct diag *d)
 	if (!err && !write_words(c, &x))
 		err = -EIO;
 	if (!err && x.n) {
+		leave_lists(c->live);
 		c->live->written_ns = now_ns();
 		c->live->rings = 2;
 		if (!ring_bell(c))
@@ -641,6 +790,23 @@ static void go_native(struct context *c)
 		update(c);
 }
 
+/* Whether something has yet to be heard, or left. */
+static bool waits(const struct live *l)
+{
+	uint64_t since;
+	return l->rings || held(l, &since);
+}
+
+static int next_look(const struct live *l)
+{
+	uint64_t since;
+	if (l->rings)
+		return SETTLE_MS;
+	if (held(l, &since))
+		return now_ns() - since < HELD_NS ? SETTLE_MS : HELD_MS;
+	return anything_attached() ? LOOK_MS : IDLE_MS;
+}
+
 int live_serve(struct context *c)
 {
 	if (!c->live || atomic_load(&c->dead))
@@ -650,7 +816,7 @@ int live_serve(struct context *c)
 	if (!atomic_load(&c->dead)) {
 		CUcontext was;
 		update(c);
-		if (c->live->rings && ok(REAL(cuCtxPushCurrent_v2)(c->handle))) {
+		if (waits(c->live) && ok(REAL(cuCtxPushCurrent_v2)(c->handle))) {
 			settle(c);
 			REAL(cuCtxPopCurrent_v2)(&was);
 		}
@@ -662,7 +828,7 @@ int live_serve(struct context *c)
 	/* The program may not come to us while its kernel runs: say that we follow. */
 	if (links_changed() || settled)
 		variant_relink();
-	return c->live->rings ? SETTLE_MS : anything_attached() ? LOOK_MS : IDLE_MS;
+	return next_look(c->live);
 }
 
 /* -- start ------------------------------------------------------------------------ */

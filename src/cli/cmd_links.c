@@ -173,11 +173,21 @@ static void armed_line(struct session *s, const struct session_link *l, uint32_t
 		printf("interpreted: %s\n", why_interpreted(s, l));
 }
 
+/* Detached, and not gone. */
+static bool is_going(const struct session_link *l)
+{
+	return l->live && l->state == SESSION_LINK_DETACHED && __atomic_load_n(&l->armed, __ATOMIC_ACQUIRE);
+}
+
 /* Where a program for running kernels is. */
 static void live_line(struct session *s, const struct session_link *l)
 {
-	uint32_t armed = __atomic_load_n(&l->armed, __ATOMIC_ACQUIRE), unheard = l->unheard;
-	if (armed)
+	uint32_t armed = __atomic_load_n(&l->armed, __ATOMIC_ACQUIRE), unheard = l->unheard, inside = l->inside;
+	if (is_going(l) && inside)
+		printf("%-12s going for %.1f s: %u groups of lanes have not come to its end\n", "", snap_seconds_since(l->since_ns), inside);
+	else if (is_going(l))
+		printf("%-12s going for %.1f s: %u multiprocessors have not heard of it\n", "", snap_seconds_since(l->since_ns), unheard);
+	else if (armed)
 		armed_line(s, l, armed);
 	else if (l->why)
 		printf("%-12s pending for %.1f s: %s\n", "", snap_seconds_since(l->since_ns), session_text(s, l->why));
@@ -195,7 +205,7 @@ static int link_session(struct session *s, void *arg)
 	for (uint32_t i = 0; snap && i < SESSION_MAX_LINKS; i++) {
 		const struct session_link *l = &f->links[i];
 		char id[32], pids[64] = "";
-		if (l->state != SESSION_LINK_ATTACHED || l->prog >= SESSION_MAX_PROGS)
+		if ((l->state != SESSION_LINK_ATTACHED && !is_going(l)) || l->prog >= SESSION_MAX_PROGS)
 			continue;
 		for (int k = 0; k < SESSION_MAX_AGENTS; k++)
 			if (agent_lives(&f->agents[k]) && strlen(pids) < 40)
@@ -304,7 +314,7 @@ static int run_detach(const void *opts, const struct opt_rest *rest)
 	if (d.waits)
 		say("kernels that run, or graphs that were made with the probe, still hold it; it "
 		    "goes with "
-		    "their end");
+		    "their end (egpu link)");
 	session_gc();
 	return 0;
 }

@@ -175,7 +175,8 @@ struct test {
 	int cc, sms;
 	uint32_t threads;
 	CUstream runs, copies;
-	CUdeviceptr map, cell, lists, code;
+	CUdeviceptr map, cell, lists, code, inside;
+	struct live_inside counts[LIVE_SMS];
 	struct text text;
 	char *cubin;
 	size_t cubin_bytes;
@@ -257,7 +258,8 @@ static bool prepare(struct test *t, int device)
 	       good(t, t->cu.cuStreamCreate(&t->copies, CU_STREAM_NON_BLOCKING), "a stream") &&
 	       good(t, t->cu.cuMemAlloc(&t->map, MAP_IMAGE_HEADER + t->threads * sizeof(struct value)), "memory") &&
 	       good(t, t->cu.cuMemAlloc(&t->cell, sizeof(struct cell)), "memory") &&
-	       good(t, t->cu.cuMemAlloc(&t->lists, 16384), "memory") && good(t, t->cu.cuMemAlloc(&t->code, CODE_ROOM), "memory");
+	       good(t, t->cu.cuMemAlloc(&t->lists, 16384), "memory") &&
+	       good(t, t->cu.cuMemAlloc(&t->inside, sizeof(t->counts)), "memory") && good(t, t->cu.cuMemAlloc(&t->code, CODE_ROOM), "memory");
 }
 
 static bool clear(struct test *t)
@@ -272,7 +274,7 @@ static bool clear(struct test *t)
 	image->value_size = sizeof(struct value);
 	image->max_entries = t->threads;
 	image->n_replicas = 1;
-	bool done = put(t, t->map, image, bytes) && put(t, t->cell, &cell, sizeof(cell));
+	bool done = put(t, t->map, image, bytes) && put(t, t->cell, &cell, sizeof(cell)) && put(t, t->inside, t->counts, sizeof(t->counts));
 	free(image);
 	return done;
 }
@@ -391,6 +393,17 @@ static bool check_values(struct test *t, uint32_t runs, const char *how)
 	return done;
 }
 
+/* Whoever was counted in was counted out. */
+static bool check_empty(struct test *t)
+{
+	uint32_t n = 0;
+	bool done = get(t, t->counts, t->inside, sizeof(t->counts));
+	for (uint32_t i = 0; i < LIVE_SMS; i++)
+		n |= t->counts[i].n;
+	memset(t->counts, 0, sizeof(t->counts));
+	return done && (!n || fail(t, "lanes seem to be inside programs when the kernel has ended"));
+}
+
 static bool publish(struct test *t, uint32_t k, const struct live_list *list)
 {
 	CUdeviceptr at = t->lists + LIVE_ALIGN * k;
@@ -400,7 +413,11 @@ static bool publish(struct test *t, uint32_t k, const struct live_list *list)
 static bool run_lists(struct test *t)
 {
 	CUdeviceptr data = t->lists + LIVE_ALIGN * LISTS, second = t->code + LIVE_NATIVE_BYTES + LIVE_NATIVE_GAP;
-	struct live_list list = { .n = 1, .programs = { data }, .code = t->code };
+	struct live_list list = { .n = 1,
+		.programs = { data },
+		.code = t->code,
+		.inside = t->inside,
+		.words = t->cell - LIVE_WORD(LIVE_LOOP, KERNEL) };
 	uint64_t one = 1;
 	bool done = place_program(t, data) && place_code(t, t->code) && publish(t, 0, &list) &&
 		    check_values(t, 1, "machine code under a running kernel");
@@ -409,7 +426,7 @@ static bool run_lists(struct test *t)
 	list.code = second;
 	done = done && place_code(t, second) && publish(t, 2, &list) && check_values(t, 1, "machine code in a second place");
 	return put(t, t->cell + offsetof(struct cell, stop), &one, sizeof(one)) && done &&
-	       good(t, t->cu.cuStreamSynchronize(t->runs), "the kernel");
+	       good(t, t->cu.cuStreamSynchronize(t->runs), "the kernel") && check_empty(t);
 }
 
 static bool test_device(struct test *t, int device)

@@ -252,8 +252,7 @@ int instrument_native(const struct native_request *r, struct buf *out, struct di
 	buf_puts(out, "\t.reg .b32 %egpu_here;\n\tactivemask.b32 %egpu_here;\n");
 	for (uint32_t i = 0; i < r->n && !err; i++)
 		err = put_program(out, &v, r, i, d);
-	/* Lanes may part for good where one yields in a loop, all but here (live/interp.c). */
-	buf_puts(out, "\tbar.warp.sync %egpu_here;\n\tret;\n}\n");
+	buf_puts(out, "\tret;\n}\n"); /* the lanes meet behind it (live/call.c) */
 	put_keeper(out, r->point);
 	return !err && out->failed ? diag_set(d, ENOMEM, "out of memory") : err;
 }

@@ -1,4 +1,17 @@
-/* call.c - what guards call where programs may be machine code: the list's function, or the interpreter.
+/* call.c - what guards call: it says that lanes are inside a list's programs, and calls the list's function or the interpreter.
+ *
+ * A lane may stand between a guard's load of the word and the program for any time, and inside the program as well: nothing says when a GPU runs the lanes
+ * of a warp that has come apart. So the guard's word is a hint. The lanes that came together first count themselves into the list, on their
+ * multiprocessor, and then read the word again, past L1. If it still leads to the list they run its programs, meet, and count themselves out; if not, they
+ * leave it and begin again with what the word leads to now. The agent changes the word, and reads the counts
+ * when nothing from before is on its way any more (live.h): a lane whose count it does not see then, reads the new word. So neither a fence nor an
+ * answer from the counter is needed, which each pass would wait for.
+ *
+ * The lowest lane counts for its group. Nobody leaves the group in between: they meet behind the programs, and only then it counts them out. The
+ * counter's address is kept, since a warp that was preempted may go on elsewhere.
+ *
+ * A lane that yields in a loop of a program lets those go that wait for it where the ways join, all but at a barrier like the one behind the programs: without it they
+ * would never come together again in a kernel that sees no reason why they should have parted.
  *
  * The compiler must see the call of the interpreter, so that the kernel has the registers and the stack that it needs; the function takes no
  * more of either.
@@ -22,18 +35,43 @@
 #define NAME(bits, i, comma) comma "p" #i
 #define TYPE(bits, i, comma) comma ".param .b" #bits " _"
 
-#define TEXT(name, interpreter, ARGS)                                                                                                      \
-	".func " name "(" ARGS(DECLARE) ")\n{\n"                                                                                           \
-	"\t.reg .pred %p;\n\t.reg .b64 %code;\n" ARGS(LOAD)                                                                              \
-	"\tld.global.u64 %code, [%a0+136];\n\tsetp.eq.u64 %p, %code, 0;\n\t@%p bra INTERPRET;\n\t{\n"                                 \
-	"\tTYPE: .callprototype _ (" ARGS(TYPE) ");\n" ARGS(PASS) "\tcall %code, (" ARGS(NAME) "), TYPE;\n\t}\n\tret;\n"             \
-	"INTERPRET:\n\t{\n" ARGS(PASS) "\tcall " interpreter ", (" ARGS(NAME) ");\n\t}\n\tret;\n}\n"
+/* No loop the first time: ptxas would have the lane yield at its head. */
+#define COUNT_IN                                                                                                                           \
+	"\tld.global.u64 %count, [%a0+144];\n\tmov.u32 %sm, %smid;\n\tand.b32 %sm, %sm, 1023;\n\tmad.wide.u32 %count, %sm, 32, %count;\n" \
+	"\tld.global.u64 %word, [%a0+152];\n\tmad.wide.u32 %word, %index, 8, %word;\n"                                                     \
+	"\tred.relaxed.gpu.global.add.u32 [%count], 1;\n\tld.relaxed.sys.global.u64 %now, [%word];\n"
 
-_Static_assert(offsetof(struct live_list, code) == 136, "TEXT");
+/* index: of the word among LIVE_POINTS * LIVE_KERNELS. */
+#define TEXT(name, interpreter, ARGS, INDEX)                                                                                               \
+	".func " name "(" ARGS(DECLARE) ")\n{\n"                                                                                           \
+	"\t.reg .pred %p, %first;\n\t.reg .b32 %index, %mask, %lane, %low, %high, %sm;\n\t.reg .b64 %count, %word, %now, %code;\n"         \
+	ARGS(LOAD) INDEX                                                                                                                   \
+	"\tactivemask.b32 %mask;\n\tmatch.any.sync.b32 %mask, %index, %mask;\n"                                                           \
+	"\tbrev.b32 %low, %mask;\n\tclz.b32 %low, %low;\n\tmov.u32 %lane, %laneid;\n\tsetp.eq.u32 %first, %lane, %low;\n"                 \
+	"\tmov.u32 %lane, %low;\n\t@!%first bra TOGETHER;\n"                                                                              \
+	COUNT_IN "\tsetp.eq.u64 %p, %now, %a0;\n\t@%p bra TOGETHER;\n"                                                                     \
+	"AGAIN:\n\tred.relaxed.gpu.global.add.u32 [%count], -1;\n\tmov.u64 %a0, %now;\n\tsetp.eq.u64 %p, %a0, 0;\n\t@%p bra TOGETHER;\n"   \
+	COUNT_IN "\tsetp.ne.u64 %p, %now, %a0;\n\t@%p bra AGAIN;\n"                                                                        \
+	"TOGETHER:\n"                                                                                                                      \
+	"\tmov.b64 {%low, %high}, %a0;\n\tshfl.sync.idx.b32 %low, %low, %lane, 31, %mask;\n"                                              \
+	"\tshfl.sync.idx.b32 %high, %high, %lane, 31, %mask;\n\tmov.b64 %a0, {%low, %high};\n"                                            \
+	"\tsetp.eq.u64 %p, %a0, 0;\n\t@%p bra LEAVE;\n"                                                                                   \
+	"\tld.global.u64 %code, [%a0+136];\n\tsetp.eq.u64 %p, %code, 0;\n\t@%p bra INTERPRET;\n\t{\n"                                    \
+	"\tTYPE: .callprototype _ (" ARGS(TYPE) ");\n" ARGS(PASS) "\tcall %code, (" ARGS(NAME) "), TYPE;\n\t}\n\tbra OUT;\n"             \
+	"INTERPRET:\n\t{\n" ARGS(PASS) "\tcall " interpreter ", (" ARGS(NAME) ");\n\t}\n"                                                \
+	"OUT:\n\tbar.warp.sync %mask;\n\t@%first red.relaxed.gpu.global.add.u32 [%count], -1;\n"                                          \
+	"LEAVE:\n\tret;\n}\n"
+
+_Static_assert(offsetof(struct live_list, code) == 136 && offsetof(struct live_list, inside) == 144 && offsetof(struct live_list, words) == 152 &&
+		       sizeof(struct live_inside) == 32 && LIVE_SMS == 1024 && LIVE_KERNELS == 8192,
+	"TEXT");
+
+#define OF_ACCESS "\tmad.lo.u32 %index, %a1, 8192, %a3;\n"
+#define OF_PLACE "\tmov.b64 {%low, %high}, %a1;\n\tshr.u32 %index, %high, 16;\n\tand.b32 %high, %high, 0xffff;\n\tmad.lo.u32 %index, %index, 8192, %high;\n"
 
 const char *live_call_text(const char *name)
 {
-	static const char run[] = TEXT(LIVE_CALL_RUN, LIVE_RUN, ACCESS), at[] = TEXT(LIVE_CALL_AT, LIVE_AT, PLACE);
+	static const char run[] = TEXT(LIVE_CALL_RUN, LIVE_RUN, ACCESS, OF_ACCESS), at[] = TEXT(LIVE_CALL_AT, LIVE_AT, PLACE, OF_PLACE);
 
 	return !strcmp(name, LIVE_CALL_RUN) ? run : !strcmp(name, LIVE_CALL_AT) ? at : NULL;
 }

@@ -1,4 +1,4 @@
-/* guard.c - the text of a guard: the word, and behind a branch the call of the interpreter. Which loop heads get one is decided by
+/* guard.c - the text of a guard: the word, and behind a branch the call (call.c). Which loop heads get one is decided by
  * instrument/running.c. */
 #include <errno.h>
 #include <stddef.h>
@@ -67,7 +67,7 @@ static void put_hear(struct buf *b, uint32_t map)
 	buf_puts(b, "$egpu_rheard:\n");
 }
 
-/* What the interpreter's functions take (interp.c). */
+/* What the functions take (call.c, interp.c). */
 struct argument {
 	uint32_t bits;
 	const char *value;
@@ -95,15 +95,15 @@ static const char *interpreter_at(enum live_point point)
 	return point == LIVE_MEM ? LIVE_RUN : LIVE_AT;
 }
 
-static const char *function_at(enum live_point point, bool native)
+static const char *function_at(enum live_point point)
 {
-	return !native ? interpreter_at(point) : point == LIVE_MEM ? LIVE_CALL_RUN : LIVE_CALL_AT;
+	return point == LIVE_MEM ? LIVE_CALL_RUN : LIVE_CALL_AT;
 }
 
 /* Few registers: those that a kernel needs beside them decide how many of its blocks fit. */
-static void put_call(struct buf *b, enum live_point point, bool native)
+static void put_call(struct buf *b, enum live_point point)
 {
-	const char *function = function_at(point, native);
+	const char *function = function_at(point);
 
 	if (point == LIVE_MEM) {
 		put_arguments(b, function, of_access, sizeof(of_access) / sizeof(of_access[0]));
@@ -121,10 +121,10 @@ const char *live_guard_name(enum live_point point)
 	return names[point];
 }
 
-int live_guard(struct arena *arena, enum live_point point, uint32_t map, bool native, struct ebpf_fragment *out, struct diag *d)
+int live_guard(struct arena *arena, enum live_point point, uint32_t map, struct ebpf_fragment *out, struct diag *d)
 {
 	struct buf b = { 0 };
-	const char *names[] = { interpreter_at(point), function_at(point, native) };
+	const char *names[] = { interpreter_at(point), function_at(point) };
 	struct ebpf_fragment_func *funcs = arena_array(arena, 2, sizeof(*funcs));
 
 	buf_puts(&b, "{\n\t.reg .pred %egpu_rlp;\n\t.reg .b32 %egpu_rlc, %egpu_rln;\n\t.reg .b64 %egpu_rla, %egpu_rlb, %egpu_rlw, %egpu_rlh;\n");
@@ -133,7 +133,7 @@ int live_guard(struct arena *arena, enum live_point point, uint32_t map, bool na
 	if (point == LIVE_LOOP)
 		put_hear(&b, map);
 	buf_puts(&b, "\tsetp.eq.u64 %egpu_rlp, %egpu_rlw, 0;\n\t@%egpu_rlp bra $egpu_rdone;\n");
-	put_call(&b, point, native);
+	put_call(&b, point);
 	buf_puts(&b, "$egpu_rdone:\n}");
 	char *body = b.failed || !funcs ? NULL : arena_strdup(arena, b.data);
 	buf_free(&b);
@@ -151,7 +151,7 @@ int live_guard(struct arena *arena, enum live_point point, uint32_t map, bool na
 		.anywhere = point == LIVE_LOOP,
 		.local_bytes = 1280,
 		.funcs = funcs,
-		.n_funcs = native ? 2 : 1,
+		.n_funcs = 2,
 		.body = body,
 	};
 	return 0;

@@ -1,4 +1,4 @@
-/* interp.c - the interpreter inside a probed kernel, called by guards (live.h): `__egpu_live_run` at accesses, `__egpu_live_at` elsewhere.
+/* interp.c - the interpreter inside a probed kernel, called for guards by call.c: `__egpu_live_run` at accesses, `__egpu_live_at` elsewhere.
  *
  * Compiled by clang to PTX when egpu is built (embed), twice, and from then on text: the variant's splice check compares it
  * byte for byte, because the addresses that programs compute cannot be followed in it. The verifier has proved the programs.
@@ -634,9 +634,6 @@ INLINE void run_list(u64 list, u32 point, const struct access *a)
 		if (!(flags & LIVE_WARP) || !(lanes_below() & mask))
 			run_program(&r);
 	}
-	/* A lane that yields in a loop of a program lets those go that wait for it where the ways join, all but at this: they would never come together
-	 * again in a kernel that sees no reason why they should have parted. */
-	meet(mask);
 }
 
 /* Two functions, each compiled by itself: what a guard passes costs registers in the kernel, and with them places for blocks. */

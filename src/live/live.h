@@ -9,7 +9,7 @@
  * out here. The writer is the agent; kernels only read.
  *
  *	order of publishing: maps, then program, then list, then the word; each is finished before the next starts
- *	order of taking away: the word; list, program and maps stay until no kernel that could hold them runs
+ *	order of taking away: the word; the list's counts when nobody is inside; list, program and maps stay until no kernel that could hold them runs
  *
  * Nothing is reused under a running kernel. A multiprocessor may hold an old word in its L1, and a fence of system scope drops it. So
  * each change raises the number in the *bell*; a doorbell kernel goes to the multiprocessors, and guards at loop heads look at the
@@ -20,6 +20,10 @@
  * the first time, the second is rung, LIVE_SETTLE_NS after the words were written, when nothing from before is on its way any more. Between the
  * two a guard may see new, old and new again. When all have heard the second time the change has *settled*: from then on every
  * pass counts, or none.
+ *
+ * What a guard has seen is a hint: a lane may stand between that and the program, or in the program, for any time. Lanes count themselves into a list, and then read
+ * the word again past L1 (call.c). A list that no word leads to any more is *left* when its counts are 0, read LIVE_SETTLE_NS after the words were written:
+ * whoever is counted later reads the new word. What goes is *gone* when it has settled, and the lists with it are left.
  *
  * The device's side is interp.c, compiled to PTX when egpu is built.
  */
@@ -42,7 +46,10 @@ enum {
 	LIVE_BELL = LIVE_WORDS_BYTES, /* offset of struct live_bell */
 	LIVE_CODE = LIVE_BELL + LIVE_ALIGN + 4 * LIVE_SMS,
 	LIVE_CODE_BYTES = 4 << 20, /* for lists and programs */
-	LIVE_VALUE_BYTES = LIVE_CODE + LIVE_CODE_BYTES,
+	LIVE_LISTS = 128, /* that words lead to, or lanes are inside of, at a time */
+	LIVE_INSIDE = LIVE_CODE + LIVE_CODE_BYTES, /* offset of struct live_inside[LIVE_LISTS][LIVE_SMS] */
+	LIVE_INSIDE_BYTES = 32,
+	LIVE_VALUE_BYTES = LIVE_INSIDE + LIVE_LISTS * LIVE_SMS * LIVE_INSIDE_BYTES,
 	LIVE_SETTLE_NS = 1000000,
 };
 
@@ -60,7 +67,17 @@ struct live_list {
 	uint64_t n; /* 1 to LIVE_PER_LIST */
 	uint64_t programs[LIVE_PER_LIST]; /* device addresses of struct live_program */
 	uint64_t code; /* of a function that does what all of them do, and takes what the guard passes; 0: they are interpreted */
+	uint64_t inside; /* address of struct live_inside[LIVE_SMS] */
+	uint64_t words;  /* address of the value */
 };
+
+/* Groups of lanes that are inside a list's programs, or about to find that they must not be, by the multiprocessor that they came in on. Lines
+ * of their own: all its warps add there. */
+struct live_inside {
+	uint32_t n; /* writer: kernels, atomic */
+	uint32_t reserved[7];
+};
+_Static_assert(sizeof(struct live_inside) == LIVE_INSIDE_BYTES, "the counts");
 
 /* The native tier. The list's programs are compiled to a function with no data of its own (instrument/native.c), and its machine code is
  * copied to memory that nothing has executed, since multiprocessors keep what they have executed. Guards of a session that may do so call

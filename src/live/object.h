@@ -17,10 +17,10 @@ void live_put_address(uint64_t *insns, const struct live_reloc *r, uint64_t map)
 /* The text behind the object, and what remains of *size; NULL: there is none. */
 const char *live_object_text(const void *data, size_t *size, size_t *text_bytes);
 
-/* The interpreter: what guards at accesses call, and what the others do. */
+/* The interpreter: for guards at accesses, and for the others. */
 #define LIVE_RUN "__egpu_live_run"
 #define LIVE_AT "__egpu_live_at"
-/* The same for guards that may call machine code. */
+/* What the guards call: these call the interpreter, or machine code. */
 #define LIVE_CALL_RUN "__egpu_live_call_run"
 #define LIVE_CALL_AT "__egpu_live_call_at"
 /* PTX of these functions; NULL: another name. Only these very texts are trusted in a variant. */

@@ -10,8 +10,8 @@
 #include "map/session.h"
 #include "verifier/verifier.h"
 
-/* The guard of a point, as a fragment like any other; native: it may call machine code. map: id of "egpu_live" in the session. Allocates from arena; -ENOMEM. */
-int live_guard(struct arena *arena, enum live_point point, uint32_t map, bool native, struct ebpf_fragment *out, struct diag *d);
+/* The guard of a point, as a fragment like any other. map: id of "egpu_live" in the session. Allocates from arena; -ENOMEM. */
+int live_guard(struct arena *arena, enum live_point point, uint32_t map, struct ebpf_fragment *out, struct diag *d);
 /* What its program is called. */
 const char *live_guard_name(enum live_point point);
 /* The point whose guards programs of a section can use; -EOPNOTSUPP, with what can be written instead. */

@@ -52,8 +52,7 @@ static int add_guard(struct session *s, enum live_point point, uint32_t map, con
 	struct ebpf_fragment guard;
 	struct buf text = { 0 };
 	uint32_t prog, link;
-	bool native = session_data(s)->maps[map].live == LIVE_TIER_NATIVE;
-	int err = arena ? live_guard(arena, point, map, native, &guard, d) : diag_set(d, ENOMEM, "out of memory");
+	int err = arena ? live_guard(arena, point, map, &guard, d) : diag_set(d, ENOMEM, "out of memory");
 
 	if (!err) {
 		ebpf_fragment_print(&guard, &text);

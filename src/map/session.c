@@ -432,7 +432,7 @@ static int add_link(struct session *s, uint32_t prog, enum ebpf_point point, boo
 	l->point = point;
 	l->warp = warp;
 	l->live = live;
-	l->armed = l->unheard = l->why = l->released = 0;
+	l->armed = l->unheard = l->inside = l->why = l->released = 0;
 	l->matched = 0;
 	l->owner = s->client;
 	memcpy(l->pattern, pattern, strlen(pattern) + 1);

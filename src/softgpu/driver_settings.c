@@ -1,4 +1,4 @@
-/* driver_settings.c - EGPU_SOFTGPU: "sm_90,sms=8,workers=4,memory=4G,check,strict,seed=7", parsed
+/* driver_settings.c - EGPU_SOFTGPU: "sm_90,sms=8,workers=4,memory=4G,check,strict,seed=7,behind=50", parsed
  * strictly. */
 #include "softgpu/driver.h"
 
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define USAGE                                                                                      \
-	"expected sm_75..sm_90, sms=N, workers=N, memory=N[K|M|G], devices=N, check, strict and seed=N, separated by commas"
+	"expected sm_75..sm_90, sms=N, workers=N, memory=N[K|M|G], devices=N, check, strict, seed=N and behind=MS, separated by commas"
 
 static bool number(const char *s, uint64_t min, uint64_t max, bool size, uint64_t *out)
 {
@@ -71,6 +71,8 @@ static bool setting(const char *word, struct sg_config *c)
 		return drv.strict = true, true;
 	if (!strncmp(word, "seed=", 5) && number(word + 5, 0, UINT32_MAX, false, &v))
 		return c->shuffle_seed = v, true;
+	if (!strncmp(word, "behind=", 7) && number(word + 7, 0, 3600000, false, &v))
+		return c->behind_ms = v, true;
 	return false;
 }
 

@@ -9,6 +9,7 @@
 #include "softgpu/internal.h"
 
 #include <stdio.h>
+#include <time.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,8 @@
 #define SPIN_LIMIT 256      /* weight of likely spins of a path before others get their turn */
 #define BLOCK_BUDGET (1 << 20)
 #define SPIN_COST 512 /* of a block's budget: blocks that spin yield their worker sooner */
+#define BEHIND_SLICES 64 /* of a warp in shuffled order, until some of its lanes are left behind */
+#define BEHIND_COST 64	  /* of a block's budget: a look at a warp whose lanes are all left behind */
 
 uint64_t sg_random(uint64_t *state)
 {
@@ -132,7 +135,7 @@ static void merge_paths(struct sg_warp *w)
 		for (uint32_t j = 0; j < n && !merged; j++) {
 			struct sg_path *q = &w->paths[j];
 			if (q->pc != p->pc || q->frame != p->frame || q->state != p->state ||
-				q->state == SG_WAIT_BAR || q->bar_done || p->bar_done)
+				q->state == SG_WAIT_BAR || q->bar_done || p->bar_done || q->until || p->until)
 				continue;
 			q->mask |= p->mask;
 			if (p->stamp < q->stamp)
@@ -143,6 +146,22 @@ static void merge_paths(struct sg_warp *w)
 			w->paths[n++] = *p;
 	}
 	w->n_paths = n;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static bool can_run(struct sg_path *p)
+{
+	if (p->state != SG_READY)
+		return false;
+	if (p->until && now_ns() >= p->until)
+		p->until = 0;
+	return !p->until;
 }
 
 static bool before(const struct sg_warp *w, const struct sg_path *a, const struct sg_path *b)
@@ -163,7 +182,7 @@ static void select_path(struct sg_warp *w)
 	int32_t best = -1;
 	uint32_t ready = 0;
 	for (uint32_t i = 0; i < w->n_paths; i++) {
-		if (w->paths[i].state != SG_READY)
+		if (!can_run(&w->paths[i]))
 			continue;
 		ready++;
 		if (best < 0 || before(w, &w->paths[i], &w->paths[best]))
@@ -176,7 +195,7 @@ static void select_path(struct sg_warp *w)
 	if (ready > 1 && w->block->random && sg_random(&w->block->random) % 8 == 0) {
 		do
 			best = (int32_t)(sg_random(&w->block->random) % w->n_paths);
-		while (w->paths[best].state != SG_READY);
+		while (!can_run(&w->paths[best]));
 	}
 	load_path(w, best);
 	for (uint32_t i = 0; i < w->n_paths && !w->rotate; i++) {
@@ -292,6 +311,26 @@ static uint32_t count_ready(const struct sg_warp *w)
 	return n;
 }
 
+/* A GPU does not say when it runs the lanes of a warp that has come apart: with behind_ms one lane, or all that go together, stand still for a while
+ * where they are. */
+static void leave_behind(struct sg_warp *w)
+{
+	struct sg_block *b = w->block;
+	uint32_t ms = b->grid->dev->config.behind_ms, left = w->mask;
+	struct sg_path *p = &w->paths[w->cur];
+	if (!ms || !b->random || sg_random(&b->random) % BEHIND_SLICES)
+		return;
+	if ((left & (left - 1)) && !p->bar_done && sg_random(&b->random) % 2) {
+		for (uint32_t n = (uint32_t)(sg_random(&b->random) % (uint32_t)__builtin_popcount(left)); n; n--)
+			left &= left - 1;
+		p = sg_split(w, left & -left, w->pc);
+	} else {
+		save_path(w);
+		w->cur = -1;
+	}
+	p->until = now_ns() + ms * UINT64_C(1000000);
+}
+
 /* Runs a warp for one slice and charges the block. */
 static void warp_run(struct sg_warp *w)
 {
@@ -306,6 +345,10 @@ static void warp_run(struct sg_warp *w)
 	w->rotate = false;
 	if (w->cur >= 0)
 		run_fuel(w);
+	else
+		w->block->budget -= BEHIND_COST;
+	if (w->cur >= 0 && !w->failed)
+		leave_behind(w);
 	int64_t used = slice - (w->fuel > 0 ? w->fuel : 0);
 	w->block->budget -= used + (int64_t)w->spins * SPIN_COST;
 	if (w->failed || count_ready(w) < 2) {

@@ -293,6 +293,7 @@ struct sg_path {
 	bool bar_done; /* the barrier instruction at pc was released; bar_value is its result */
 	uint32_t bar_value;
 	uint64_t stamp; /* when it ran last */
+	uint64_t until; /* left behind up to this time in nanoseconds; 0: not */
 };
 
 enum { SG_S_TIDX, SG_S_TIDY, SG_S_TIDZ, SG_S_WARPID, SG_S_COUNT };

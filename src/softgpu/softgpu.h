@@ -28,6 +28,7 @@ struct sg_config {
 	uint64_t memory_bytes; /* device memory that can be allocated */
 	bool check;	       /* races, uninitialised shared memory, divided barriers: a line on stderr each */
 	uint32_t shuffle_seed; /* not 0: warps and blocks are scheduled in shuffled order (tests) */
+	uint32_t behind_ms;    /* in shuffled order: now and then some lanes stand still for so long, wherever they are (tests) */
 };
 
 int sg_device_new(const struct sg_config *config, struct sg_device **out); /* CUresult */

@@ -101,8 +101,9 @@ attach --live --for 0.2 "$pid" "$work/params.bpf.c"; status=$?
 [ $status = 125 ] && grep -q "parameter" "$work/err"; ok $? "the kernel's parameters are refused with the reason"
 cat > "$work/large.bpf.c" <<'C'
 #include <egpu/probe.bpf.h>
-struct { __uint(type, BPF_MAP_TYPE_ARRAY); __uint(max_entries, 10000000); __type(key, __u32); __type(value, __u64); } large SEC(".maps");
-SEC("gpu.warp/block/queue") int loop(struct egpu_warp *ctx) { __u32 k = ctx->sm; __u64 *v = bpf_map_lookup_elem(&large, &k); if (v) __sync_fetch_and_add(v, 1); return 0; }
+struct many { __u64 n[1000]; };
+struct { __uint(type, BPF_MAP_TYPE_ARRAY); __uint(max_entries, 10000); __type(key, __u32); __type(value, struct many); } large SEC(".maps");
+SEC("gpu.warp/block/queue") int loop(struct egpu_warp *ctx) { __u32 k = ctx->sm; struct many *v = bpf_map_lookup_elem(&large, &k); if (v) __sync_fetch_and_add(v->n, 1); return 0; }
 C
 attach --live --for 0.3 "$pid" "$work/large.bpf.c"; status=$?
 [ $status = 125 ] && grep -q "loop: map large takes 80000" "$work/err"; ok $? "a map of 80 MB does not come there, and egpu attach says so"

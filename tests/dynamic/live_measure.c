@@ -4,7 +4,7 @@
  *
  *	rates MODE ROUNDS     passes a second without egpu and under each command, with guards but for accesses, and with those; in turns
  *	latency MODE TIMES    attach and detach
- *	around MODE [N]       rates of one run before an attach, while program N (each of the smaller ones) is attached, after the detach
+ *	around MODE [NN...]   rates of one run before an attach, while a program is attached, after the detach: of each whose digit is there (45678)
  *	after MODE N          rates of one run before program N is attached, while it is, for 3 s after the detach, and after another attach and
  *	                      detach; and how many lanes of a warp are together at loop heads before and after
  *	longest MODE          how long one run of a program takes at most, from one look at the clock to the next
@@ -141,7 +141,7 @@ static void leave(struct target *t, struct probe *p, struct session *s)
 	finish(t);
 }
 
-static void around(const char *mode, int which)
+static void around(const char *mode, const char *which)
 {
 	struct target t;
 	struct probe p;
@@ -150,9 +150,8 @@ static void around(const char *mode, int which)
 	if (!s || !load(&p, s))
 		return;
 	double before = rate_for(&t, 1000), while_there, after;
-	for (int k = 0; k < PROGRAMS; k++) {
-		if (k != which && !(which == PROGRAMS && k > 3))
-			continue;
+	for (; *which >= '0' && *which < '0' + PROGRAMS; which++) {
+		int k = *which - '0';
 		attach(&p, k);
 		wait_settled(s);
 		printf("# %s\n", tier(s));
@@ -435,7 +434,7 @@ int main(int argc, char **argv)
 	else if (!strcmp(what, "latency"))
 		latency(mode, times);
 	else if (!strcmp(what, "around"))
-		around(mode, i + 2 < argc ? times : PROGRAMS);
+		around(mode, i + 2 < argc ? argv[i + 2] : "45678");
 	else if (!strcmp(what, "longest"))
 		longest(mode);
 	else if (!strcmp(what, "bell"))

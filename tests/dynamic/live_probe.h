@@ -18,7 +18,13 @@ static struct {
 	int cycles;
 	unsigned seed; /* of the software GPU's schedule, another one for each run; 0: in order */
 	const char *build, *dir;
+	const char *only; /* this kind of kernel; NULL: each */
 } opt;
+
+static bool wanted(const char *mode)
+{
+	return !opt.only || !strcmp(opt.only, mode);
+}
 
 /* Starts the sample, under a command egpu (NULL: the build's) with guards at `points` when they are given. */
 static void start_with(struct target *t, const char *command, const char *mode, const char *points, const char *ms)
@@ -30,7 +36,7 @@ static void start_with(struct target *t, const char *command, const char *mode, 
 	snprintf(sample, sizeof(sample), "%s/samples/persistent", opt.build);
 	snprintf(live, sizeof(live), "--live=%s", points ? points : "");
 	char *alone[] = { sample, (char *)mode, (char *)ms, NULL };
-	char *under[] = { command ? (char *)command : egpu, "run", driver, live, "-k", "*", "--", sample, (char *)mode, (char *)ms, NULL };
+	char *under[] = { command ? (char *)command : egpu, "run", driver, live, "-k", (char *)mode, "--", sample, (char *)mode, (char *)ms, NULL };
 	start_command(t, points ? under : alone);
 }
 

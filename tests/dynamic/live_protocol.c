@@ -1,11 +1,11 @@
 /* The protocol of --live (live/live.h) on the software GPU: programs come to kernels that run and go in any order, several at a point, in two
- * contexts; room is used up and comes back; loaders are killed in the middle.
+ * contexts; lanes are left behind in them for long; room is used up and comes back; loaders are killed in the middle.
  *
  * usage: live_protocol [STEPS [SEED]]
  */
 #include "live.h"
 
-enum { CONTEXTS = 2, PROGRAMS = 5, BY_ORDER = 4 /* those that run in every pass */ };
+enum { CONTEXTS = 2, PROGRAMS = 5, BY_ORDER = 4 /* those that run in every pass */, BEHIND_MS = 60 };
 
 static const char *build;
 static const char *const names[PROGRAMS] = { "alpha_a", "alpha_b", "beta", "all", "left" };
@@ -30,10 +30,16 @@ static bool tell(struct target *t, const char *line, const char *answer)
 	return wait_word(t, all);
 }
 
-static bool begin_kernels(struct target *t)
+static bool begin_kernels(struct target *t, unsigned threads)
 {
-	return tell(t, "start 0 alpha\n", "started 0 alpha") && tell(t, "start 0 beta\n", "started 0 beta") &&
-	       tell(t, "start 1 alpha\n", "started 1 alpha") && tell(t, "start 1 beta\n", "started 1 beta");
+	char line[64], answer[64];
+	for (int k = 0; k < 4; k++) {
+		snprintf(line, sizeof(line), "start %d %s %u\n", k / 2, k % 2 ? "beta" : "alpha", threads);
+		snprintf(answer, sizeof(answer), "started %d %s", k / 2, k % 2 ? "beta" : "alpha");
+		if (!tell(t, line, answer))
+			return false;
+	}
+	return true;
 }
 
 static bool end_kernels(struct target *t)
@@ -41,17 +47,18 @@ static bool end_kernels(struct target *t)
 	return tell(t, "stop 0\n", "stopped 0") && tell(t, "stop 1\n", "stopped 1");
 }
 
-static struct session *begin(struct target *t)
+/* behind_ms: for so long some lanes stand still now and then. */
+static struct session *begin(struct target *t, unsigned threads, unsigned behind_ms)
 {
-	char egpu[600], target[600], driver[64];
+	char egpu[600], target[600], driver[80];
 	snprintf(egpu, sizeof(egpu), "%s/egpu", build);
 	snprintf(target, sizeof(target), "%s/tests/dynamic/target_live", build);
-	snprintf(driver, sizeof(driver), "--softgpu=sm_90,sms=2,strict,seed=%lu", seed & 0xffff);
+	snprintf(driver, sizeof(driver), "--softgpu=sm_90,sms=2,strict,seed=%lu,behind=%u", seed & 0xffff, behind_ms);
 	char *argv[] = { egpu, "run", driver, "--live=exit,loop", "-k", "*", "--", target, NULL };
 	answers = 0;
 	start_command(t, argv);
 	struct session *s = find_session(t, "ready");
-	return s && begin_kernels(t) ? s : NULL;
+	return s && begin_kernels(t, threads) ? s : NULL;
 }
 
 static bool load(struct probe *p, struct session *s)
@@ -166,6 +173,60 @@ static void any_order(struct session *s, int steps)
 	unload(&p);
 }
 
+/* -- lanes that are left behind ------------------------------------------------------------ */
+
+/* Runs of programs that are gone, by lanes that may have stood still between the guard's load and the program's end. */
+static int late(struct probe *p)
+{
+	uint64_t before[BY_ORDER];
+	int n = 0;
+	wait_copies(p);
+	for (uint32_t i = 0; i < BY_ORDER; i++)
+		before[i] = hits(p, i);
+	sleep_ms(2 * BEHIND_MS);
+	wait_copies(p);
+	for (uint32_t i = 0; i < BY_ORDER; i++)
+		if (!p->link[i] && hits(p, i) != before[i])
+			n++, printf("# %s has run %llu times after it was gone\n", names[i], (unsigned long long)(hits(p, i) - before[i]));
+	return n;
+}
+
+/* What egpu detach waits for; *said: that links say how many are inside. */
+static bool wait_gone(struct session *s, bool *said)
+{
+	const struct session_file *f = session_data(s);
+	for (uint64_t end = now_ns() + 20000000000u; now_ns() < end;) {
+		if (session_drained(s, 1))
+			return true;
+		for (int i = 0; i < SESSION_MAX_LINKS; i++)
+			*said |= f->links[i].state == SESSION_LINK_DETACHED && f->links[i].armed && f->links[i].inside;
+	}
+	return false;
+}
+
+static void left_behind(struct session *s, int steps)
+{
+	struct probe p;
+	int bad = 0, after = 0;
+	bool said = false;
+	ok(load(&p, s), "a loader where lanes are left behind");
+	for (int i = 0; i < steps && !bad; i++) {
+		for (unsigned n = 1 + random_below(3); n; n--)
+			bad += !toggle(&p, (int)random_below(BY_ORDER));
+		bad += !wait_settled(s);
+		sleep_ms((int)random_below(BEHIND_MS));
+		for (int k = 0; k < BY_ORDER; k++)
+			if (p.link[k] && random_below(4))
+				toggle(&p, k);
+		bad += !wait_gone(s, &said);
+		after += late(&p);
+	}
+	ok(!bad, "%d changes there come to rest", 2 * steps);
+	ok(said, "links say meanwhile that somebody is inside");
+	is_int(after, 0, "and what is gone runs no more");
+	unload(&p);
+}
+
 /* -- room -------------------------------------------------------------------------------- */
 
 static const struct session_link *latest(struct session *s)
@@ -199,7 +260,7 @@ static void room(struct target *t, struct session *s)
 		l ? session_text(s, l->why) : "");
 	sleep_ms(100);
 	ok(l && l->armed < CONTEXTS, "while the kernels run it stays so");
-	ok(end_kernels(t) && begin_kernels(t), "they end, and run again");
+	ok(end_kernels(t) && begin_kernels(t, 1), "they end, and run again");
 	ok(wait_settled(s) && !wrong(&p), "then it is armed, and runs");
 	ok(l && !l->why, "and no reason is left");
 	unload(&p);
@@ -271,7 +332,7 @@ int main(int argc, char **argv)
 	setenv("EGPU_SOFTGPU_QUIET", "1", 1);
 	signal(SIGPIPE, SIG_IGN);
 	printf("# seed %lu\n", seed);
-	struct session *s = begin(&t);
+	struct session *s = begin(&t, 1, 0);
 	if (ok(s, "kernels run in two contexts")) {
 		any_order(s, steps);
 		killed(s);
@@ -280,8 +341,15 @@ int main(int argc, char **argv)
 	stop(&t);
 	is_int(finish(&t), 0, "the target ends as it would");
 	ok(strstr(t.text, "ended well"), "and says so");
+	s = begin(&t, 40, BEHIND_MS);
+	if (ok(s, "kernels of two warps, whose lanes are left behind")) {
+		left_behind(s, steps);
+		session_close(s);
+	}
+	stop(&t);
+	is_int(finish(&t), 0, "the target ends as it would");
 	setenv("EGPU_LIVE_ROOM", "8192", 1);
-	s = begin(&t);
+	s = begin(&t, 1, 0);
 	if (ok(s, "a run with little room for programs")) {
 		room(&t, s);
 		session_close(s);

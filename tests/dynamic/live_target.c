@@ -1,7 +1,7 @@
 /* Kernels that run until they are told to stop, in two contexts: what tests/dynamic/live_protocol.c attaches to.
  *
  * Lines of standard input, each answered when it is done:
- *	start C NAME    kernel NAME (alpha, beta) in context C (0, 1)       "started C NAME N"
+ *	start C NAME T  kernel NAME (alpha, beta) in context C (0, 1), T threads      "started C NAME N"
  *	stop C          the context's kernels end                          "stopped C N"
  * with N the number of the answer, so that each is another text. The end of the input stops all.
  */
@@ -66,14 +66,14 @@ static void prepare(struct side *s, CUdevice dev)
 	set_stop(s, 0);
 }
 
-static void start(struct side *s, const char *name)
+static void start(struct side *s, const char *name, unsigned threads)
 {
 	CUfunction fn;
 	CUdeviceptr out = s->out + 8 * (CUdeviceptr)s->n;
 	void *params[] = { &s->stop, &out };
 	CU(cuCtxSetCurrent(s->ctx));
 	CU(cuModuleGetFunction(&fn, s->module, name));
-	CU(cuLaunchKernel(fn, 1, 1, 1, 1, 1, 1, 0, s->streams[s->n++ % STREAMS], params, NULL));
+	CU(cuLaunchKernel(fn, 1, 1, 1, threads, 1, 1, 0, s->streams[s->n++ % STREAMS], params, NULL));
 }
 
 static void stop(struct side *s)
@@ -89,6 +89,7 @@ int main(void)
 {
 	char line[64], name[16];
 	int c, n = 0;
+	unsigned threads;
 	CUdevice dev;
 	CU(cuInit(0));
 	CU(cuDeviceGet(&dev, 0));
@@ -97,8 +98,8 @@ int main(void)
 	printf("ready\n");
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
-		if (sscanf(line, "start %1d %15s", &c, name) == 2) {
-			start(&sides[c % CONTEXTS], name);
+		if (sscanf(line, "start %1d %15s %u", &c, name, &threads) == 3) {
+			start(&sides[c % CONTEXTS], name, threads);
 			printf("started %d %s %d\n", c, name, n++);
 		} else if (sscanf(line, "stop %1d", &c) == 1) {
 			stop(&sides[c % CONTEXTS]);

@@ -30,7 +30,7 @@ static struct guards guard(const char *text)
 	struct instrument_result r;
 	struct ptx_module *m = parse_text(text);
 	for (int p = 0; p < LIVE_POINTS; p++) {
-		live_guard(a, p, MAP, false, &guards[p], NULL);
+		live_guard(a, p, MAP, &guards[p], NULL);
 		list[p] = &guards[p];
 	}
 	struct instrument_request req = { .module = m, .kernel = "kernel", .fragments = list, .n_fragments = LIVE_POINTS };

@@ -11,7 +11,7 @@
 #include "map/map.h"
 #include "translate/translate.h"
 
-enum { GRID = 2 * 1 * 2, BLOCK = 8 * 3 * 4, THREADS = GRID * BLOCK, SITE = 1234, KERNEL = 77, ROOM = 65536 };
+enum { GRID = 2 * 1 * 2, BLOCK = 8 * 3 * 4, THREADS = GRID * BLOCK, SITE = 1234, KERNEL = 77, ROOM = 65536, OLD_LIST = 512 };
 
 struct value {
 	struct {
@@ -130,7 +130,7 @@ struct one {
 	uint32_t bytes, op, programs;
 };
 
-static CUdeviceptr image, code, lists;
+static CUdeviceptr image, code, lists, inside, word;
 static CUfunction at_place, at_access;
 static struct ebpf_map map = {
 	.name = "m", .type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = sizeof(struct value), .max_entries = THREADS
@@ -149,6 +149,21 @@ static void run(const struct one *x, enum live_point point, CUdeviceptr list, st
 	need(cuLaunchKernel(point == LIVE_MEM ? at_access : at_place, 2, 1, 2, 8, 3, 4, 0, NULL, params, NULL));
 	need(cuCtxSynchronize());
 	need(cuMemcpyDtoH(out, image + MAP_IMAGE_HEADER, sizeof(zeros)));
+}
+
+static void lead_to(CUdeviceptr list)
+{
+	need(cuMemcpyHtoD(word, &list, sizeof(list)));
+}
+
+static uint32_t count_inside(void)
+{
+	static struct live_inside counts[LIVE_SMS];
+	uint32_t n = 0;
+	need(cuMemcpyDtoH(counts, inside, sizeof(counts)));
+	for (uint32_t i = 0; i < LIVE_SMS; i++)
+		n |= counts[i].n;
+	return n;
 }
 
 static CUdeviceptr put_data(const struct buf *object, CUdeviceptr at)
@@ -220,7 +235,7 @@ static void try(const struct one *x, bool ptxas)
 	uint32_t ops[2] = { ~0u, ~0u };
 	enum live_point point = LIVE_ENTRY;
 	struct live_list words = { .n = x->programs };
-	static struct value by_data[THREADS], by_code[THREADS];
+	static struct value by_data[THREADS], by_code[THREADS], by_word[THREADS], gone[THREADS];
 	struct buf ptx = { 0 };
 	struct diag d = { 0 };
 	bool good = true;
@@ -242,20 +257,31 @@ static void try(const struct one *x, bool ptxas)
 	}
 	struct native_request r = { .fragments = list, .ops = ops, .n = x->programs, .point = point, .table = table, .cc = 80 };
 	good = good && !instrument_native(&r, &ptx, &d) && put_code(&ptx, code);
+	words.inside = inside;
+	words.words = word - LIVE_WORD(point, KERNEL);
 	if (good) {
+		lead_to(lists);
 		need(cuMemcpyHtoD(lists, &words, sizeof(words)));
 		run(x, point, lists, by_data);
 		words.code = code;
 		need(cuMemcpyHtoD(lists, &words, sizeof(words)));
 		run(x, point, lists, by_code);
+		/* What the guard saw is old: another list, or none, has taken its place. */
+		words.n = words.code = 0;
+		need(cuMemcpyHtoD(lists + OLD_LIST, &words, sizeof(words)));
+		run(x, point, lists + OLD_LIST, by_word);
+		lead_to(0);
+		run(x, point, lists, gone);
 	}
-	uint64_t runs = 0, differ = 0;
+	uint64_t runs = 0, differ = 0, old = 0;
 	for (uint32_t i = 0; i < THREADS && good; i++) {
 		runs += by_code[i].program[0].runs;
 		differ += memcmp(&by_data[i], &by_code[i], sizeof(by_data[i])) != 0;
+		old += memcmp(&by_word[i], &by_code[i], sizeof(by_data[i])) || gone[i].program[0].runs;
 	}
 	ok(good && !differ && (runs != 0) == (x->what[0] != 'n'), "%s: %llu runs, interpreted and as machine code%s%s", x->what,
 		(unsigned long long)runs, d.err ? ": " : "", d.text);
+	ok(good && !old && !count_inside(), "and what the word leads to decides, not what the guard saw; all who came in have left");
 	if (ptxas && good)
 		ok(judged(&r), "ptxas takes it");
 	buf_free(&ptx);
@@ -284,6 +310,9 @@ int main(void)
 	need(cuMemAlloc(&image, MAP_IMAGE_HEADER + THREADS * sizeof(struct value)));
 	need(cuMemAlloc(&code, ROOM));
 	need(cuMemAlloc(&lists, 16384));
+	need(cuMemAlloc(&inside, sizeof(struct live_inside) * LIVE_SMS));
+	need(cuMemsetD8(inside, 0, sizeof(struct live_inside) * LIVE_SMS));
+	need(cuMemAlloc(&word, 8));
 	at_place = load_kernels(&at_access);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		try(&cases[i], ptxas && i % 3 == 0);

@@ -151,7 +151,7 @@ static struct device_module *load_kernel(void)
 	struct ebpf_fragment guard;
 	struct buf ptx = { 0 };
 	struct diag d = { 0 };
-	if (live_guard(arena, LIVE_ENTRY, 0, false, &guard, &d))
+	if (live_guard(arena, LIVE_ENTRY, 0, &guard, &d))
 		return NULL;
 	buf_printf(&ptx, ".version 7.0\n.target sm_75\n.address_size 64\n%s", guard.funcs[0].text);
 	buf_puts(&ptx, ".visible .entry live(.param .u64 list)\n{\n\t.reg .b64 %l;\n\tld.param.u64 %l, [list];\n");
