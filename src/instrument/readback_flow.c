@@ -157,6 +157,7 @@ struct region {
 	struct table *args;   /* &var of .param space -> class + 1 */
 	uint32_t *mask_block; /* per cell: block in which activemask wrote it, 0 never */
 	uint32_t block;
+	int64_t came; /* cell + 1 of the mask of those who are here at the beginning, where a branch goes round for others */
 	uint32_t local; /* join of what was stored in local memory */
 	bool live, changed;
 	struct summary sum;
@@ -556,6 +557,37 @@ static bool join_label(struct region *g, const struct ptx_stmt *label)
 	return true;
 }
 
+static const struct ptx_insn *insn_before(const struct region *g, uint32_t at, uint32_t n, const char *base)
+{
+	const struct ptx_insn *insn = at >= g->from + n ? g->f->stmts[at - n].insn : NULL;
+
+	return insn && !insn->pred && !strcmp(insn->base, base) ? insn : NULL;
+}
+
+/* The label that ends a scope, behind the barrier for all who came to it. */
+static bool is_behind_meeting(const struct region *g, const struct ptx_stmt *label)
+{
+	return label == &g->f->stmts[g->to] && insn_before(g, g->to, 1, "bar");
+}
+
+/* Whether a branch is of none of the lanes that came to the scope: of those whose own bit is not in its activemask, asked just before. */
+static bool goes_round(struct region *g, const struct ptx_insn *insn)
+{
+	const struct ptx_insn *asks = insn_before(g, g->at, 1, "setp"), *picks = insn_before(g, g->at, 2, "and"), *own = insn_before(g, g->at, 3, "mov");
+
+	if (g->is_function || g->block != FIRST_BLOCK || !insn->pred || insn->pred_negated || !asks || !picks || !own || asks->n_operands != 3 ||
+		picks->n_operands != 3 || own->n_operands != 2 || own->operands[1].kind != PTX_OPERAND_REG || !ptx_insn_has_mod(asks, "eq") || asks->n_mods != 2 || strcmp(own->operands[1].name, "%lanemask_eq"))
+		return false;
+	int64_t bit = cell_of(g, &own->operands[0]), mask = cell_of(g, &picks->operands[2]);
+	if (bit < 0 || mask < 0 || bit == mask || cell_of(g, &picks->operands[0]) != bit || cell_of(g, &picks->operands[1]) != bit ||
+		cell_of(g, &asks->operands[1]) != bit || asks->operands[2].kind != PTX_OPERAND_INT || asks->operands[2].value ||
+		asks->operands[0].kind != PTX_OPERAND_REG || cell_of(g, &asks->operands[0]) < 0 || strcmp(asks->operands[0].name, insn->pred) ||
+		g->mask_block[mask] != FIRST_BLOCK)
+		return false;
+	g->came = mask + 1;
+	return true;
+}
+
 static bool visit_branch(struct region *g, const struct ptx_insn *insn)
 {
 	const struct ptx_operand *to = &insn->operands[0];
@@ -564,6 +596,8 @@ static bool visit_branch(struct region *g, const struct ptx_insn *insn)
 
 	if (!label)
 		return fail(g, "a spliced branch out of its scope:", insn->opcode);
+	if (is_behind_meeting(g, label) && !goes_round(g, insn))
+		return fail(g, "a spliced branch past a barrier, of lanes whose activemask it waits for:", insn->opcode);
 	if (!join_label(g, label))
 		return false;
 	g->live = insn->pred;
@@ -629,7 +663,8 @@ static bool visit_together(struct region *g, const struct ptx_insn *insn)
 		return fail(g, "a spliced instruction that this check does not know:", insn->opcode);
 	/* Those who came to a site together, asked before any may have left, and where each of them passes. */
 	int64_t cell = insn->operands[0].kind == PTX_OPERAND_REG ? cell_of(g, &insn->operands[0]) : -1;
-	if (cell >= 0 && g->mask_block[cell] == FIRST_BLOCK && g->at == g->to && !g->is_function && !insn->pred)
+	bool all_pass = g->at == g->to || (g->at + 1 == g->to && g->f->stmts[g->to].kind == PTX_STMT_LABEL && g->came == cell + 1);
+	if (cell >= 0 && g->mask_block[cell] == FIRST_BLOCK && all_pass && !g->is_function && !insn->pred)
 		return true;
 	return check_mask(g, insn);
 }
@@ -802,6 +837,7 @@ static bool walk(struct region *g, bool skip_bodies)
 		g->changed = false;
 		g->live = true;
 		g->block = FIRST_BLOCK;
+		g->came = 0;
 		memset(g->state, 0, (g->n_cells + 1) * sizeof(*g->state));
 		memset(g->mask_block, 0, (g->n_cells + 1) * sizeof(*g->mask_block));
 		for (uint32_t i = g->from; i <= g->to; i++) {

@@ -203,6 +203,18 @@ static bool any_may_part(const struct splicer *s, uint32_t site)
 	return false;
 }
 
+/* The lanes that come to a site together, and a branch around it that none of them takes. The barrier at its end alone does not bring them together:
+ * where a kernel has more than one, ptxas writes BRA.DIV around a WARPSYNC.COLLECTIVE, behind which each lane goes on as it came. But ptxas also has the
+ * lanes that are here at a branch wait for each other where its ways join (BSSY, BSYNC), and behind the barrier none is left that could be let go. */
+static void emit_coming(uint32_t site, struct buf *b)
+{
+	buf_printf(b,
+		"\t.reg .b32 %%egpu_came, %%egpu_own;\n\t.reg .pred %%egpu_away;\n\tactivemask.b32 %%egpu_came;\n"
+		"\tmov.u32 %%egpu_own, %%lanemask_eq;\n\tand.b32 %%egpu_own, %%egpu_own, %%egpu_came;\n"
+		"\tsetp.eq.u32 %%egpu_away, %%egpu_own, 0;\n\t@%%egpu_away bra $egpu_met%u;\n",
+		site);
+}
+
 /* The cp.async at a site, or NULL. */
 static const struct ptx_insn *copied(const struct spot *spot)
 {
@@ -313,7 +325,7 @@ static char *site_text(const struct splicer *s, uint32_t site, const struct merg
 	buf_printf(&b, "{ // egpu site %u\n", in.site);
 	emit_declarations(&in, &b);
 	if (meets)
-		buf_puts(&b, "\t.reg .b32 %egpu_came;\n\tactivemask.b32 %egpu_came;\n");
+		emit_coming(in.site, &b);
 	if (spot->held)
 		emit_held(spot->held, site, &b);
 	emit_who_passes(asks, guard, site, &b);
@@ -326,7 +338,7 @@ static char *site_text(const struct splicer *s, uint32_t site, const struct merg
 	if (asks || guard || copies || spot->access.lanes || (spot->held && spot->held->n))
 		buf_printf(&b, "$egpu_end%u:\n", site);
 	if (meets)
-		buf_puts(&b, "\tbar.warp.sync %egpu_came;\n");
+		buf_printf(&b, "\tbar.warp.sync %%egpu_came;\n$egpu_met%u:\n", in.site);
 	buf_puts(&b, "}\n\t");
 	if (!b.failed)
 		text = arena_strdup(s->v->arena, b.data);

@@ -79,7 +79,7 @@ for p in parts adds; do
 	"$egpu" instrument -k vecadd -o "$tmp/$p.ptx" "$tmp/$p.bpf.c" "$samples/vecadd.ptx" >"$tmp/out" 2>"$tmp/err"
 	ok $? "$p: instrumented"
 done
-is "$(grep -c 'activemask.b32 %egpu_came;' "$tmp/parts.ptx") $(grep -A1 'bar.warp.sync %egpu_came;' "$tmp/parts.ptx" | tail -1 | cut -c1)" "1 }" "lanes that may have parted meet where the probe ends"
+is "$(grep -c 'activemask.b32 %egpu_came;' "$tmp/parts.ptx") $(grep -A2 'bar.warp.sync %egpu_came;' "$tmp/parts.ptx" | sed 's/[0-9]//g' | tail -2 | tr '\n' ' ')" "1 \$egpu_met: } " "lanes that may have parted meet where the probe ends"
 is "$(grep -c egpu_came "$tmp/adds.ptx")" 0 "a probe that only adds parts none"
 
 sed 's|gpu/block|gpu/blocks|' "$probe" >"$tmp/bad.bpf.c"
