@@ -3,7 +3,7 @@
  * The device's copy of the map "egpu_live" holds a word for each kernel and point, and behind the words the lists and programs they
  * lead to. All of it is written by DMA on a stream of its own, which waits for nobody: maps, programs, lists, and when those are
  * finished the words. Then the bell is rung, twice (live/live.h); what all multiprocessors have heard twice has settled, and only then
- * links are said to be armed, and gone when nobody is inside their lists besides.
+ * links are said to be armed. Those that have been taken away are said to be gone when nobody is inside the lists that had them.
  *
  * What was written is never written again while a kernel that could hold it runs: room is taken from the front, and all of it comes
  * free when the context is idle and nobody launches.
@@ -57,7 +57,7 @@ struct live {
 	uint32_t heard[LIVE_SMS];
 	uint64_t links;         /* that are published, a bit each */
 	atomic_bool full;       /* a program waits for room */
-	_Atomic uint64_t settled; /* generation of the session up to which everything has settled */
+	_Atomic uint64_t settled; /* generation of the session up to which what was detached is gone */
 	uint64_t generation;    /* of the session, when last published; 0: never */
 	uint32_t n_kernels;     /* of the session at that time */
 	uint64_t armed;         /* links that are said to be armed */
@@ -588,13 +588,34 @@ void live_idle(void)
 
 /* -- publishing ------------------------------------------------------------------- */
 
-static void note_native(struct context *c)
+static void note_native(struct context *c, uint64_t links)
 {
-	uint64_t links = native_links(c->live->native, c->live->links), changed = c->live->coded_links ^ links;
+	uint64_t changed = c->live->coded_links ^ links;
 	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
 		if (changed >> i & 1)
 			__atomic_fetch_add(&agent.shared->links[i].native, links >> i & 1 ? 1 : -1, __ATOMIC_RELEASE);
 	c->live->coded_links = links;
+}
+
+static void note_links(struct context *c, uint64_t armed)
+{
+	uint64_t changed = c->live->armed ^ armed, now = now_ns();
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
+		struct session_link *l = &agent.shared->links[i];
+		if (!(changed >> i & 1))
+			continue;
+		__atomic_store_n(&l->armed_ns, now, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&l->armed, armed >> i & 1 ? 1 : -1, __ATOMIC_RELEASE);
+	}
+	c->live->armed = armed;
+}
+
+/* What is published has been heard everywhere. */
+static void note_armed(struct context *c)
+{
+	struct live *l = c->live;
+	note_links(c, l->armed | l->links);
+	note_native(c, native_links(l->native, l->links) | (l->coded_links & ~l->links));
 }
 
 /* How many groups of lanes keep a link from being gone. */
@@ -610,32 +631,25 @@ static void note_inside(const struct live *l)
 	}
 }
 
-/* What is published has settled; what lanes are inside of is not gone yet. What programs that are gone have left is there to be read before anybody is
- * told. */
-static void note_armed(struct context *c)
+/* What is published no more is gone when nobody is inside; whoever has not heard of it finds out before it begins. What programs that are gone have left
+ * is there to be read before anybody is told. */
+static void note_gone(struct context *c)
 {
-	uint64_t since, inside = held(c->live, &since) & ~c->live->links, links = c->live->links | (inside & c->live->armed);
-	uint64_t changed = c->live->armed ^ links, now = now_ns();
-	note_inside(c->live);
-	if (c->live->armed & ~links)
+	struct live *l = c->live;
+	uint64_t since, inside = held(l, &since) & ~l->links, stay = l->links | inside;
+	note_inside(l);
+	if (l->armed & ~stay)
 		devmap_take_rest(c, devmap_pooled(c) & ~maps_wanted(attached()));
-	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
-		struct session_link *l = &agent.shared->links[i];
-		if (!(changed >> i & 1))
-			continue;
-		__atomic_store_n(&l->armed_ns, now, __ATOMIC_RELAXED);
-		__atomic_fetch_add(&l->armed, links >> i & 1 ? 1 : -1, __ATOMIC_RELEASE);
-	}
-	c->live->armed = links;
-	note_native(c);
+	note_links(c, l->armed & stay);
+	note_native(c, l->coded_links & stay);
 	if (!inside)
-		atomic_store(&c->live->settled, c->live->generation);
+		atomic_store(&l->settled, l->generation);
 }
 
-/* How many multiprocessors keep links from being armed, or gone. */
+/* How many multiprocessors keep links from being armed. */
 static void note_waiting(const struct context *c, uint32_t deaf)
 {
-	uint64_t waiting = c->live->armed ^ attached();
+	uint64_t waiting = attached() & ~c->live->armed;
 	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
 		if (waiting >> i & 1)
 			__atomic_store_n(&agent.shared->links[i].unheard, deaf, __ATOMIC_RELAXED);
@@ -647,16 +661,13 @@ static void note_why(uint32_t link, const char *why)
 	__atomic_store_n(&agent.shared->links[link].why, text, __ATOMIC_RELAXED);
 }
 
-/* One look at a change that has not settled. */
-static void settle(struct context *c)
+/* One look at whether the bell has been heard. */
+static void hear(struct context *c)
 {
 	struct live *l = c->live;
 	uint64_t now = now_ns();
-	uint32_t deaf = l->rings ? count_deaf(c) : 0;
-	look_inside(c);
-	if (!l->rings) {
-		note_armed(c);
-	} else if (deaf) {
+	uint32_t deaf = count_deaf(c);
+	if (deaf) {
 		note_waiting(c, deaf);
 		if (l->sent_ns ? now - l->sent_ns >= BELL_AGAIN_NS : now - l->rung_ns >= BELL_GUARDS_NS) {
 			agent_log("live: %u multiprocessors have not heard the bell after %.0f ms", deaf, (double)(now - l->written_ns) / 1e6);
@@ -670,6 +681,15 @@ static void settle(struct context *c)
 		note_armed(c);
 		agent_log("live: links %llx have settled after %.2f ms", (unsigned long long)l->links, (double)(now - l->written_ns) / 1e6);
 	}
+}
+
+/* One look at what has changed. */
+static void settle(struct context *c)
+{
+	if (c->live->rings)
+		hear(c);
+	look_inside(c);
+	note_gone(c);
 }
 
 /* 0, or -errno: what could not be published stays away whole. */
@@ -751,6 +771,7 @@ static void update(struct context *c)
 	l->again = false;
 	if (!l->rings)
 		note_armed(c);
+	note_gone(c);
 }
 
 /* A link that goes is drained when no guard runs it any more. */

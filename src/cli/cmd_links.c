@@ -183,10 +183,8 @@ static bool is_going(const struct session_link *l)
 static void live_line(struct session *s, const struct session_link *l)
 {
 	uint32_t armed = __atomic_load_n(&l->armed, __ATOMIC_ACQUIRE), unheard = l->unheard, inside = l->inside;
-	if (is_going(l) && inside)
+	if (is_going(l))
 		printf("%-12s going for %.1f s: %u groups of lanes have not come to its end\n", "", snap_seconds_since(l->since_ns), inside);
-	else if (is_going(l))
-		printf("%-12s going for %.1f s: %u multiprocessors have not heard of it\n", "", snap_seconds_since(l->since_ns), unheard);
 	else if (armed)
 		armed_line(s, l, armed);
 	else if (l->why)

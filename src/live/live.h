@@ -23,7 +23,8 @@
  *
  * What a guard has seen is a hint: a lane may stand between that and the program, or in the program, for any time. Lanes count themselves into a list, and then read
  * the word again past L1 (call.c). A list that no word leads to any more is *left* when its counts are 0, read LIVE_SETTLE_NS after the words were written:
- * whoever is counted later reads the new word. What goes is *gone* when it has settled, and the lists with it are left.
+ * whoever is counted later reads the new word. What was taken away is *gone* when the lists with it are left: a multiprocessor that has not heard of it
+ * finds out at each guard, which costs time.
  *
  * The device's side is interp.c, compiled to PTX when egpu is built.
  */
