@@ -269,6 +269,7 @@ struct context {
 	_Atomic uint64_t dirty;       /* maps that a variant may have changed since their last copy */
 	_Atomic uint64_t launches; /* instrumented, ever */
 	_Atomic uint64_t finished; /* launches known to have ended */
+	_Atomic uint64_t synchronised; /* stream_epoch() before the last synchronisation of the whole context began */
 	_Atomic uint64_t copied;   /* launches whose effect the last copy shows in full */
 	_Atomic uint64_t copied_ns;
 	_Atomic uint64_t shown_ns; /* the last copy that did not fail */
@@ -605,11 +606,11 @@ void variant_context_gone(struct context *c);
 /* -- module.c -------------------------------------------------------------- */
 
 struct function *function_get(void *handle);
-/* The same; a handle that came by ways we do not see is found by its name and module. */
-struct function *function_find(void *handle);
+/* The same; a handle that came by ways we do not see is found by its module. in: the context that it is launched in. */
+struct function *function_find(void *handle, CUcontext in);
 
 /* A handle that a launch met and nobody knows: late.c finds out, off the launch path. */
-void late_ask(void *handle);
+void late_ask(void *handle, CUcontext in);
 /* There is something to be prepared. */
 void late_poke(void);
 /* Handles that were asked about may end now. */
@@ -819,7 +820,8 @@ uint32_t stream_used(CUstream stream, bool per_thread);
 void stream_used_until_now(CUstream stream, bool per_thread);
 /* launches: blackbox_launches() before that began. */
 void stream_synchronised(CUstream stream, bool per_thread, uint64_t launches);
-void stream_all_synchronised(uint64_t since);
+/* A context was; c: its state, or NULL. `since` was drawn before that began. */
+void stream_all_synchronised(CUcontext handle, struct context *c, uint64_t since);
 void stream_destroying(CUstream stream);
 void stream_context_gone(CUcontext handle);
 uint64_t stream_epoch(void);
@@ -896,8 +898,8 @@ struct agent {
 		_Atomic uint32_t stride;
 		_Atomic uint64_t last_ns;
 	} times; /* gputime.c */
-	atomic_int unknown_work, asking;
-	_Atomic uint64_t epoch;
+	atomic_int asking;
+	_Atomic uint64_t epoch, unknown_work; /* unknown_work: the epoch at which there was some; 0: none, or all that is over */
 	struct lock stream_lock; /* never held while the driver is called */
 	struct {
 		atomic_int started, stop, word, parked, settled, copied, done;

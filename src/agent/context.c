@@ -454,7 +454,7 @@ static void synchronised(CUcontext handle, uint64_t launches, uint64_t epoch)
 	struct context *c = find(handle);
 	if (c && atomic_load(&c->finished) < launches)
 		atomic_store(&c->finished, launches);
-	stream_all_synchronised(epoch);
+	stream_all_synchronised(handle, c, epoch);
 	devmap_after_sync(handle);
 	agent_moment(LOAD_SYNC);
 }

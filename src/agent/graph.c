@@ -364,8 +364,9 @@ static void let_go(struct graph_exec *e)
 static struct variant *wanted(struct graph_exec *e, struct graph_node *n)
 {
 	CUDA_KERNEL_NODE_PARAMS p;
-	if (!n->f)
-		n->f = function_find(n->handle);
+	/* What was only a name may be known by now. */
+	if (!n->f || n->f->module->nameless)
+		n->f = function_find(n->handle, n->context ? n->context : e->context);
 	if (!n->f || n->fixed || agent_off_word() || atomic_load(&n->f->kernel->pace.given_up) ||
 		!atomic_load_explicit(&n->f->kernel->wanted, memory_order_relaxed))
 		return NULL;
@@ -458,10 +459,24 @@ static bool make_work(struct graph_exec *e)
 	return false;
 }
 
-/* Under the gate: a variant that is ready now stays loaded until we leave it. */
+static bool put_next(struct graph_exec *e)
+{
+	if (!make_work(e))
+		return false;
+	for (size_t i = 0; i < e->n; i++) {
+		struct graph_node *n = &e->nodes[i];
+		if (n->news && !set_node(n))
+			return false;
+	}
+	return update(e, e->work);
+}
+
+/* Under the gate: a variant that is ready now stays loaded until we leave it. Another context may be current than the one in which the
+ * program made the executable. */
 static bool apply(struct graph_exec *e)
 {
 	bool change = false, any = false;
+	CUcontext was;
 	for (size_t i = 0; i < e->n; i++) {
 		struct graph_node *n = &e->nodes[i];
 		if (n->next && atomic_load(&n->next->state) != VARIANT_READY)
@@ -472,14 +487,11 @@ static bool apply(struct graph_exec *e)
 	}
 	if (!change)
 		return true;
-	if (!make_work(e))
-		return false;
-	for (size_t i = 0; i < e->n; i++) {
-		struct graph_node *n = &e->nodes[i];
-		if (n->news && !set_node(n))
-			return false;
-	}
-	if (!update(e, e->work))
+	bool pushed = e->context && ok(REAL(cuCtxPushCurrent_v2)(e->context));
+	bool done = put_next(e);
+	if (pushed)
+		REAL(cuCtxPopCurrent_v2)(&was);
+	if (!done)
 		return false;
 	e->swapped = any;
 	for (size_t i = 0; i < e->n; i++)
@@ -543,7 +555,14 @@ static CUresult launch(CUgraphExec handle, CUstream stream, bool per_thread)
 	struct time_pair *timed = row && gputime_due(__atomic_fetch_add(&row->launches, 1, __ATOMIC_RELAXED))
 					  ? gputime_begin(whole, NULL, NULL, false, false, stream, per_thread)
 					  : NULL;
-	CUresult r = (per_thread ? REAL(cuGraphLaunch_ptsz) : REAL(cuGraphLaunch))(handle, stream);
+	CUresult (*run)(CUgraphExec, CUstream) = per_thread ? REAL(cuGraphLaunch_ptsz) : REAL(cuGraphLaunch);
+	CUresult r = run(handle, stream);
+	/* Whatever keeps variants from starting is no business of the program's. */
+	if (!ok(r) && e && !captured && e->swapped && fine) {
+		restore(e);
+		fine = false;
+		r = e->swapped ? r : run(handle, stream);
+	}
 	if (timed && ok(r))
 		gputime_end(timed, false, 0, stream, per_thread);
 	else if (timed)

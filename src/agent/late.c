@@ -80,13 +80,11 @@ void late_poke(void)
 		syscall(SYS_futex, &agent.shared->generation, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-void late_ask(void *handle)
+void late_ask(void *handle, CUcontext in)
 {
-	CUcontext c = NULL;
-	REAL(cuCtxGetCurrent)(&c);
 	lock_take(&late.lock);
 	if (late.n_asked < ASKED)
-		late.asked[late.n_asked++] = (struct question){ .handle = handle, .context = c, .asked_ns = now_ns() };
+		late.asked[late.n_asked++] = (struct question){ .handle = handle, .context = in, .asked_ns = now_ns() };
 	lock_drop(&late.lock);
 	late_poke();
 }

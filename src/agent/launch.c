@@ -168,9 +168,9 @@ static CUresult launch(struct launch *l)
 	if (links_changed())
 		variant_follow();
 	agent_moment(LOAD_POLL);
-	struct function *f = atomic_load_explicit(&agent.late, memory_order_relaxed)
-				     ? function_find(l->fn)
-				     : function_get(l->fn);
+	struct function *f = function_get(l->fn);
+	if (!f && atomic_load_explicit(&agent.late, memory_order_relaxed))
+		f = function_find(l->fn, context_of(l));
 	/* What goes into a graph is the program's own kernel: the program may look at its nodes and
 	 * change them. It is counted, and swapped, when the graph is launched. */
 	if (f && stream_capturing(l->config.hStream, l->per_thread))

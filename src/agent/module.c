@@ -83,8 +83,8 @@ const char *function_name(void *handle)
 	return NULL;
 }
 
-/* The module that a handle nobody asked for through us belongs to: the driver says which, or its
- * kernel's name is in one image only. */
+/* The module that a handle nobody asked for through us belongs to: the driver says which. One that cannot tell leaves the kernel's name,
+ * if it is in one image only; what another module has of that name is another kernel, or this one in another context. */
 static struct module *module_of_function(void *handle, const char *name)
 {
 	CUmodule mod = NULL;
@@ -94,10 +94,7 @@ static struct module *module_of_function(void *handle, const char *name)
 		return REAL(cuKernelGetLibrary)(&lib, handle) == CUDA_SUCCESS ? module_find(lib) : NULL;
 	if (REAL(cuFuncGetModule) && REAL(cuFuncGetModule)(&mod, handle) == CUDA_SUCCESS) {
 		struct module *m = handles_get(&agent.aliases, mod);
-		if (!m || atomic_load(&m->gone))
-			m = module_find(mod);
-		if (m)
-			return m;
+		return m && !atomic_load(&m->gone) ? m : module_find(mod);
 	}
 	for (struct module *m = atomic_load(&agent.modules); m; m = m->next) {
 		if (atomic_load(&m->gone) || m->nameless || !m->image ||
@@ -110,7 +107,7 @@ static struct module *module_of_function(void *handle, const char *name)
 	return only;
 }
 
-struct function *function_find(void *handle)
+struct function *function_find(void *handle, CUcontext in)
 {
 	struct function *f = handles_get(&agent.functions, handle);
 	if (f || !handle)
@@ -124,7 +121,7 @@ struct function *function_find(void *handle)
 		return f;
 	handles_put(&agent.functions, handle, &stranger);
 	if (name && atomic_load(&agent.late))
-		late_ask(handle);
+		late_ask(handle, in);
 	return NULL;
 }
 

@@ -3,8 +3,8 @@
  * Loading a module waits for running kernels and holds back new ones, so variants are loaded only when
  * nothing runs. Every stream that got a launch is remembered until it is destroyed; the legacy default
  * stream of every context is always asked. The per-thread default stream of another thread cannot be
- * asked about: its use is remembered, and forgotten when that thread, or the whole context, has been
- * seen to be done.
+ * asked about: its use is remembered for each context, and forgotten when that thread, or the whole context, has
+ * been seen to be done.
  *
  * A question to the driver may block, for instance while the program loads a module beside a long
  * kernel. So no lock is held meanwhile, and no launch waits for one: a row that is being asked about is
@@ -32,10 +32,11 @@ struct stream_row {
 	atomic_uint uses; /* launches */
 };
 
-/* Thread `tid` launched into its own default stream, last at `epoch`; 0: and all that is done. */
+/* Thread `tid` launched into its own default stream of a context, last at `epoch`; 0: and all that is done. */
 struct thread_use {
 	struct thread_use *next;
-	atomic_int tid;
+	atomic_int tid; /* 0: being given to another thread */
+	_Atomic(CUcontext) context; /* NULL: gone */
 	_Atomic uint64_t epoch;
 };
 
@@ -55,6 +56,22 @@ static void nap(void)
 uint64_t stream_epoch(void)
 {
 	return atomic_fetch_add(&agent.epoch, 1) + 1;
+}
+
+/* There may be work that nobody can be asked about. */
+static void note_unknown(void)
+{
+	atomic_store(&agent.unknown_work, stream_epoch());
+}
+
+/* Until every context has been synchronised since. */
+static bool is_unknown(void)
+{
+	uint64_t since = atomic_load(&agent.unknown_work);
+	bool over = since && atomic_load(&agent.contexts);
+	for (struct context *c = atomic_load(&agent.contexts); c && over; c = c->next)
+		over = atomic_load(&c->dead) || atomic_load(&c->synchronised) > since;
+	return since && !(over && atomic_compare_exchange_strong(&agent.unknown_work, &since, 0));
 }
 
 /* -- streams ------------------------------------------------------------------- */
@@ -100,7 +117,7 @@ static struct stream_row *remember_stream(CUstream stream)
 		atomic_store(&r->state, ROW_USED);
 		handles_put(&agent.streams, stream, r);
 	} else if (!r) {
-		atomic_store(&agent.unknown_work, 1);
+		note_unknown();
 	}
 	lock_drop(&agent.stream_lock);
 	return r;
@@ -152,22 +169,33 @@ static bool thread_gone(int tid)
 	return syscall(SYS_tgkill, getpid(), tid, 0) && errno == ESRCH;
 }
 
-/* The row of this thread; one whose thread is gone and has no work is taken over. */
-static struct thread_use *thread_row(int tid)
+static CUcontext current_context(void)
+{
+	CUcontext c = NULL;
+	REAL(cuCtxGetCurrent)(&c);
+	return c;
+}
+
+/* The row of this thread in a context; one without work whose thread or context is gone is taken over. */
+static struct thread_use *thread_row(int tid, CUcontext context)
 {
 	struct thread_use *u = atomic_load(&agent.thread_uses);
 	for (; u; u = u->next)
-		if (atomic_load(&u->tid) == tid)
+		if (atomic_load(&u->tid) == tid && atomic_load(&u->context) == context)
 			return u;
 	for (u = atomic_load(&agent.thread_uses); u; u = u->next) {
 		int old = atomic_load(&u->tid);
-		if (!atomic_load(&u->epoch) && thread_gone(old) &&
-			atomic_compare_exchange_strong(&u->tid, &old, tid))
-			return u;
+		if (!old || atomic_load(&u->epoch) || (atomic_load(&u->context) && !thread_gone(old)) ||
+			!atomic_compare_exchange_strong(&u->tid, &old, 0))
+			continue;
+		atomic_store(&u->context, context);
+		atomic_store(&u->tid, tid);
+		return u;
 	}
 	u = calloc(1, sizeof(*u));
 	if (!u)
 		return NULL;
+	atomic_store(&u->context, context);
 	atomic_store(&u->tid, tid);
 	struct thread_use *head = atomic_load(&agent.thread_uses);
 	do
@@ -179,29 +207,45 @@ static struct thread_use *thread_row(int tid)
 static void remember_thread(void)
 {
 	int keep = errno;
-	struct thread_use *u = thread_row(thread_id());
+	struct thread_use *u = thread_row(thread_id(), current_context());
 	if (u)
 		atomic_store(&u->epoch, stream_epoch());
 	else
-		atomic_store(&agent.unknown_work, 1);
+		note_unknown();
 	errno = keep;
 }
 
-static void forget_thread(int tid)
+/* The calling thread's own stream in the current context is done. */
+static void forget_thread(void)
 {
+	int tid = thread_id();
+	CUcontext context = current_context();
 	for (struct thread_use *u = atomic_load(&agent.thread_uses); u; u = u->next)
-		if (atomic_load(&u->tid) == tid)
+		if (atomic_load(&u->tid) == tid && atomic_load(&u->context) == context)
 			atomic_store(&u->epoch, 0);
 }
 
-static bool threads_idle(bool ask)
+/* A thread's stream is asked about by itself, in its context. */
+static bool own_idle(CUcontext context)
+{
+	CUcontext was;
+	if (REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS)
+		return false;
+	CUresult r = REAL(cuStreamQuery)(CU_STREAM_PER_THREAD);
+	REAL(cuCtxPopCurrent_v2)(&was);
+	return r == CUDA_SUCCESS;
+}
+
+/* only NULL: in any context. mine: the calling thread's alone. ask: those are asked about. */
+static bool threads_idle(CUcontext only, bool mine, bool ask)
 {
 	int tid = thread_id();
 	for (struct thread_use *u = atomic_load(&agent.thread_uses); u; u = u->next) {
-		if (!atomic_load(&u->epoch))
+		CUcontext context = atomic_load(&u->context);
+		bool is_mine = atomic_load(&u->tid) == tid;
+		if (!atomic_load(&u->epoch) || (only && context != only) || (mine && !is_mine))
 			continue;
-		if (!ask || atomic_load(&u->tid) != tid ||
-			REAL(cuStreamQuery)(CU_STREAM_PER_THREAD) != CUDA_SUCCESS)
+		if (!ask || !is_mine || !own_idle(context))
 			return false;
 		atomic_store(&u->epoch, 0);
 	}
@@ -254,21 +298,17 @@ void stream_synchronised(CUstream stream, bool per_thread, uint64_t launches)
 {
 	bool own = stream_is_own(stream, per_thread);
 	if (own)
-		forget_thread(thread_id());
+		forget_thread();
 	blackbox_stream_done(stream_number(stream), own, launches);
 }
 
-/* A context was synchronised; `since` was drawn before that began. Threads of other contexts are not
- * told apart: only when there is one context may all be forgotten. */
-void stream_all_synchronised(uint64_t since)
+void stream_all_synchronised(CUcontext handle, struct context *c, uint64_t since)
 {
-	struct context *first = atomic_load(&agent.contexts);
-	if (first && first->next)
-		return;
-	atomic_store(&agent.unknown_work, 0);
+	if (c && atomic_load(&c->synchronised) < since)
+		atomic_store(&c->synchronised, since);
 	for (struct thread_use *u = atomic_load(&agent.thread_uses); u; u = u->next) {
 		uint64_t epoch = atomic_load(&u->epoch);
-		if (epoch && epoch < since)
+		if (epoch && epoch < since && atomic_load(&u->context) == handle)
 			atomic_compare_exchange_strong(&u->epoch, &epoch, 0);
 	}
 }
@@ -309,7 +349,7 @@ static void leave_ghost(CUcontext context, CUstream stream)
 		return;
 	}
 	free(g);
-	atomic_store(&agent.unknown_work, 1);
+	note_unknown();
 }
 
 static bool ghosts_idle(void)
@@ -336,7 +376,7 @@ void stream_destroying(CUstream stream)
 	if (!r)
 		return;
 	if (atomic_load(&agent.captures))
-		atomic_store(&agent.unknown_work, 1);
+		note_unknown();
 	else if (REAL(cuStreamQuery)(stream) == CUDA_ERROR_NOT_READY)
 		leave_ghost(r->context, stream);
 	forget_stream(r);
@@ -347,6 +387,11 @@ void stream_context_gone(CUcontext handle)
 	for (struct stream_row *r = atomic_load(&agent.stream_rows); r; r = r->next)
 		if (atomic_load(&r->state) == ROW_USED && r->context == handle)
 			forget_stream(r);
+	for (struct thread_use *u = atomic_load(&agent.thread_uses); u; u = u->next)
+		if (atomic_load(&u->context) == handle) {
+			atomic_store(&u->epoch, 0);
+			atomic_store(&u->context, NULL);
+		}
 	for (struct ghost *g = take_ghosts(), *next; g; g = next) {
 		next = g->next;
 		if (g->context == handle)
@@ -424,11 +469,11 @@ bool stream_idle(const char **why)
 	*why = "a kernel or copy is running";
 	if (atomic_load(&agent.late) && !contexts_known()) {
 		*why = "work that was given before the attach has not ended";
-	} else if (atomic_load(&agent.unknown_work)) {
+	} else if (is_unknown()) {
 		*why = "work of a stream that is gone has not been synchronised";
 	} else if (streams_idle(NULL) && contexts_idle() && ghosts_idle()) {
 		*why = "a thread's own default stream has not been synchronised";
-		idle = threads_idle(true);
+		idle = threads_idle(NULL, false, true);
 	}
 	end_asking();
 	return idle;
@@ -436,7 +481,7 @@ bool stream_idle(const char **why)
 
 bool stream_can_drain(void)
 {
-	return !atomic_load(&agent.captures) && !atomic_load(&agent.unknown_work) &&
+	return !atomic_load(&agent.captures) && !is_unknown() &&
 	       !(atomic_load(&agent.late) && !contexts_known());
 }
 
@@ -471,15 +516,9 @@ bool stream_still_busy(struct stream_row *r, uint32_t uses)
 
 bool stream_ask_own(void)
 {
-	int tid = thread_id();
-	struct thread_use *u = atomic_load(&agent.thread_uses);
-	while (u && !(atomic_load(&u->tid) == tid && atomic_load(&u->epoch)))
-		u = u->next;
-	if (!u || !begin_asking())
+	if (threads_idle(NULL, true, false) || !begin_asking())
 		return true;
-	bool idle = REAL(cuStreamQuery)(CU_STREAM_PER_THREAD) == CUDA_SUCCESS;
-	if (idle)
-		atomic_store(&u->epoch, 0);
+	bool idle = threads_idle(NULL, true, true);
 	end_asking();
 	return idle;
 }
@@ -488,8 +527,8 @@ bool stream_context_idle(CUcontext handle, bool threads)
 {
 	if (!begin_asking())
 		return false;
-	bool idle = !atomic_load(&agent.unknown_work) && streams_idle(handle) &&
-		    (!threads || threads_idle(false)) && legacy_idle(handle);
+	bool idle = !is_unknown() && streams_idle(handle) &&
+		    (!threads || threads_idle(handle, false, false)) && legacy_idle(handle);
 	end_asking();
 	return idle;
 }

@@ -276,7 +276,9 @@ static int stay_attached(const struct opts *o, struct probe *p, struct attached 
 	struct watch w;
 	if (watch_begin(&w, a->in.session, o->verbose > 0))
 		return EGPU_FAILED;
+	/* Whoever reads that it is attached may end it at once. */
 	int signals = hold_signals();
+	say("attached to process %d%s", (int)a->in.pid, seconds > 0 ? "" : "; Ctrl-C detaches and reports");
 	stay(a, &w, signals, seconds);
 	int status = finish(o, p, a, &w);
 	watch_free(&w);
@@ -306,11 +308,8 @@ static int attach(const struct opts *o, const struct session_filter *wanted, str
 		fflush(NULL);
 		_exit(0);
 	}
-	if (!status) {
-		say("attached to process %d%s", (int)a->in.pid,
-			seconds > 0 ? "" : "; Ctrl-C detaches and reports");
+	if (!status)
 		status = stay_attached(o, p, a, seconds);
-	}
 	probe_close(p);
 	snap_free(a->before);
 	snap_free(a->during);

@@ -128,6 +128,7 @@ static int late_destroyed(void)
 struct half {
 	CUcontext ctx;
 	CUfunction fn;
+	bool left; /* it ends without waiting */
 };
 
 static void *half(void *arg)
@@ -136,14 +137,15 @@ static void *half(void *arg)
 	void *params[] = { &flags };
 	CU(cuCtxSetCurrent(h->ctx));
 	CU(cuLaunchKernel(h->fn, 1, 1, 1, 1, 1, 1, 0, CU_STREAM_PER_THREAD, params, NULL));
-	CU(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+	if (!h->left)
+		CU(cuStreamSynchronize(CU_STREAM_PER_THREAD));
 	return NULL;
 }
 
 static int threads(void)
 {
 	CUmodule mod;
-	struct half h[2];
+	struct half h[2] = { 0 };
 	pthread_t t[2];
 	pair_start();
 	CU(cuModuleLoadData(&mod, PTX_BOTH));
@@ -166,7 +168,7 @@ static int threads_synchronised(void)
 {
 	CUmodule a, b;
 	CUfunction pong;
-	struct half h;
+	struct half h = { 0 };
 	pthread_t t;
 	void *params[] = { &flags };
 	pair_start();
@@ -184,6 +186,72 @@ static int threads_synchronised(void)
 	CU(cuLaunchKernel(pong, 1, 1, 1, 1, 1, 1, 0, streams[1], params, NULL));
 	pthread_join(t, NULL);
 	return 0;
+}
+
+static CUcontext second_context(void)
+{
+	CUcontext c;
+	CU(cuCtxCreate(&c, NULL, 0, 0));
+	return c;
+}
+
+/* A thread's own default stream in one context has work; the one in the other context, where it is now, has none. */
+static int own_elsewhere(void)
+{
+	CUmodule a, b;
+	CUfunction ping, pong;
+	void *params[] = { &flags };
+	pair_start();
+	CUcontext first, second;
+	CU(cuCtxGetCurrent(&first));
+	CU(cuModuleLoadData(&a, PTX_PING));
+	CU(cuModuleGetFunction(&ping, a, "ping"));
+	CU(cuMemsetD8(flags, 0, 8));
+	second = second_context();
+	CU(cuCtxSetCurrent(first));
+	CU(cuLaunchKernel(ping, 1, 1, 1, 1, 1, 1, 0, CU_STREAM_PER_THREAD, params, NULL));
+	CU(cuCtxSetCurrent(second));
+	CU(cuModuleLoadDataEx(&b, PTX_PONG, 0, NULL, NULL));
+	CU(cuModuleGetFunction(&pong, b, "pong"));
+	CU(cuLaunchKernel(pong, 1, 1, 1, 1, 1, 1, 0, CU_STREAM_PER_THREAD, params, NULL));
+	CU(cuCtxSynchronize());
+	CU(cuCtxSetCurrent(first));
+	CU(cuCtxSynchronize());
+	return 0;
+}
+
+/* Threads leave work in their own default streams and end, one in each of two contexts. Once both are synchronised, nothing is in the
+ * way of a variant. */
+static int own_left(void)
+{
+	enum { N = 100 };
+	CUmodule mod;
+	CUfunction fn;
+	CUcontext contexts[2] = { target_context(), second_context() };
+	CUdeviceptr buf;
+	uint32_t add = 1, n = N;
+	pthread_t t;
+	for (int i = 0; i < 2; i++) {
+		struct half h = { .ctx = contexts[i], .left = true };
+		CU(cuCtxSetCurrent(contexts[i]));
+		CU(cuMemAlloc(&flags, 8));
+		CU(cuMemsetD8(flags, 1, 8));
+		CU(cuModuleLoadData(&mod, PTX_PING));
+		CU(cuModuleGetFunction(&h.fn, mod, "ping"));
+		pthread_create(&t, NULL, half, &h);
+		pthread_join(t, NULL);
+	}
+	for (int i = 0; i < 2; i++) {
+		CU(cuCtxSetCurrent(contexts[i]));
+		CU(cuCtxSynchronize());
+	}
+	CU(cuModuleLoadData(&mod, PTX_HEAD PTX_FILL("fill")));
+	CU(cuModuleGetFunction(&fn, mod, "fill"));
+	CU(cuMemAlloc(&buf, N * 4));
+	void *params[] = { &buf, &add, &n };
+	for (int i = 0; i < 2; i++)
+		CU(cuLaunchKernel(fn, 1, 1, 1, N, 1, 1, 0, NULL, params, NULL));
+	return check_fill(buf, add, N);
 }
 
 /* Many threads launch at once, each in a stream of its own, from a library nobody has used before.
@@ -397,7 +465,7 @@ static int interactive(void)
 
 static const struct role roles[] = { { "one_module", one_module }, { "two_modules", two_modules },
 	{ "library", library }, { "threads", threads }, { "threads_synchronised", threads_synchronised },
-	{ "late_module", late_module },
+	{ "own_elsewhere", own_elsewhere }, { "own_left", own_left }, { "late_module", late_module },
 	{ "late_destroyed", late_destroyed }, { "storm", storm }, { "first_launch", first_launch }, { "endless", endless },
 	{ "fill", fill_once }, { "fork_before", fork_before }, { "fork_after", fork_after },
 	{ "signals", signals }, { "interactive", interactive }, { 0 } };
@@ -411,7 +479,8 @@ static void pair(const char *role, int rounds, int late)
 	run_begin(&r);
 	run_use_shim(&r);
 	r.env[0] = "SHIM_BLOCK=1";
-	r.env[1] = strcmp(role, "threads_synchronised") ? NULL : "SHIM_LATE=1";
+	r.env[1] = "SHIM_LEGACY=1";
+	r.env[2] = strcmp(role, "threads_synchronised") ? NULL : "SHIM_LATE=1";
 	uint32_t a = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1),
 		 b = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
 	struct ebpf_fragment fa = counter(a, EBPF_POINT_ENTRY), fb = counter(b, EBPF_POINT_ENTRY);
@@ -576,6 +645,8 @@ int main(int argc, char **argv)
 	pair("library", 3, 0);
 	pair("threads", 3, 0);
 	pair("threads_synchronised", 1, 1);
+	pair("own_elsewhere", 1, 1);
+	counted("own_left", NULL, 2, "threads' own streams in two contexts");
 	pair("late_module", 3, 1);
 	pair("late_destroyed", 3, 1);
 	never_ends();

@@ -7,8 +7,8 @@
  *the agent on, that call fails SHIM_FAULT_ONCE=1  only the K-th SHIM_TIGHT=1	   an SM holds two
  *blocks of a kernel from PTX text, one of a kernel from a cubin (a variant) unless it was linked
  *			   with a register limit; =2: one in any case
- *	SHIM_LATE=1	   a launch into a thread's own default stream waits until some thread has synchronised a context; a query of
- *			   the legacy stream says nothing of others
+ *	SHIM_LATE=1	   a launch into a thread's own default stream waits until some thread has synchronised a context
+ *	SHIM_LEGACY=1	   a query of the legacy stream says nothing of others
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -176,7 +176,7 @@ CUresult cuStreamQuery(CUstream s)
 	CUresult (*real)(CUstream) = (CUresult(*)(CUstream))next("cuStreamQuery");
 	if (fault("cuStreamQuery", &count, __builtin_return_address(0)))
 		return CUDA_ERROR_INVALID_VALUE;
-	return s == CU_STREAM_LEGACY && getenv("SHIM_LATE") ? CUDA_SUCCESS : real(s);
+	return s == CU_STREAM_LEGACY && getenv("SHIM_LEGACY") ? CUDA_SUCCESS : real(s);
 }
 WRAP(cuStreamSynchronize, CUDA_ERROR_INVALID_VALUE, (CUstream s), (s))
 WRAP(cuCtxPushCurrent_v2, CUDA_ERROR_INVALID_CONTEXT, (CUcontext c), (c))

@@ -187,9 +187,29 @@ part_devices() {
 			exit !($k->{launches_instrumented} < 0.8 * $k->{launches} && $k->{launches_instrumented} > 0)' "$work/json"
 		ok $? "two devices: those of the other run unprobed"
 	done
-	attach_for 0.4 "$pid" "$probe"; ok $? "two devices: attach to both"
+	attach_for 0.4 --json="$work/json" "$pid" "$probe"; ok $? "two devices: attach to both"
 	exact; ok $? "two devices: counts of both are exact"
+	perl -MJSON::PP -e 'local $/; open F, $ARGV[0]; my ($n, $all) = (0, 0); for my $k (@{decode_json(<F>)->{kernels}}) { $n += $k->{launches_instrumented}; $all += $k->{launches} }
+		print "# $n of $all\n"; exit !($n > 0.6 * $all)' "$work/json"
+	ok $? "two devices: the launches of both are probed"
 	finish devices
+}
+
+# Ended as soon as it says that it is attached, it detaches and reports.
+part_brief() {
+	start brief linked
+	mkfifo "$work/says"
+	lost=0
+	for i in $(seq 12); do
+		"$egpu" attach --allow-empty -o "$work/report" "$pid" "$probe" 2> "$work/says" & controller=$!
+		{ read -r line; kill -$([ $((i % 2)) = 0 ] && echo INT || echo TERM) $controller; cat > /dev/null; } < "$work/says"
+		wait $controller || lost=$((lost + 1))
+		[ -s "$work/report" ] || lost=$((lost + 1))
+		rm -f "$work/report"
+	done
+	[ $lost = 0 ]; ok $? "brief: it was ended 12 times at once, and has reported each time"
+	[ $lost = 0 ] || echo "# $lost times not"
+	finish brief
 }
 
 # Two clients at once, and detach from outside.
@@ -323,6 +343,21 @@ part_twins() {
 	unset EGPU_AGENT_LOG
 }
 
+# One kernel in two contexts, where the second begins later: each handle is found where it belongs.
+part_contexts() {
+	target=$EGPU_BUILD/tests/dynamic/target_twins
+	start contexts contexts
+	"$egpu" attach --json="$work/many.json" "$pid" "$probe" > "$work/err" 2>&1 & attacher=$!
+	for _ in $(seq 200); do "$egpu" link 2> /dev/null | grep -q " $pid  *1  *1 " && break; sleep 0.02; done
+	kill -USR1 "$pid"; sleep 1.5; kill -INT $attacher
+	wait $attacher; ok $? "contexts: attach"
+	exact; ok $? "contexts: counts are exact"
+	kernel twin '$k->{launches} > 100 && $k->{launches_instrumented} > 0.7 * $k->{launches} or print "# $k->{launches_instrumented} of $k->{launches}\n" and undef'
+	ok $? "contexts: launches in both are probed, those of a graph among them"
+	! grep -q 'CUDA graph' "$work/err"; ok $? "contexts: the graph goes on being probed"
+	finish contexts
+}
+
 # A program that egpu run has started, with sessions in another place than ours.
 part_elsewhere() {
 	[ -z "$EGPU_DRIVER_DIR" ] || return
@@ -372,6 +407,7 @@ part asked part_asked
 part list part_list
 part devices part_devices
 part two part_two
+part brief part_brief
 part both part_both
 if [ -n "$EGPU_LONG" ]; then
 	for step in seized stopped framed set running returned skipped restored done; do part killed_$step part_killed $step; done
@@ -382,6 +418,7 @@ fi
 part stranded part_stranded
 part cached part_cached
 part twins part_twins
+part contexts part_contexts
 part elsewhere part_elsewhere
 part other part_other
 part huge part_huge

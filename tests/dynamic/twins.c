@@ -11,6 +11,8 @@
  *	alone		neither is: nothing tells
  *	foreign		neither is, but registers would tell; memory has code of the name that is of neither text
  *	both		both are loaded and launched, and differ in registers
+ *	contexts	there is only one, loaded in two contexts; launches in the second begin at SIGUSR1, of a graph too, which
+ *			is launched while the first is current
  *	broken		the other one is a text that memory has been used for something else within
  *
  * One line at the end says how many steps there were, and how many results were wrong. */
@@ -26,11 +28,16 @@
 
 enum { N = 256, THREADS = 64, BLOCKS = N / THREADS };
 
-static volatile sig_atomic_t over;
+static volatile sig_atomic_t over, more;
 
 static void end(int sig)
 {
 	over = 1;
+}
+
+static void begin(int sig)
+{
+	more = 1;
 }
 
 static void must(CUresult r, const char *what)
@@ -92,6 +99,63 @@ static CUfunction load(const void *image)
 
 static void *kept[4];
 
+/* The same kernel in another context, of which nothing is launched before the signal. */
+static struct {
+	CUcontext first, context;
+	CUfunction fn;
+	CUdeviceptr out;
+	CUgraphExec exec;
+	CUstream stream;
+} second;
+
+static void prepare_second(const char *text)
+{
+	CU(cuCtxGetCurrent(&second.first));
+	CU(cuCtxCreate(&second.context, NULL, 0, 0));
+	second.fn = load(text);
+	CU(cuMemAlloc(&second.out, N * 4));
+	CU(cuStreamCreate(&second.stream, CU_STREAM_NON_BLOCKING));
+	CU(cuCtxSetCurrent(second.first));
+}
+
+static void make_second_graph(void **params)
+{
+	CUgraph graph;
+	CUgraphNode node;
+	CUDA_KERNEL_NODE_PARAMS p = { .func = second.fn,
+		.gridDimX = BLOCKS,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = THREADS,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.kernelParams = params };
+	CU(cuGraphCreate(&graph, 0));
+	CU(cuGraphAddKernelNode(&node, graph, NULL, 0, &p));
+	CU(cuGraphInstantiate(&second.exec, graph, 0));
+}
+
+/* Once by itself, and once as a graph while the first context is current. */
+static unsigned long launch_second(void)
+{
+	uint32_t host[N], add = 7;
+	unsigned long wrong = 0;
+	void *params[] = { &second.out, &add };
+	CU(cuCtxSetCurrent(second.context));
+	if (!second.exec)
+		make_second_graph(params);
+	CU(cuCtxSetCurrent(second.first));
+	CU(cuGraphLaunch(second.exec, second.stream));
+	CU(cuCtxSetCurrent(second.context));
+	CU(cuLaunchKernel(second.fn, BLOCKS, 1, 1, THREADS, 1, 1, 0, second.stream, params, NULL));
+	CU(cuStreamSynchronize(second.stream));
+	CU(cuMemcpyDtoH(host, second.out, sizeof(host)));
+	for (uint32_t k = 0; k < N; k++)
+		wrong += host[k] != k + add;
+	CU(cuCtxSetCurrent(second.first));
+	return wrong;
+}
+
 int main(int argc, char **argv)
 {
 	struct form own = { "7.0", "add", "", "", "", "", 0 }, other = own;
@@ -100,8 +164,9 @@ int main(int argc, char **argv)
 	CUdevice dev;
 	CUcontext ctx;
 	CUdeviceptr out;
-	CUfunction fn, second = NULL;
+	CUfunction fn, also = NULL;
 	signal(SIGTERM, end);
+	signal(SIGUSR1, begin);
 	other.op = "sub";
 	if (!strcmp(what, "params"))
 		other.more_params = ", .param .u32 unused";
@@ -138,19 +203,25 @@ int main(int argc, char **argv)
 		memset(gone, 0, strlen(gone));
 	}
 	if (!strcmp(what, "both"))
-		second = load(twin);
+		also = load(twin);
+	if (!strcmp(what, "contexts")) {
+		memset(twin, 0, strlen(twin));
+		prepare_second(text);
+	}
 	CU(cuMemAlloc(&out, N * 4));
 	for (uint32_t add = 0; !over; add++, steps++) {
 		uint32_t host[N], unused = 0;
 		void *params[] = { &out, &add, &unused };
 		for (int i = 0; i < 2; i++) {
-			if (i && !second)
+			if (i && !also)
 				break;
-			CU(cuLaunchKernel(i ? second : fn, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, params, NULL));
+			CU(cuLaunchKernel(i ? also : fn, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, params, NULL));
 			CU(cuMemcpyDtoH(host, out, sizeof(host)));
 			for (uint32_t k = 0; k < N; k++)
 				wrong += host[k] != (i ? k - add : k + add);
 		}
+		if (more && second.context)
+			wrong += launch_second();
 		if (!steps)
 			printf("running\n");
 		fflush(stdout);
