@@ -118,6 +118,26 @@ rm -f "$work/run.pid"
 grep -q '"skipped": "no guard: a loop of [0-9]* instructions without memory accesses, at most [0-9]* times' "$work/report.json"
 ok $? "the report says which loop head has no guard, and why"
 
+# A program that is not gone while somebody is inside it.
+cat > "$work/long.bpf.c" <<'C'
+#include <egpu/probe.bpf.h>
+__u64 runs;
+static long step(__u32 i, void *ctx) { return i == 4000000000u; }
+SEC("gpu.warp/block/queue") int inside(struct egpu_warp *ctx) { __sync_fetch_and_add(&runs, 1); bpf_loop(8000000, step, 0, 0); return 0; }
+C
+EGPU_SAMPLE_SMALL=1 EGPU_LIVE_TIER=interpreted "$egpu" run --softgpu=sm_90,sms=2,strict --live -k queue -- "$EGPU_BUILD/samples/persistent" queue 600000 > "$work/out" 2> "$work/run" &
+run=$!
+echo $run > "$work/run.pid"
+for _ in $(seq 500); do grep -qs rate "$work/out" && break; sleep 0.02; done
+pid=$("$egpu" ps 2> /dev/null | sed -n 's/^ *\([0-9]*\) .* persistent$/\1/p')
+attach --live -d --max-insns 100000000 "$pid" "$work/long.bpf.c"; ok $? "a program whose runs take long"
+for _ in $(seq 200); do "$egpu" link 2>&1 | grep -q "armed in 1 context" && break; sleep 0.02; done
+"$egpu" detach "$pid" > "$work/err" 2>&1; grep -q "still hold it" "$work/err"; ok $? "egpu detach says that it is not gone"
+"$egpu" link > "$work/err" 2>&1
+grep -q "going for .*: [1-9][0-9]* groups of lanes have not come to its end" "$work/err"; ok $? "egpu link says why"
+kill -9 "$pid" $run; wait $run 2> /dev/null
+rm -f "$work/run.pid"
+
 # Inside a kernel programs see what they see at its launch.
 fields=$(dirname "$0")/live_fields.bpf.c
 sums() { sed -n '/^map sums/,/^map /p' "$1" | grep ' = '; }
