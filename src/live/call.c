@@ -5,7 +5,8 @@
  * multiprocessor, and then read the word again, past L1. If it still leads to the list they run its programs, meet, and count themselves out; if not, they
  * leave it and begin again with what the word leads to now. The agent changes the word, and reads the counts
  * when nothing from before is on its way any more (live.h): a lane whose count it does not see then, reads the new word. So neither a fence nor an
- * answer from the counter is needed, which each pass would wait for.
+ * answer from the counter is needed, which each pass would wait for; that the addition is issued first is enough, and compilers keep the order, since both
+ * may be at one address for all they know.
  *
  * The lowest lane counts for its group. Nobody leaves the group in between: they meet behind the programs, and only then it counts them out. The
  * counter's address is kept, since a warp that was preempted may go on elsewhere.
