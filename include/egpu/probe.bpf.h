@@ -7,7 +7,7 @@
  *	int count(struct egpu_mem *ctx) { ... }
  *
  * Points: entry, exit (struct egpu_entry, egpu_exit); load, store, atomic, mem
- * (struct egpu_mem); load_done (egpu_load_done); block, branch, barrier, call and
+ * (struct egpu_mem; access: loads and stores); load_done (egpu_load_done); block, branch, barrier, call and
  * insn:OPCODE (egpu_block, ...). A program in gpu.warp/POINT runs once per warp, on one lane
  * elected among those that are active (struct egpu_warp, egpu_warp_mem).
  * Loaders that know only the kernel's sections use the same string behind raw_tp/.
@@ -20,7 +20,8 @@
  *
  * Maps: BPF_MAP_TYPE_ARRAY, HASH, LRU_HASH, PERCPU_ARRAY, PERCPU_HASH,
  * LRU_PERCPU_HASH (on a GPU: one value per multiprocessor, folded into the CPU
- * slots on reading), QUEUE, STACK, BLOOM_FILTER, STACK_TRACE, RINGBUF; globals. `(*v)++`
+ * slots on reading), QUEUE, STACK, BLOOM_FILTER, STACK_TRACE, RINGBUF, and
+ * EGPU_MAP_TYPE_THREAD_ARRAY; globals. `(*v)++`
  * and `*v += x` on map values and globals are made atomic by the translator.
  */
 #ifndef EGPU_PROBE_BPF_H
@@ -36,6 +37,9 @@
 /* In map_flags of arrays and hash maps: the map lies in host memory, and the host sees what kernels write without a copy. Each access crosses
  * the bus: for what is written rarely (docs/maps.md). */
 #define EGPU_F_HOST 0x40000000
+
+/* A map type: an array with an element for each thread of a grid, as many threads as map_extra says (docs/maps.md). */
+#define EGPU_MAP_TYPE_THREAD_ARRAY 1502
 
 struct egpu_dim3 {
 	__u32 x, y, z;

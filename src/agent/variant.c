@@ -273,6 +273,7 @@ void variant_table(const struct context *c, uint64_t *table)
 	table[EBPF_TABLE_CLOCK] = (uint64_t)c->clock_offset_ns;
 	table[EBPF_TABLE_SEED] = seed();
 	table[EBPF_TABLE_CHOICE] = filter_seed();
+	table[EBPF_TABLE_PROCESS] = (uint64_t)getpid() << 32 | (uint64_t)getpid();
 }
 
 /* Everything the variant reads through __egpu_table. */

@@ -149,6 +149,7 @@ static const struct {
 	[EBPF_POINT_LOAD] = { "load", EBPF_CONTEXT_MEM, EBPF_CONTEXT_WARP_MEM },
 	[EBPF_POINT_STORE] = { "store", EBPF_CONTEXT_MEM, EBPF_CONTEXT_WARP_MEM },
 	[EBPF_POINT_ATOMIC] = { "atomic", EBPF_CONTEXT_MEM, EBPF_CONTEXT_WARP_MEM },
+	[EBPF_POINT_ACCESS] = { "access", EBPF_CONTEXT_MEM, EBPF_CONTEXT_WARP_MEM },
 	[EBPF_POINT_MEM] = { "mem", EBPF_CONTEXT_MEM, EBPF_CONTEXT_WARP_MEM },
 	[EBPF_POINT_BLOCK] = { "block", EBPF_CONTEXT_BLOCK, EBPF_CONTEXT_WARP },
 	[EBPF_POINT_BRANCH] = { "branch", EBPF_CONTEXT_BRANCH, EBPF_CONTEXT_WARP },
@@ -279,10 +280,47 @@ uint32_t ebpf_section_opcode(const char *section, const char **opcode)
 	return (uint32_t)strcspn(*opcode, "/");
 }
 
+/* As probes for bpftime write it: kprobe/KERNEL and kretprobe/KERNEL, cuda_ in front of the name where it has to say that it is a kernel's
+ * (before a mangled name, which begins with _Z itself; another may follow on two of them). */
+static int parse_kprobe(const char *section, enum ebpf_point *point, const char **pattern)
+{
+	const char *entry = after(section, "kprobe/"), *exit = after(section, "kretprobe/"), *name = entry ? entry : exit;
+	if (!name || ebpf_section_refused(section))
+		return -EINVAL;
+	const char *kernel = after(name, "cuda_");
+	if (kernel)
+		name = kernel[0] == '_' && kernel[1] != 'Z' ? kernel + 1 : kernel;
+	*point = exit ? EBPF_POINT_EXIT : EBPF_POINT_ENTRY;
+	*pattern = *name ? name : NULL;
+	if (entry && !strcmp(name, "__memcapture")) {
+		*point = EBPF_POINT_ACCESS;
+		*pattern = "*";
+	}
+	return 0;
+}
+
+const char *ebpf_section_refused(const char *section)
+{
+	static const char host[] = "it is a probe of a function on the host, and egpu runs programs in GPU kernels alone; put the two in different objects, "
+				   "and load that one with the kernel's bpf(2)";
+	static const char *const hosts[] = { "uprobe", "uretprobe", "usdt", "tracepoint", "tp/", "kprobe.", "kretprobe.", "ksyscall", "kretsyscall", "fentry",
+		"fexit", "perf_event" };
+	if (!strcmp(section, "kprobe/__directly_run"))
+		return "it is a kernel of its own, which nobody launches here: egpu runs programs in the kernels that an application launches";
+	for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++)
+		if (after(section, hosts[i]))
+			return host;
+	return NULL;
+}
+
 int ebpf_section_parse(const char *section, enum ebpf_point *point, bool *warp,
 	const char **pattern)
 {
 	const char *s = section, *rest;
+	if (!parse_kprobe(section, point, pattern)) {
+		*warp = false;
+		return 0;
+	}
 	if ((rest = after(s, "raw_tp/")) || (rest = after(s, "raw_tracepoint/")))
 		s = rest;
 	bool per_warp = false;

@@ -16,6 +16,7 @@ enum ebpf_point {
 	EBPF_POINT_LOAD,
 	EBPF_POINT_STORE,
 	EBPF_POINT_ATOMIC,
+	EBPF_POINT_ACCESS, /* load and store */
 	EBPF_POINT_MEM, /* load, store and atomic */
 	EBPF_POINT_BLOCK,
 	EBPF_POINT_BRANCH,
@@ -154,8 +155,10 @@ enum ebpf_point ebpf_point_by_name(const char *name, uint32_t len);
 /* "gpu/insn:fma.rn/KERNEL": "fma.rn", as length; 0 for other points. *opcode points into section. */
 uint32_t ebpf_section_opcode(const char *section, const char **opcode);
 
-/* Splits "gpu.warp/load/my_kernel*" or "raw_tp/gpu/entry" (also "raw_tracepoint/"). *pattern points into
- * section, NULL when there is none. 0, or -EINVAL when it is no GPU section or has an unknown point. */
+/* Splits "gpu.warp/load/my_kernel*" or "raw_tp/gpu/entry" (also "raw_tracepoint/"), or "kprobe/my_kernel" and the like of probes for
+ * bpftime (docs/maps.md). *pattern points into section or to a constant, NULL when there is none. 0, or -EINVAL when it is no GPU section or has an unknown point. */
 int ebpf_section_parse(const char *section, enum ebpf_point *point, bool *warp, const char **pattern);
+/* Why a section that is none of a GPU's cannot be one, where there is more to say; else NULL. */
+const char *ebpf_section_refused(const char *section);
 
 #endif

@@ -48,6 +48,7 @@ enum {
 	EBPF_TABLE_CLOCK = 65,	      /* added to %globaltimer: CLOCK_MONOTONIC nanoseconds */
 	EBPF_TABLE_SEED = 66,	      /* seed of get_prandom_u32 */
 	EBPF_TABLE_CHOICE = 67,	      /* seed of the choice of warps (instrument/sample.c) */
+	EBPF_TABLE_PROCESS = 68,      /* the process that launches: its number, in both halves */
 	EBPF_TABLE_REPLICAS = 72,     /* entries 72..135: bytes between the replicas of an array (map/layout.h); 0: it has one */
 	EBPF_TABLE_SYMBOLS = 136,     /* first entry of the kernel's own symbols */
 };

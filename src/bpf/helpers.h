@@ -33,6 +33,7 @@ enum ebpf_arg {
 	EBPF_ARG_CONST,		 /* a constant */
 	EBPF_ARG_STRING,	 /* characters up to a zero that never change: at most EBPF_MAX_STRING with it */
 	EBPF_ARG_CTX,		 /* the program's context, as it was given */
+	EBPF_ARG_CTX_UNUSED,	 /* the same, or 0: nothing reads it */
 	EBPF_ARG_DELAY,		 /* nanoseconds, at most EBPF_MAX_DELAY_NS */
 };
 
@@ -83,6 +84,8 @@ enum ebpf_helper_number {
 	HELPER(6, trace_printk, SCALAR, MEM, SIZE, NONE, NONE, NONE, ANY, VARYING, 64, ORDINARY)                  \
 	HELPER(7, get_prandom_u32, SCALAR, NONE, NONE, NONE, NONE, NONE, ANY, VARYING, 8, ORDINARY)               \
 	HELPER(8, get_smp_processor_id, SCALAR, NONE, NONE, NONE, NONE, NONE, ANY, UNIFORM, 2, ORDINARY)          \
+	HELPER(14, get_current_pid_tgid, SCALAR, NONE, NONE, NONE, NONE, NONE, ANY, UNIFORM, 2, ORDINARY)         \
+	HELPER(25, perf_event_output, SCALAR, CTX_UNUSED, MAP, ANY, MEM, SIZE, ANY, VARYING, 64, ORDINARY)        \
 	HELPER(27, get_stackid, SCALAR, CTX, MAP, ANY, NONE, NONE, GPU, VARYING, 16, ORDINARY)                    \
 	HELPER(87, map_push_elem, SCALAR, MAP, VALUE, ANY, NONE, NONE, ANY, VARYING, 64, ORDINARY)                \
 	HELPER(88, map_pop_elem, SCALAR, MAP, VALUE_OUT, NONE, NONE, NONE, ANY, VARYING, 64, ORDINARY)            \
@@ -115,10 +118,8 @@ enum ebpf_helper_number {
 #define EBPF_HELPERS_REFUSED(REFUSED)                                                                              \
 	REFUSED(4, probe_read, "a probe reads the kernel's values through its context, not through pointers")      \
 	REFUSED(12, tail_call, "programs do not call each other; attach both, they run in object order")           \
-	REFUSED(14, get_current_pid_tgid, "a GPU thread belongs to no process that it could name; use ctx->launch") \
 	REFUSED(15, get_current_uid_gid, "a GPU thread has no user")                                               \
 	REFUSED(16, get_current_comm, "a GPU thread has no name; use ctx->kernel")                                 \
-	REFUSED(25, perf_event_output, "use a ring buffer: bpf_ringbuf_output")                                    \
 	REFUSED(35, get_current_task, "a GPU has no tasks")                                                        \
 	REFUSED(36, probe_write_user, "a probe does not write the memory of what it observes")                     \
 	REFUSED(42, get_numa_node_id, "a multiprocessor has no node; use ctx->sm")                                 \

@@ -79,10 +79,10 @@ static int list(struct session *s, struct dump *d)
 			continue;
 		grid_cell(g, "%u", id);
 		grid_cell(g, "%s", name);
-		grid_cell(g, "%s", dump_type_name(r->type));
+		grid_cell(g, "%s", dump_type_name(r));
 		grid_cell(g, "%u", r->key_size);
 		grid_cell(g, "%u", r->value_size);
-		grid_cell(g, "%u", r->max_entries);
+		grid_cell(g, "%u", dump_max_entries(r));
 	}
 	grid_print(g, "", &out);
 	fputs(out.data ? out.data : "", stdout);

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
@@ -56,7 +57,8 @@ static bool gpu_child(void *arg, void *out)
 {
 	struct gpu_job *job = arg;
 	struct gpu_answer *answer = out;
-	uint64_t table[EBPF_TABLE_SYMBOLS] = { [EBPF_TABLE_SMS] = 1, [EBPF_TABLE_SEED] = 1 };
+	uint64_t table[EBPF_TABLE_SYMBOLS] = { [EBPF_TABLE_SMS] = 1, [EBPF_TABLE_SEED] = 1,
+		[EBPF_TABLE_PROCESS] = (uint64_t)getpid() << 32 | (uint64_t)getpid() };
 	struct gpu_buffer buffers[] = { { answer->memory, job->memory_bytes },
 		{ &answer->r0, sizeof(answer->r0) }, { table, sizeof(table) } };
 	return !gpu_call(job->library, job->ptx, "egpu_test", 1, buffers, 3, answer->error);

@@ -126,9 +126,11 @@ const char *dump_map_name(struct dump *d, uint32_t id)
 	return strstr(m->name, ".rodata") || strstr(m->name, ".kconfig") ? NULL : m->name;
 }
 
-const char *dump_type_name(uint32_t type)
+const char *dump_type_name(const struct session_map *r)
 {
-	switch (type) {
+	if (map_threads_of(r))
+		return "per-thread array";
+	switch (r->type) {
 	case BPF_MAP_TYPE_HASH:
 		return "hash";
 	case BPF_MAP_TYPE_LRU_HASH:
@@ -156,6 +158,12 @@ const char *dump_type_name(uint32_t type)
 	}
 }
 
+uint32_t dump_max_entries(const struct session_map *r)
+{
+	uint32_t threads = map_threads_of(r);
+	return threads ? r->max_entries / threads : r->max_entries;
+}
+
 static bool all_zero(const uint8_t *p, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -171,8 +179,8 @@ struct element {
 	const struct btf *btf;
 	uint32_t key_type, value_type;
 	const uint8_t *key, *value; /* value: value_size bytes, summed */
-	const uint8_t *slots; /* per-CPU with slots asked for: n_slots values at map_stride apart;
-				 else NULL */
+	const uint8_t *slots; /* per CPU or thread with slots asked for: n_slots values, slot_bytes apart; else NULL */
+	size_t slot_bytes;
 	uint32_t n_slots;
 };
 
@@ -224,25 +232,26 @@ static int64_t walk(struct dump *d, uint32_t id, const struct dump_options *o,
 	struct map *map = opened(d, id, diag);
 	if (!map)
 		return diag && diag->err ? -diag->err : -EINVAL;
-	struct element e = { .row = map_info(map), .n_slots = map_possible_cpus() };
+	uint32_t threads = map_threads_of(map_info(map));
+	struct element e = { .row = map_info(map), .n_slots = threads ? threads : map_possible_cpus(), .slot_bytes = map_slot_bytes(map) };
 	e.btf = dump_btf(d, id, &e.key_type, &e.value_type);
 	size_t value_bytes = map_value_bytes(map);
 	uint8_t *keys = NULL, *value = calloc(1, value_bytes + 8),
 		*slots = calloc(1, value_bytes + 8);
 	int64_t n = sorted_keys(map, e.row, &keys), left_out = 0;
-	bool per_cpu = map_is_per_cpu(e.row->type), is_hash = map_is_hash(e.row->type);
+	bool several = map_has_slots(map), is_hash = map_is_hash(e.row->type);
 	if (n < 0 || !value || !slots)
 		left_out = diag_set(diag, ENOMEM, "out of memory");
 	for (int64_t i = 0; i < n && value && slots; i++) {
 		e.key = keys + i * e.row->key_size;
-		if (per_cpu ? map_lookup_sum(map, e.key, value) : map_lookup(map, e.key, value))
+		if (several ? map_lookup_sum(map, e.key, value) : map_lookup(map, e.key, value))
 			continue; /* deleted meanwhile */
 		if (!o->zeros && !is_hash && all_zero(value, e.row->value_size)) {
 			left_out++;
 			continue;
 		}
 		e.value = value;
-		e.slots = per_cpu && o->per_cpu && !map_lookup(map, e.key, slots) ? slots : NULL;
+		e.slots = several && o->per_cpu && !map_lookup(map, e.key, slots) ? slots : NULL;
 		fn(&e, arg);
 	}
 	free(keys);
@@ -293,10 +302,10 @@ static void text_element(const struct element *e, void *arg)
 	text_value(e, e->value, out);
 	buf_puts(out, "\n");
 	for (uint32_t i = 0; e->slots && i < e->n_slots; i++) {
-		const uint8_t *slot = e->slots + i * map_stride(e->row->value_size);
+		const uint8_t *slot = e->slots + i * e->slot_bytes;
 		if (all_zero(slot, e->row->value_size))
 			continue;
-		buf_printf(out, "    cpu %u: ", i);
+		buf_printf(out, "    %s %u: ", map_threads_of(e->row) ? "thread" : "cpu", i);
 		text_value(e, slot, out);
 		buf_puts(out, "\n");
 	}
@@ -546,11 +555,15 @@ int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, str
 	if (typed_section_name(btf, value_type))
 		buf_printf(out, "globals in %s\n", name);
 	else
-		buf_printf(out, "map %s: %s, %s%u %s\n", name, dump_type_name(r->type),
-			map_is_hash(r->type) || map_is_keyless(r->type) ? "at most " : "", r->max_entries,
+		buf_printf(out, "map %s: %s, %s%u %s", name, dump_type_name(r),
+			map_is_hash(r->type) || map_is_keyless(r->type) ? "at most " : "", dump_max_entries(r),
 			r->type == BPF_MAP_TYPE_RINGBUF ? "bytes"
-			: r->max_entries == 1           ? "entry"
+			: dump_max_entries(r) == 1      ? "entry"
 							: "entries");
+	if (map_threads_of(r))
+		buf_printf(out, " for each of %u threads", map_threads_of(r));
+	if (!typed_section_name(btf, value_type))
+		buf_puts(out, "\n");
 	if (r->sampled)
 		buf_printf(out, "  (%s)\n", sampled_text(r));
 	int64_t left_out = 0;
@@ -579,7 +592,10 @@ int dump_one_text(struct dump *d, uint32_t id, const struct dump_options *o, str
 		buf_printf(out, "%s%u%s", i ? ", " : "  of devices ", devices[i],
 			i + 1 < n ? "" : " together (egpu map dump --device N, --json have each)\n");
 	uint64_t lost = map_lost(map);
-	if (lost)
+	if (lost && map_threads_of(r))
+		buf_printf(out, "  %lu accesses refused to threads beyond these: make map_extra (or BPFTIME_MAP_GPU_THREAD_COUNT) larger\n",
+			(unsigned long)lost);
+	else if (lost)
 		buf_printf(out, "  %lu %s: make max_entries larger\n", (unsigned long)lost,
 			r->type == BPF_MAP_TYPE_RINGBUF
 				? "records lost because the ring was full"
@@ -608,7 +624,7 @@ int dump_value_text(
 	uint8_t *value = calloc(1, map_value_bytes(map) + 8);
 	if (!value)
 		return diag_set(diag, ENOMEM, "out of memory");
-	int err = map_is_per_cpu(e.row->type) ? map_lookup_sum(map, key, value)
+	int err = map_has_slots(map) ? map_lookup_sum(map, key, value)
 					  : map_lookup(map, key, value);
 	e.value = value;
 	if (err)
@@ -680,11 +696,14 @@ static void json_element(const struct element *e, void *arg)
 	json_key(j, "value");
 	typed_value(j, e->btf, e->value_type, e->value, e->row->value_size);
 	if (e->slots) {
-		json_key(j, "cpus");
+		bool threads = map_threads_of(e->row);
+		uint32_t n = e->n_slots;
+		while (threads && n && all_zero(e->slots + (n - 1) * e->slot_bytes, e->row->value_size))
+			n--;
+		json_key(j, threads ? "threads" : "cpus");
 		json_array(j);
-		for (uint32_t i = 0; i < e->n_slots; i++)
-			typed_value(j, e->btf, e->value_type,
-				e->slots + i * map_stride(e->row->value_size), e->row->value_size);
+		for (uint32_t i = 0; i < n; i++)
+			typed_value(j, e->btf, e->value_type, e->slots + i * e->slot_bytes, e->row->value_size);
 		json_array_end(j);
 	}
 	json_object_end(j);
@@ -740,11 +759,13 @@ int dump_one_json(struct dump *d, uint32_t id, const struct dump_options *o, str
 	bool section = typed_section_name(btf, value_type);
 	/* Small arrays are given in full, so that a script finds each index. */
 	struct dump_options all = { .per_cpu = o->per_cpu,
-		.zeros = o->zeros || section || r->max_entries <= SMALL_ARRAY };
+		.zeros = o->zeros || section || dump_max_entries(r) <= SMALL_ARRAY };
 	int64_t left_out = 0;
 	json_object(j);
-	json_put_string(j, "type", section ? "globals" : dump_type_name(r->type));
-	json_put_u64(j, "max_entries", r->max_entries);
+	json_put_string(j, "type", section ? "globals" : dump_type_name(r));
+	json_put_u64(j, "max_entries", dump_max_entries(r));
+	if (map_threads_of(r))
+		json_put_u64(j, "threads", map_threads_of(r));
 	json_put_u64(j, "lost", map_lost(map));
 	if (r->sampled)
 		json_put_string(j, "sampled", r->sampled == SESSION_WEIGHED ? "scaled" : r->sampled == SESSION_UNWEIGHED ? "not scaled" : "in part");

@@ -57,6 +57,8 @@ void dump_drain_rings(struct dump *d);
 uint64_t dump_records_lost(struct dump *d);
 uint64_t dump_insertions_refused(struct dump *d);
 
-const char *dump_type_name(uint32_t map_type);
+const char *dump_type_name(const struct session_map *r);
+/* Its keys: fewer than its row's max_entries where each thread has an element. */
+uint32_t dump_max_entries(const struct session_map *r);
 
 #endif

@@ -162,7 +162,7 @@ static void object_name(const char *path, char out[64])
 
 static int bad_section(const struct probe *p, const char *program, const char *section)
 {
-	const char *points[] = { "entry", "exit", "load", "store", "atomic", "mem", "load_done",
+	const char *points[] = { "entry", "exit", "load", "store", "atomic", "access", "mem", "load_done",
 		"block", "branch", "barrier", "call", "insn:OPCODE" },
 		   *best[1];
 	const char *rest = section;
@@ -175,25 +175,18 @@ static int bad_section(const struct probe *p, const char *program, const char *s
 	if (is_gpu)
 		return say_fail(
 			"%s: program %s: section \"%s\" has no known point; points are "
-			"entry, exit, load, store, atomic, mem, load_done, block, branch, barrier, "
+			"entry, exit, load, store, atomic, access, mem, load_done, block, branch, barrier, "
 			"call and insn:OPCODE%s%s",
 			p->options->name, program, section,
-			near_names(point, points, 12, best, 1) ? "; nearest: " : "",
-			near_names(point, points, 12, best, 1) ? best[0] : "");
-	bool at_exit = !strncmp(section, "kretprobe/", 10);
-	if (at_exit || !strncmp(section, "kprobe/", 7)) {
-		const char *kernel = strchr(section, '/') + 1;
-		/* As bpftime's examples say that the function is a kernel. */
-		if (!strncmp(kernel, "cuda__", 6))
-			kernel += 6;
-		return say_fail("%s: program %s: section \"%s\" is no GPU probe; for the kernel %s "
-				"write SEC(\"gpu/%s/%s\")",
-			p->options->name, program, section, kernel, at_exit ? "exit" : "entry", kernel);
-	}
+			near_names(point, points, 13, best, 1) ? "; nearest: " : "",
+			near_names(point, points, 13, best, 1) ? best[0] : "");
+	const char *why = ebpf_section_refused(section);
+	if (why)
+		return say_fail("%s: program %s: section \"%s\" is no GPU probe: %s", p->options->name, program, section, why);
 	return say_fail("%s: program %s: section \"%s\" is no GPU probe; write "
 			"SEC(\"gpu/POINT/KERNEL\") or "
 			"SEC(\"gpu.warp/POINT/KERNEL\"), POINT being entry, exit, load, store, "
-			"atomic, mem, load_done, block, branch, barrier, call or insn:OPCODE",
+			"atomic, access, mem, load_done, block, branch, barrier, call or insn:OPCODE",
 		p->options->name, program, section);
 }
 

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cpu/state.h"
 
@@ -141,6 +142,10 @@ static uint64_t call_service(struct interp_state *s, uint32_t number, uint32_t m
 		return ops->random ? ops->random(self) : 0;
 	case BPF_FUNC_get_smp_processor_id:
 		return ops->cpu ? ops->cpu(self) : 0;
+	case BPF_FUNC_get_current_pid_tgid:
+		return (uint64_t)getpid() << 32 | (uint64_t)getpid();
+	case BPF_FUNC_perf_event_output:
+		return (uint64_t)(ops->ring_output ? ops->ring_output(self, map, pointer(r[4]), r[5], 0) : -EOPNOTSUPP);
 	case BPF_FUNC_ringbuf_output:
 		return (uint64_t)(ops->ring_output ? ops->ring_output(self, map, pointer(r[2]), r[3], r[4]) : -EOPNOTSUPP);
 	case EBPF_FUNC_puts:

@@ -31,7 +31,8 @@ static bool fits_point(const struct ebpf_fragment *f, enum ebpf_point point)
 	bool is_mem =
 		point == EBPF_POINT_LOAD || point == EBPF_POINT_STORE || point == EBPF_POINT_ATOMIC;
 
-	return f->point == point || (f->point == EBPF_POINT_MEM && is_mem);
+	return f->point == point || (f->point == EBPF_POINT_MEM && is_mem) ||
+	       (f->point == EBPF_POINT_ACCESS && is_mem && point != EBPF_POINT_ATOMIC);
 }
 
 static bool fits_opcode(const struct splicer *s, const struct ebpf_fragment *f, uint32_t site)

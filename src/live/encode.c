@@ -20,6 +20,10 @@ int live_point_of(enum ebpf_point point, enum live_point *out, uint32_t *ops, st
 	case EBPF_POINT_BLOCK:
 		*out = LIVE_LOOP;
 		return 0;
+	case EBPF_POINT_ACCESS:
+		*ops = 1u << 1 | 1u << 2;
+		*out = LIVE_MEM;
+		return 0;
 	case EBPF_POINT_LOAD:
 	case EBPF_POINT_STORE:
 	case EBPF_POINT_ATOMIC:
@@ -30,7 +34,7 @@ int live_point_of(enum ebpf_point point, enum live_point *out, uint32_t *ops, st
 		return 0;
 	default:
 		return diag_set(d, EOPNOTSUPP,
-			"gpu/%s has no guard in a running kernel: use entry, exit, block (loop heads), load, store, atomic or mem, or "
+			"gpu/%s has no guard in a running kernel: use entry, exit, block (loop heads), load, store, atomic, access or mem, or "
 			"attach without --live",
 			ebpf_point_name(point));
 	}
@@ -39,7 +43,8 @@ int live_point_of(enum ebpf_point point, enum live_point *out, uint32_t *ops, st
 /* Helpers that the interpreter knows: those of a GPU that do not perturb. */
 static int check_helper(const struct ebpf_helper *h, uint32_t at, struct diag *d)
 {
-	if (h->class == EBPF_CLASS_PERTURB || h->number == EBPF_FUNC_egpu_access)
+	if (h->class == EBPF_CLASS_PERTURB || h->number == EBPF_FUNC_egpu_access || h->number == BPF_FUNC_get_current_pid_tgid ||
+		h->number == BPF_FUNC_perf_event_output)
 		return diag_set(d, EOPNOTSUPP, "instruction %u: bpf_%s is not there inside a running kernel; count in a map, or attach without --live",
 			at, h->name);
 	return 0;
@@ -75,7 +80,7 @@ static int check_map(const struct encoder *e, const struct bpf_insn *i, uint32_t
 {
 	const struct ebpf_map *m = i->src_reg && i->src_reg != BPF_PSEUDO_FUNC ? &e->p->maps[i->imm] : NULL;
 
-	if (!m || m->type == BPF_MAP_TYPE_ARRAY || m->type == BPF_MAP_TYPE_PERCPU_ARRAY || m->type == BPF_MAP_TYPE_HASH ||
+	if (!m || (m->type == BPF_MAP_TYPE_ARRAY && !map_threads_of(m)) || m->type == BPF_MAP_TYPE_PERCPU_ARRAY || m->type == BPF_MAP_TYPE_HASH ||
 		m->type == BPF_MAP_TYPE_RINGBUF)
 		return 0;
 	return diag_set(e->d, EOPNOTSUPP, "instruction %u: map %s is of a type that is not there inside a running kernel; use an ARRAY, PERCPU_ARRAY, HASH "

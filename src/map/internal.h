@@ -137,7 +137,9 @@ int map_scan(struct map *m);
 int map_begin(struct map *m);
 /* Whether the agent of an instance lives. */
 bool map_source_alive(const struct map *m, const struct source *src);
-/* The key of an array; -ENOENT beyond its end. */
+/* Keys of an array: fewer than elements where each thread has one. */
+uint32_t map_keys(const struct map *m);
+/* The index of an array's element; -ENOENT beyond its end. */
 int map_array_index(const struct map *m, const void *key, uint32_t *index);
 /* The live slot that holds the key, or -ENOENT. */
 int map_hash_find(struct map *m, struct source *src, const void *key, uint64_t *slot);

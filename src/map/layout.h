@@ -11,6 +11,7 @@
  *	                    With R > 1 replicas, on devices, where programs only fold into it: replica r (one per multiprocessor) at 128 + r *
  *	                    round_up(max_entries * stride, 128); each begins as the host's value, and a write from the host goes to all. The
  *	                    reader makes one value of them as of several devices' (map_fold_value).
+ *	ARRAY, extra T > 0  elements of T threads: map_threads()
  *	PERCPU_ARRAY        replica r (one per multiprocessor) at 128 + r * round_up(max_entries * stride, 128),
  *	                    value i in it at i * stride
  *	HASH, LRU_HASH      n_slots = the power of two >= 2 * max_entries (at least 8); slot s at
@@ -171,6 +172,16 @@ static inline int map_is_array(uint32_t type)
 {
 	return type == MAP_KIND_ARRAY || type == MAP_PERCPU_ARRAY;
 }
+
+/* An ARRAY whose `extra` is T has elements of T threads, and max_entries counts all of them: that of key k and thread t, which is
+ * numbered in its grid, x first, is k * T + t. 0: an array as any other. */
+static inline uint32_t map_threads(uint32_t type, uint64_t extra, uint32_t max_entries)
+{
+	return type == MAP_KIND_ARRAY && extra && extra <= max_entries && !(max_entries % extra) ? (uint32_t)extra : 0;
+}
+
+/* The same of a struct with these members: a program's map, or a session's row. */
+#define map_threads_of(m) map_threads((m)->type, (m)->extra, (m)->max_entries)
 
 static inline int map_is_hash(uint32_t type)
 {

@@ -376,9 +376,20 @@ const struct session_map *map_info(const struct map *m)
 	return &m->row;
 }
 
+bool map_has_slots(const struct map *m)
+{
+	return map_is_per_cpu(m->row.type) || map_threads_of(&m->row);
+}
+
+size_t map_slot_bytes(const struct map *m)
+{
+	return map_threads_of(&m->row) ? m->row.value_size : m->stride;
+}
+
 size_t map_value_bytes(const struct map *m)
 {
-	return map_is_per_cpu(m->row.type) ? m->stride * m->cpus : m->row.value_size;
+	uint32_t threads = map_threads_of(&m->row);
+	return map_is_per_cpu(m->row.type) ? m->stride * m->cpus : threads ? (size_t)m->row.value_size * threads : m->row.value_size;
 }
 
 /* A copy into m->sum, which began as m->was. */
@@ -388,6 +399,12 @@ static void take(struct map *m, bool first)
 }
 
 /* -- arrays -- */
+
+uint32_t map_keys(const struct map *m)
+{
+	uint32_t threads = map_threads_of(&m->row);
+	return threads ? m->row.max_entries / threads : m->row.max_entries;
+}
 
 int map_array_index(const struct map *m, const void *key, uint32_t *index)
 {
@@ -425,6 +442,22 @@ static int array_lookup(struct map *m, const void *key, void *value)
 	return err;
 }
 
+/* Those of all threads, one behind the other. */
+static int threads_lookup(struct map *m, const void *key, void *value)
+{
+	uint32_t index, threads = map_threads_of(&m->row);
+	uint8_t *to = value;
+	memcpy(&index, key, sizeof(index));
+	if (index >= map_keys(m))
+		return -ENOENT;
+	int err = 0;
+	for (uint32_t t = 0; t < threads && !err; t++, to += m->row.value_size) {
+		uint32_t at = index * threads + t;
+		err = array_lookup(m, &at, to);
+	}
+	return err;
+}
+
 /* Takes each replica of a source, which began with zero, into the slot of its CPU. */
 static int percpu_fold(struct map *m, struct source *src, uint32_t index, uint8_t *slots)
 {
@@ -454,14 +487,19 @@ static int percpu_lookup(struct map *m, const void *key, void *value)
 
 int map_lookup_sum(struct map *m, const void *key, void *value)
 {
-	if (!map_is_per_cpu(m->row.type))
+	uint32_t threads = map_threads_of(&m->row), n = threads ? threads : m->cpus;
+	size_t each = map_slot_bytes(m);
+	if (!map_has_slots(m))
 		return map_lookup(m, key, value);
 	uint8_t *slots = malloc(map_value_bytes(m));
 	int err = slots ? map_lookup(m, key, slots) : -ENOMEM;
 	if (!err) {
 		memset(m->sum, 0, m->stride);
-		for (uint32_t c = 0; c < m->cpus; c++)
-			map_fold_value(m->fold, m->sum, slots + (size_t)c * m->stride, NULL, !c, m->stride);
+		memset(m->one, 0, m->stride);
+		for (uint32_t c = 0; c < n; c++) {
+			memcpy(m->one, slots + c * each, m->row.value_size);
+			map_fold_value(m->fold, m->sum, m->one, NULL, !c, m->stride);
+		}
 		memcpy(value, m->sum, m->row.value_size);
 	}
 	free(slots);
@@ -743,7 +781,7 @@ int map_lookup(struct map *m, const void *key, void *value)
 		return err;
 	switch (m->row.type) {
 	case BPF_MAP_TYPE_ARRAY:
-		return array_lookup(m, key, value);
+		return map_threads_of(&m->row) ? threads_lookup(m, key, value) : array_lookup(m, key, value);
 	case BPF_MAP_TYPE_PERCPU_ARRAY:
 		return percpu_lookup(m, key, value);
 	case BPF_MAP_TYPE_STACK_TRACE:
@@ -770,9 +808,9 @@ int map_next_key(struct map *m, const void *key, void *next)
 	uint32_t index, first = 0;
 	if (key)
 		memcpy(&index, key, sizeof(index));
-	if (key && index == m->row.max_entries - 1)
+	if (key && index == map_keys(m) - 1)
 		return -ENOENT;
-	if (key && index < m->row.max_entries)
+	if (key && index < map_keys(m))
 		first = index + 1;
 	memcpy(next, &first, sizeof(first));
 	return 0;

@@ -21,8 +21,12 @@ uint32_t map_devices(struct map *m, uint32_t *devices, uint32_t max);
 void map_close(struct map *m);
 const struct session_map *map_info(const struct map *m);
 uint32_t map_possible_cpus(void);
-/* Bytes of one value as bpf(2) hands it out: value_size, or round_up(value_size, 8) * possible CPUs. */
+/* Bytes of one value as bpf(2) hands it out: value_size, or round_up(value_size, 8) * possible CPUs, or of an array per thread value_size *
+ * threads (map_threads_of). */
 size_t map_value_bytes(const struct map *m);
+/* Whether that holds several, of CPUs or threads, and where the next one begins. */
+bool map_has_slots(const struct map *m);
+size_t map_slot_bytes(const struct map *m);
 
 /* The bpf(2) operations, with its errors: -ENOENT, -E2BIG, -EEXIST, -EINVAL, -EOPNOTSUPP. A write reaches every device that has the
  * map before it returns (docs/maps.md); -EBUSY: an earlier write still waits for its agent; -ETIMEDOUT: an agent did not answer in one
@@ -43,7 +47,7 @@ int map_peek(struct map *m, void *value);
 int map_each_value(struct map *m, int (*fn)(void *arg, const void *value), void *arg);
 /* key NULL: the first key. -ENOENT at the end. */
 int map_next_key(struct map *m, const void *key, void *next);
-/* Per-CPU array: the sum over CPU slots of each 64-bit word of the value (value_size bytes). */
+/* Per CPU or per thread: the sum over slots of each 64-bit word of the value (value_size bytes). */
 int map_lookup_sum(struct map *m, const void *key, void *value);
 /* Losses counted on the devices. */
 uint64_t map_lost(struct map *m);

@@ -86,7 +86,7 @@ struct session_map { /* writer: loader, before the link that uses it */
 	uint32_t writing;   /* writer: the same: odd while a host write is under way */
 	uint32_t owner;	    /* number of the client that added it */
 	uint32_t serial;    /* +1 each time the row is given to another map */
-	uint64_t extra;	    /* map_extra: BLOOM_FILTER: bits a value sets; 0: 5 */
+	uint64_t extra;	    /* map_extra: BLOOM_FILTER: bits a value sets; 0: 5. ARRAY: threads that have elements; 0: one for all */
 };
 
 struct session_prog { /* writer: loader */

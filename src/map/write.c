@@ -409,6 +409,24 @@ static int locked(struct map *m, struct change c)
 	return map_change(m, &c, write_everywhere);
 }
 
+/* All threads' elements of a key, those that are to change. One write each: nobody else's count is lost on the way. */
+static int update_threads(struct map *m, const void *key, const uint8_t *value, uint64_t flags)
+{
+	uint32_t index, threads = map_threads_of(&m->row), size = m->row.value_size;
+	memcpy(&index, key, sizeof(index));
+	if (flags == BPF_NOEXIST || index >= map_keys(m))
+		return index < map_keys(m) ? -EEXIST : -E2BIG;
+	uint8_t *now = malloc(map_value_bytes(m));
+	int err = now ? map_lookup(m, key, now) : -ENOMEM;
+	for (uint32_t t = 0; t < threads && !err; t++) {
+		uint32_t at = index * threads + t;
+		if (memcmp(now + (size_t)t * size, value + (size_t)t * size, size))
+			err = locked(m, (struct change){ .key = &at, .value = value + (size_t)t * size, .bytes = size, .flags = (uint32_t)flags });
+	}
+	free(now);
+	return err;
+}
+
 int map_update(struct map *m, const void *key, const void *value, uint64_t flags)
 {
 	uint32_t index;
@@ -420,6 +438,8 @@ int map_update(struct map *m, const void *key, const void *value, uint64_t flags
 		return -EOPNOTSUPP;
 	if (flags > BPF_EXIST)
 		return -EINVAL;
+	if (map_threads_of(&m->row))
+		return update_threads(m, key, value, flags);
 	if (!map_is_hash(m->row.type) && flags != BPF_NOEXIST &&
 		map_array_index(m, key, &index))
 		return -E2BIG;
@@ -430,7 +450,7 @@ int map_update(struct map *m, const void *key, const void *value, uint64_t flags
 int map_update_part(struct map *m, const void *key, uint32_t offset, const void *from, uint32_t n)
 {
 	uint32_t index;
-	if (m->row.type != BPF_MAP_TYPE_ARRAY)
+	if (m->row.type != BPF_MAP_TYPE_ARRAY || map_threads_of(&m->row))
 		return -EOPNOTSUPP;
 	if (!n || offset > m->row.value_size || n > m->row.value_size - offset)
 		return -EINVAL;

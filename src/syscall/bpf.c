@@ -54,6 +54,8 @@ static long dispatch(struct loader *l, int cmd, union bpf_attr *attr)
 		return btf_load(l, attr);
 	case BPF_RAW_TRACEPOINT_OPEN:
 		return link_open(l, attr);
+	case BPF_LINK_CREATE:
+		return link_create(l, attr);
 	case BPF_LINK_DETACH:
 		return link_detach(l, attr);
 	case BPF_OBJ_GET_INFO_BY_FD:

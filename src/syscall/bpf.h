@@ -11,6 +11,7 @@
 #define EGPU_SYSCALL_BPF_H
 
 #include <linux/bpf.h>
+#include <stdbool.h>
 
 /* The result of bpf(2), or -errno (not -1). -ENOSYS before loader_start. */
 long egpu_bpf(int cmd, union bpf_attr *attr, unsigned int size);
@@ -20,6 +21,10 @@ int egpu_syscall_is_ours(void);
 
 /* Called before each bpf(2) where something defines it (preload.c). */
 void egpu_before_bpf(void) __attribute__((weak));
+
+/* Called with the result of each bpf(2), and for perf_event_open(2): *result and true when the event is ours. */
+void egpu_after_bpf(int cmd, long result) __attribute__((weak));
+bool egpu_perf_event_open(const void *attr, long *result) __attribute__((weak));
 
 /* A system call with six arguments, the kernel's -errno unchanged (raw_*.S, one file per
  * architecture). */

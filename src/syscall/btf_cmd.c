@@ -113,8 +113,14 @@ static bool is_void_pointer(const struct btf *btf, const struct btf_type *t)
 	return to && btf_is_void(to);
 }
 
+static bool is_pt_regs(const struct btf *btf, const struct btf_type *t)
+{
+	const struct btf_type *to = t && btf_is_ptr(t) ? skip_modifiers(btf, t->type) : NULL;
+	return to && !strcmp(btf_text(btf, to->name_off), "pt_regs");
+}
+
 int btf_context(const struct btf *btf, uint32_t func_type, enum ebpf_context section, enum ebpf_context *context,
-	const char **name, struct diag *d)
+	bool *opaque, const char **name, struct diag *d)
 {
 	static const char wanted[] =
 		"struct egpu_entry, egpu_exit, egpu_mem, egpu_load_done, egpu_block, egpu_branch, "
@@ -129,6 +135,11 @@ int btf_context(const struct btf *btf, uint32_t func_type, enum ebpf_context sec
 	const struct btf_type *arg = btf_vlen(proto) ? skip_modifiers(btf, btf_params(proto)->type) : NULL;
 	if (section != EBPF_CONTEXT_NONE && (!btf_vlen(proto) || is_void_pointer(btf, arg))) {
 		*context = section;
+		return 0;
+	}
+	if (section != EBPF_CONTEXT_NONE && is_pt_regs(btf, arg)) {
+		*context = section;
+		*opaque = true;
 		return 0;
 	}
 	if (btf_vlen(proto) < 1)

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "egpu/probe.bpf.h"
 #include "syscall/object.h"
 
 static void *user(uint64_t address)
@@ -13,11 +14,12 @@ static void *user(uint64_t address)
 static void info_map(struct loader *l, const struct object *o, struct bpf_map_info *out)
 {
 	const struct session_map *row = &session_data(l->options.session)->maps[o->map.id];
-	out->type = row->type;
+	uint32_t threads = map_threads_of(row);
+	out->type = threads ? EGPU_MAP_TYPE_THREAD_ARRAY : row->type;
 	out->id = o->id;
 	out->key_size = row->key_size;
 	out->value_size = row->value_size;
-	out->max_entries = row->max_entries;
+	out->max_entries = threads ? row->max_entries / threads : row->max_entries;
 	out->map_flags = row->flags;
 	out->map_extra = row->extra;
 	memcpy(out->name, row->name, sizeof(out->name));

@@ -1,7 +1,10 @@
-/* BPF_RAW_TRACEPOINT_OPEN with a name such as "gpu.warp/load/my_kernel*": a link of the session. */
+/* BPF_RAW_TRACEPOINT_OPEN with a name such as "gpu.warp/load/my_kernel*": a link of the session; BPF_LINK_CREATE for kprobes. */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "live/program.h"
 #include "translate/translate.h"
@@ -14,7 +17,7 @@ static int link_check(const struct object *prog, enum ebpf_point point, bool war
 {
 	const struct report *r = prog->prog.report;
 	enum ebpf_context want = ebpf_point_context(point, warp);
-	if (r->context == want)
+	if (r->context == want || (r->program.opaque && !warp))
 		return 0;
 	return diag_set(d, EINVAL,
 		"program %s: %s/%s needs a function whose first argument is struct %s *; this one "
@@ -65,6 +68,16 @@ int loader_fragment_for(
 	return fragment_text(p, point, warp, n ? prefix : NULL, out, d);
 }
 
+/* A program that reads nothing of its context may go to any point: its text is made for each. */
+static int translate_for(struct report *r, enum ebpf_point point, struct diag *d)
+{
+	enum ebpf_context want = ebpf_point_context(point, false);
+	if (!r->program.opaque || r->context == want)
+		return 0;
+	r->context = r->program.context = want;
+	return translate_program(r->arena, &r->program, &r->info.verified, point, false, &r->fragment, d);
+}
+
 /* The session program of a point, made at the first link of it; one for each opcode. */
 static int link_prog(struct loader *l, struct object *prog, const char *section,
 	enum ebpf_point point, bool warp, uint32_t *id)
@@ -77,7 +90,9 @@ static int link_prog(struct loader *l, struct object *prog, const char *section,
 			return 0;
 		}
 	const struct loader_prog *info = &prog->prog.report->info;
-	int err = loader_fragment_for(info, section, &text, &l->error);
+	int err = translate_for(prog->prog.report, point, &l->error);
+	if (!err)
+		err = loader_fragment_for(info, section, &text, &l->error);
 	if (!err)
 		err = session_add_prog(l->options.session, text.data, text.len, info->name, point,
 			warp, id, &l->error);
@@ -165,31 +180,26 @@ static int link_object(struct loader *l, struct object *prog, const char *name, 
 	return object_descriptor(o);
 }
 
-COMMAND(link_open)
+/* A link of a program to what a section names. */
+static long link_named(struct loader *l, int prog_fd, const char *name)
 {
 	struct object *prog;
 	enum ebpf_point point;
 	bool warp;
 	uint32_t id;
-	const char *pattern = NULL, *name = (const char *)(uintptr_t)attr->raw_tracepoint.name;
+	const char *pattern = NULL;
 	object_sweep(l);
-	int err = object_by_fd(l, (int)attr->raw_tracepoint.prog_fd, OBJECT_PROG, &prog);
+	int err = object_by_fd(l, prog_fd, OBJECT_PROG, &prog);
 	if (err)
 		return err;
-	if (!name)
-		return -EINVAL;
-	if (!memchr(name, '\0', strnlen(name, MAX_NAME_BYTES) + 1) ||
-		strnlen(name, MAX_NAME_BYTES) == MAX_NAME_BYTES)
-		return diag_set(&l->error, E2BIG,
-			"the section's name is too long: a kernel pattern has at most %d bytes",
-			SESSION_PATTERN_BYTES - 1);
 	if (!prog->prog.report || ebpf_section_parse(name, &point, &warp, &pattern))
 		return diag_set(&l->error, EINVAL,
-			"\"%s\" is not a GPU probe: sections are gpu/POINT/KERNEL or "
-			"gpu.warp/POINT/KERNEL with POINT "
-			"one of entry, exit, load, store, atomic, mem, load_done, block, branch, "
-			"barrier, call, insn:OPCODE",
-			name);
+			"\"%s\" is not a GPU probe: %s", name,
+			ebpf_section_refused(name) ? ebpf_section_refused(name)
+						   : "sections are gpu/POINT/KERNEL or "
+						     "gpu.warp/POINT/KERNEL with POINT "
+						     "one of entry, exit, load, store, atomic, access, mem, load_done, block, branch, "
+						     "barrier, call, insn:OPCODE");
 	err = link_check(prog, point, warp, &l->error);
 	if (!err)
 		err = link_pattern(l, name, &pattern);
@@ -202,6 +212,63 @@ COMMAND(link_open)
 	if (fd < 0)
 		session_detach_link(l->options.session, id);
 	return fd;
+}
+
+static int too_long(struct loader *l)
+{
+	return diag_set(&l->error, E2BIG, "the section's name is too long: a kernel pattern has at most %d bytes", SESSION_PATTERN_BYTES - 1);
+}
+
+COMMAND(link_open)
+{
+	const char *name = (const char *)(uintptr_t)attr->raw_tracepoint.name;
+	if (!name)
+		return -EINVAL;
+	if (strnlen(name, MAX_NAME_BYTES) == MAX_NAME_BYTES)
+		return too_long(l);
+	return link_named(l, (int)attr->raw_tracepoint.prog_fd, name);
+}
+
+/* -- kprobes of kernels on the GPU, as libbpf attaches them: an event of a name, and a link of a program to it -- */
+
+static const char event_name[] = "egpu-kprobe";
+
+int loader_kprobe_open(const char *function, bool at_return)
+{
+	int fd = object_anonymous(event_name);
+	if (fd < 0)
+		return fd;
+	if (dprintf(fd, "%s/%s", at_return ? "kretprobe" : "kprobe", function) < 0) {
+		close(fd);
+		return -ENOMEM;
+	}
+	return fd;
+}
+
+bool loader_is_kprobe(int fd)
+{
+	char path[64], is[64];
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	ssize_t n = fd < 0 ? -1 : readlink(path, is, sizeof(is) - 1);
+	is[n < 0 ? 0 : n] = '\0';
+	return !strncmp(is, "/memfd:", 7) && !strncmp(is + 7, event_name, strlen(event_name));
+}
+
+COMMAND(link_create)
+{
+	char name[MAX_NAME_BYTES];
+	int event = (int)attr->link_create.target_fd;
+	if (fcntl(event, F_GETFD) < 0)
+		return -EBADF;
+	if (attr->link_create.attach_type != BPF_PERF_EVENT || !loader_is_kprobe(event))
+		return -EINVAL;
+	ssize_t n = pread(event, name, sizeof(name), 0);
+	if (n == (ssize_t)sizeof(name))
+		return too_long(l);
+	if (n < 0)
+		return -errno;
+	name[n] = '\0';
+	return link_named(l, (int)attr->link_create.prog_fd, name);
 }
 
 COMMAND(link_detach)

@@ -21,6 +21,7 @@ struct loader_options {
 	struct session *session;     /* borrowed; must outlive loader_stop */
 	const char *default_pattern; /* kernels of links whose section names none (-k); NULL: such
 					links are refused */
+	uint32_t threads; /* that have elements in per-thread arrays which do not say how many; 0: as many as fit in 16 MiB, 1024 at least */
 	bool live; /* links are for kernels that run: their programs go to guards (live/live.h) */
 	struct verifier_options verifier; /* log_level: at least this much is kept for loader_prog,
 					     whatever libbpf asks for */
@@ -67,6 +68,11 @@ int loader_fragment(const struct loader_prog *p, enum ebpf_point point, bool war
 /* The same for a section's name, with the opcode that gpu/insn:OPCODE has. */
 int loader_fragment_for(
 	const struct loader_prog *p, const char *section, struct buf *out, struct diag *d);
+
+/* A descriptor that stands for a function's entry or its returns, for BPF_LINK_CREATE to find kprobe/FUNCTION or kretprobe/FUNCTION in, a
+ * GPU kernel's; or -errno. */
+int loader_kprobe_open(const char *function, bool at_return);
+bool loader_is_kprobe(int fd);
 
 /* Ids in the session; -ENOENT: the descriptor is not one of ours. */
 int loader_map_id(int fd, uint32_t *id);

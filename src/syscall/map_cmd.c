@@ -25,18 +25,20 @@ static int map_file_open(struct loader *l, uint32_t id)
 	return fd < 0 ? -errno : fd;
 }
 
-static int map_check_flags(const union bpf_attr *attr, const char *name, struct diag *d)
+static int map_check_flags(const union bpf_attr *attr, const struct ebpf_map *def, struct diag *d)
 {
-	uint32_t allowed = 0;
-	if (attr->map_type == BPF_MAP_TYPE_ARRAY)
-		allowed = BPF_F_MMAPABLE | BPF_F_RDONLY_PROG;
-	else if (attr->map_type == BPF_MAP_TYPE_HASH || attr->map_type == BPF_MAP_TYPE_PERCPU_HASH)
+	const char *name = def->name;
+	uint32_t type = def->type, allowed = 0;
+	bool threads = map_threads_of(def);
+	if (type == BPF_MAP_TYPE_ARRAY)
+		allowed = threads ? 0 : BPF_F_MMAPABLE | BPF_F_RDONLY_PROG;
+	else if (type == BPF_MAP_TYPE_HASH || type == BPF_MAP_TYPE_PERCPU_HASH)
 		allowed = BPF_F_NO_PREALLOC; /* room is taken at once anyway */
-	else if (map_is_lru(attr->map_type))
+	else if (map_is_lru(type))
 		allowed = BPF_F_NO_COMMON_LRU; /* every multiprocessor evicts on its own as it is */
-	if (map_is_array(attr->map_type) || map_is_hash(attr->map_type))
+	if (map_is_array(type) || map_is_hash(type))
 		allowed |= MAP_FLAG_HOST;
-	bool bloom = attr->map_type == BPF_MAP_TYPE_BLOOM_FILTER;
+	bool bloom = type == BPF_MAP_TYPE_BLOOM_FILTER;
 	if (attr->map_flags & ~allowed)
 		return diag_set(d, EINVAL,
 			"map %s: flags 0x%x are not supported for this type (allowed: 0x%x)", name,
@@ -44,7 +46,7 @@ static int map_check_flags(const union bpf_attr *attr, const char *name, struct 
 	if (bloom && attr->map_extra > MAP_BLOOM_MAX_HASHES)
 		return diag_set(d, EINVAL, "map %s: map_extra of a BLOOM_FILTER is the number of its hash functions, at most %d", name,
 			MAP_BLOOM_MAX_HASHES);
-	if (attr->inner_map_fd || (attr->map_extra && !bloom) || attr->map_ifindex ||
+	if (attr->inner_map_fd || (attr->map_extra && !bloom && !threads) || attr->map_ifindex ||
 		attr->btf_vmlinux_value_type_id)
 		return diag_set(d, EINVAL,
 			"map %s: inner maps, offload, extra flags and struct_ops are not supported",
@@ -109,10 +111,13 @@ COMMAND(map_create)
 		.flags = attr->map_flags,
 		.extra = attr->map_extra,
 	};
+	err = foreign_map(l, &def, &l->error);
+	if (err)
+		return err;
 	bool known = def.type == BPF_MAP_TYPE_ARRAY || map_is_hash(def.type) || map_is_keyless(def.type) || def.type == BPF_MAP_TYPE_STACK_TRACE ||
 		     def.type == BPF_MAP_TYPE_PERCPU_ARRAY || def.type == BPF_MAP_TYPE_RINGBUF;
 	if (known) /* session_add_map has the words for other types */
-		err = map_check_flags(attr, name, &l->error);
+		err = map_check_flags(attr, &def, &l->error);
 	if (!err)
 		err = map_make(l, &def, &o);
 	if (!err)

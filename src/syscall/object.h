@@ -120,6 +120,7 @@ COMMAND(prog_load); /* prog.c */
 COMMAND(prog_bind_map);
 COMMAND(btf_load);  /* btf_cmd.c */
 COMMAND(link_open); /* link.c */
+COMMAND(link_create);
 COMMAND(link_detach);
 COMMAND(object_info); /* info.c */
 
@@ -132,9 +133,12 @@ int btf_object_parse(struct object *o, struct btf **out, struct diag *d);
 /* Stores the blob as btf-ID, where readers of map types find it. */
 int btf_object_save(struct loader *l, struct object *o);
 /* The context type of a function's first argument, and its name (owned by btf). `section` is that of the program's section, NONE where that is not
- * known: it holds for a function that takes nothing, or a void pointer. */
+ * known: it holds for a function that takes nothing, a void pointer or struct pt_regs * (*opaque: there is no such thing). */
 int btf_context(const struct btf *btf, uint32_t func_type, enum ebpf_context section, enum ebpf_context *context,
-	const char **name, struct diag *d);
+	bool *opaque, const char **name, struct diag *d);
+
+/* foreign.c: makes a map type of bpftime's examples, and EGPU_MAP_TYPE_THREAD_ARRAY, one of ours. */
+int foreign_map(const struct loader *l, struct ebpf_map *def, struct diag *d);
 
 /* map_cmd.c */
 int map_object_open(struct loader *l, struct object *o);

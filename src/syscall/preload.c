@@ -2,32 +2,45 @@
  *
  *   EGPU_PID=PID LD_PRELOAD=libegpu-syscall.so LOADER ...
  *
- * The loader's first bpf(2) makes it a client of the session that the process is in, or of that in
+ * EGPU_ALLOW_PERTURB=1 is what --allow-perturb is elsewhere. The loader's first bpf(2) makes it a client of the session that the process is in, or of that in
  * the directory EGPU_SESSION. Beside syscall(2) it takes over what libbpf's
  * ring_buffer does with a map's descriptor: mmap gives the kernel's layout, whose data come twice,
  * epoll_ctl puts an event in the descriptor's place that is set when records have come, and close of
- * a link's last descriptor detaches it at once.
+ * a link's last descriptor detaches it at once. For kprobes it takes over perf_event_open(2), ioctl(2) on what that gives, and the two files in
+ * which libbpf finds the kind of event: here an event is a kernel's of the GPU.
  * Everything else goes on to the kernel.
  */
 #undef _FILE_OFFSET_BITS /* mmap and mmap64 are two names here */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/perf_event.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "map/map.h"
 #include "syscall/bpf.h"
 #include "syscall/loader.h"
 
 #define EXPORT __attribute__((visibility("default")))
+
+enum {
+	EVENT_TYPE = 0x65677070, /* a kind of event that no kernel has */
+	RETURN_BIT = 0,
+	BPFTIME_THREADS = 1024,
+};
 
 enum { BUSY_US = 200, IDLE_US = 2000, IDLE_AFTER = 500 };
 
@@ -70,8 +83,11 @@ static void start(void)
 {
 	struct diag d = { 0 };
 	struct loader_options options = { 0 };
+	const char *allow = getenv("EGPU_ALLOW_PERTURB");
 	int err = find_session(&d);
 	options.session = here.session;
+	options.threads = BPFTIME_THREADS; /* loaders have buffers for as many */
+	options.verifier.allow_perturb = allow && !strcmp(allow, "1");
 	if (!err)
 		err = loader_start(&options, &d);
 	if (err) /* bpf(2) will say that there is none; only this says why */
@@ -298,4 +314,100 @@ EXPORT int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
 	struct epoll_event edge = *event;
 	edge.events |= EPOLLET;
 	return raw_epoll_ctl(epoll, op, in_place, &edge);
+}
+
+/* -- kprobes ------------------------------------------------------------------------ */
+
+/* What libbpf does not say by itself: it shows the log of a program that was refused, and no other reasons. */
+void egpu_after_bpf(int cmd, long result)
+{
+	struct diag d;
+	if (result >= 0 || (cmd != BPF_MAP_CREATE && cmd != BPF_RAW_TRACEPOINT_OPEN && cmd != BPF_LINK_CREATE))
+		return;
+	loader_last_error(&d);
+	loader_clear_error();
+	if (d.err)
+		fprintf(stderr, "libegpu-syscall: %s\n", d.text);
+}
+
+bool egpu_perf_event_open(const void *given, long *result)
+{
+	const struct perf_event_attr *attr = given;
+	if (!attr || attr->type != EVENT_TYPE)
+		return false;
+	*result = attr->config1 ? loader_kprobe_open((const char *)(uintptr_t)attr->config1, attr->config >> RETURN_BIT & 1) : -EINVAL;
+	return true;
+}
+
+/* Links enable and disable their event: ours has nothing to switch. */
+EXPORT int ioctl(int fd, unsigned long request, ...)
+{
+	va_list ap;
+	va_start(ap, request);
+	long arg = va_arg(ap, long);
+	va_end(ap);
+	if ((request == PERF_EVENT_IOC_ENABLE || request == PERF_EVENT_IOC_DISABLE) && loader_is_kprobe(fd))
+		return 0;
+	long r = egpu_raw_syscall(SYS_ioctl, fd, (long)request, arg, 0, 0, 0);
+	if ((unsigned long)r > -4096UL) {
+		errno = (int)-r;
+		return -1;
+	}
+	return (int)r;
+}
+
+static FILE *open_stream(const char *path, const char *mode, const char *real)
+{
+	static char bit[] = "config:0\n";
+	static char type[16];
+	FILE *(*next)(const char *, const char *) = (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, real);
+	if (path && !strcmp(path, "/sys/bus/event_source/devices/kprobe/type"))
+		return fmemopen(type, (size_t)snprintf(type, sizeof(type), "%d\n", EVENT_TYPE), "r");
+	if (path && !strcmp(path, "/sys/bus/event_source/devices/kprobe/format/retprobe"))
+		return fmemopen(bit, sizeof(bit) - 1, "r");
+	if (!next) {
+		errno = ENOSYS;
+		return NULL;
+	}
+	return next(path, mode);
+}
+
+EXPORT FILE *fopen(const char *path, const char *mode)
+{
+	return open_stream(path, mode, "fopen");
+}
+
+EXPORT FILE *fopen64(const char *path, const char *mode)
+{
+	return open_stream(path, mode, "fopen64");
+}
+
+struct records {
+	void (*fn)(const void *data, uint64_t bytes, void *arg);
+	void *arg;
+};
+
+static int hand_over(void *arg, const void *data, uint32_t bytes)
+{
+	const struct records *to = arg;
+	to->fn(data, bytes, to->arg);
+	return 0;
+}
+
+/* bpftime's loaders ask for this by name, and read a ring for each thread with it: 0, or -errno. */
+int bpftime_syscall_server__poll_gpu_ringbuf_map(int fd, void *arg, void (*fn)(const void *data, uint64_t bytes, void *arg));
+
+EXPORT int bpftime_syscall_server__poll_gpu_ringbuf_map(int fd, void *arg, void (*fn)(const void *data, uint64_t bytes, void *arg))
+{
+	uint32_t id;
+	struct map *map;
+	struct records to = { fn, arg };
+	if (!ring_of(fd, &id))
+		return -EINVAL;
+	int n = map_open(here.session, id, &map, NULL);
+	if (n)
+		return n;
+	n = map_ring_consume(map, hand_over, &to);
+	map_close(map);
+	return n < 0 ? n : 0;
 }

@@ -5,13 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bpf/helpers.h"
+#include "bpf/split.h"
 #include "syscall/object.h"
 #include "translate/translate.h"
 
 enum {
+	MAX_SPLITS = 64,
 	PROBE_MAX_INSNS = 32, /* libbpf's feature probes have fewer */
 	TRACE_PRINTK = 6,
-	PUTS = 501,
 };
 
 static const void *user(uint64_t address)
@@ -108,6 +110,8 @@ struct func_info {
 static enum ebpf_context section_context(const union bpf_attr *a)
 {
 	uint32_t context = a->expected_attach_type - SECTION_CONTEXT;
+	if (a->prog_type == BPF_PROG_TYPE_KPROBE) /* whichever it is */
+		return EBPF_CONTEXT_EXIT;
 	return context < EBPF_CONTEXT_COUNT ? (enum ebpf_context)context : EBPF_CONTEXT_NONE;
 }
 
@@ -135,7 +139,8 @@ static int find_context(struct loading *p, struct btf **btf)
 			"program %s: its function information does not begin at its first "
 			"instruction",
 			p->report->name);
-	err = btf_context(*btf, first.type, section_context(a), &p->report->context, &name, p->d);
+	err = btf_context(*btf, first.type, section_context(a), &p->report->context, &p->report->program.opaque, &name, p->d);
+	p->report->program.opaque |= a->prog_type == BPF_PROG_TYPE_KPROBE;
 	if (name && *name)
 		snprintf(p->report->name, sizeof(p->report->name), "%s", name);
 	return err;
@@ -177,7 +182,7 @@ static int find_lines(struct loading *p, const struct btf *btf)
 
 static int describe_maps(struct loading *p)
 {
-	bool trace = calls_helper(p, TRACE_PRINTK) || calls_helper(p, PUTS);
+	bool trace = calls_helper(p, TRACE_PRINTK) || calls_helper(p, EBPF_FUNC_puts);
 	struct ebpf_map *maps = arena_array(p->arena, p->n_maps + 1, sizeof(*maps));
 	int err = maps ? 0 : diag_set(p->d, ENOMEM, "out of memory");
 	for (uint32_t i = 0; i < p->n_maps && !err; i++)
@@ -214,6 +219,23 @@ static int context_point(enum ebpf_context context, enum ebpf_point *point, bool
 	return -EINVAL;
 }
 
+/* Where the compiler has made one call of two that are given different kinds of memory they are parted. */
+static int check(struct loading *p, const struct verifier_options *options)
+{
+	struct report *r = p->report;
+	bool again = true;
+	int err = 0;
+	for (int n = 0; again && n < MAX_SPLITS; n++) {
+		buf_reset(&r->log);
+		*p->d = (struct diag){ 0 };
+		err = verifier_check(p->arena, &r->program, options, &r->info.verified, &r->log, p->d);
+		again = err && r->info.verified.mixed;
+		if (again && ebpf_split(p->arena, &r->program, r->info.verified.mixed - 1, &again))
+			return diag_set(p->d, ENOMEM, "out of memory");
+	}
+	return err;
+}
+
 static int check_and_translate(struct loading *p)
 {
 	struct report *r = p->report;
@@ -229,7 +251,7 @@ static int check_and_translate(struct loading *p)
 	r->program.context = r->context;
 	r->program.sampled = !p->l->options.live && session_samples(&session_data(p->l->options.session)->filter);
 	r->info.program = &r->program;
-	int err = verifier_check(p->arena, &r->program, &options, &r->info.verified, &r->log, p->d);
+	int err = check(p, &options);
 	if (err)
 		return err;
 	if (context_point(r->context, &point, &warp))
@@ -277,7 +299,7 @@ static int load_probe(struct loading *p)
 	if (p->n_insns > PROBE_MAX_INSNS || p->attr->line_info_cnt)
 		return diag_set(p->d, EINVAL,
 			"only GPU programs can be loaded: sections are gpu/POINT/KERNEL or "
-			"gpu.warp/POINT/KERNEL");
+			"gpu.warp/POINT/KERNEL behind raw_tp/; a kprobe is one when its function's name begins with cuda__");
 	const struct bpf_insn *last = &p->insns[p->n_insns - 1];
 	if (last->code != (BPF_JMP | BPF_EXIT))
 		return diag_set(p->d, EINVAL, "the last instruction is no exit");
@@ -422,6 +444,19 @@ static long load_and_finish_probe(struct loading *p, const char name[16])
 	return full ? full : err ? err : prog_object(p, name);
 }
 
+/* bpf(2) does not tell the section: that a kprobe is one of a GPU's kernels, and not of Linux, its function's name says, as bpftime has it, or a
+ * helper that only a GPU has. */
+static bool is_gpu_kprobe(const union bpf_attr *attr, const char name[16])
+{
+	const struct bpf_insn *insns = user(attr->insns);
+	if (attr->prog_type != BPF_PROG_TYPE_KPROBE || !insns)
+		return false;
+	bool says = !strncmp(name, "cuda__", 6);
+	for (uint32_t i = 0; i < attr->insn_cnt && i < EBPF_MAX_INSNS && !says; i++)
+		says = insns[i].code == (BPF_JMP | BPF_CALL) && !insns[i].src_reg && insns[i].imm >= EBPF_FUNC_puts && insns[i].imm <= EBPF_FUNC_get_lane_id;
+	return says;
+}
+
 COMMAND(prog_load)
 {
 	char name[16];
@@ -432,7 +467,7 @@ COMMAND(prog_load)
 		err = check_log(attr);
 	if (err)
 		return err;
-	if (attr->prog_type != BPF_PROG_TYPE_RAW_TRACEPOINT)
+	if (attr->prog_type != BPF_PROG_TYPE_RAW_TRACEPOINT && !is_gpu_kprobe(attr, name))
 		return load_and_finish_probe(&p, name);
 	p.report = report_new(l, name);
 	if (!p.report)

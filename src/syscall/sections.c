@@ -1,4 +1,4 @@
-/* Tells libbpf what sections "gpu/..." and "gpu.warp/..." are. */
+/* Tells libbpf what sections "gpu/..." and "gpu.warp/..." are; "kprobe/..." and "kretprobe/..." are of GPU kernels, too. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -29,11 +29,11 @@ static int hand_context_over(struct bpf_program *prog, long cookie)
 
 int loader_register_sections(struct diag *d)
 {
-	static const char *const sections[] = { "gpu+", "gpu.warp+" };
+	static const char *const sections[] = { "gpu+", "gpu.warp+", "kprobe+", "kretprobe+" };
 	LIBBPF_OPTS(libbpf_prog_handler_opts, opts, .prog_setup_fn = hand_context_over, .prog_attach_fn = attach_section);
 	/* Our maps are files: the limit that libbpf would raise does not apply to them. */
 	libbpf_set_memlock_rlim(0);
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 4; i++) {
 		int id = libbpf_register_prog_handler(
 			sections[i], BPF_PROG_TYPE_RAW_TRACEPOINT, 0, &opts);
 		if (id < 0)

@@ -31,8 +31,10 @@ __attribute__((visibility("default"), no_sanitize_address)) long syscall(long nu
 		egpu_before_bpf();
 	if (number == SYS_bpf)
 		r = egpu_bpf((int)a[0], (union bpf_attr *)a[1], (unsigned int)a[2]);
-	else
+	else if (number != SYS_perf_event_open || !egpu_perf_event_open || !egpu_perf_event_open((const void *)a[0], &r))
 		r = egpu_raw_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	if (number == SYS_bpf && egpu_after_bpf)
+		egpu_after_bpf((int)a[0], r);
 	if ((unsigned long)r > -4096UL) {
 		errno = (int)-r;
 		return -1;

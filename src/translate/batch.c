@@ -634,7 +634,7 @@ static bool is_candidate(const struct tr *t, const struct ebpf_fragment *f)
 {
 	const struct tr_frame *frame = &t->insts[0]->frame;
 	bool access = f->point == EBPF_POINT_LOAD || f->point == EBPF_POINT_STORE || f->point == EBPF_POINT_ATOMIC ||
-		      f->point == EBPF_POINT_MEM;
+		      f->point == EBPF_POINT_ACCESS || f->point == EBPF_POINT_MEM;
 	return access && !f->warp && !t->once && t->n_insts == 1 && frame->low == frame->high && !f->n_funcs && !t->n_keys &&
 	       !t->counts_calls && !f->slot && !(f->fields & ~of_place) && t->insts[0]->n <= MAX_PATH;
 }

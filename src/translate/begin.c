@@ -19,6 +19,8 @@
  *   - nothing is called that acts, or writes to the stack.
  * Nobody reads the update's answer. Its flags are BPF_ANY; or BPF_NOEXIST, if the key is not looked up again behind it.
  *
+ * An update that stores a value which was looked up back into its own key is none: it is dead.
+ *
  * Requires live; leaves `begins`, and the targets that come with it.
  */
 #include "translate/internal.h"
@@ -158,6 +160,15 @@ static uint16_t holders(const struct path *p, uint32_t check)
 	return held;
 }
 
+/* Registers that the look-up has left without a value, which nothing gives them up to the check: trace_printk reads some all the same. */
+static uint16_t unset(const struct path *p, uint32_t check)
+{
+	uint16_t set = 1;
+	for (uint32_t k = p->n - 2; k > check; k--)
+		set |= tr_defs(p->t, p->inst, p->at[k]);
+	return RETURNED & (uint16_t)~set;
+}
+
 /* Whether what comes next is a look at the same key: then one who was late with BPF_NOEXIST counts as well as the others. */
 static bool looks_again(const struct path *p, uint32_t update)
 {
@@ -195,7 +206,7 @@ static void look_back(struct path *p)
 			continue;
 		if (!check || !is_lookup(tr_bpf(p->t, p->inst, last)) || !same_key(p, last))
 			return;
-		uint16_t held = holders(p, check), wanted = p->inst->at[other].live_in, kept = wanted & (uint16_t)~held;
+		uint16_t held = holders(p, check), wanted = p->inst->at[other].live_in & (uint16_t)~unset(p, check), kept = wanted & (uint16_t)~held;
 		if (!(held >> tr_bpf(p->t, p->inst, p->at[check])->dst_reg & 1) || kept & RETURNED)
 			return;
 		for (uint32_t k = 1; k < p->n - 1; k++)
@@ -205,6 +216,37 @@ static void look_back(struct path *p)
 		p->inst->at[other].target = p->inst->at[other].join = true;
 		return;
 	}
+}
+
+/* Whether the update stores what it has from the look-up of its own key back into it, which changes nothing; what others add to it
+ * meanwhile would be lost. */
+static bool is_own_value(struct path *p)
+{
+	const struct ebpf_fact *u = tr_fact(p->t, p->inst, p->at[0]);
+	const struct ebpf_map *m = tr_map_arg(p->t, p->inst, p->at[0]);
+	uint8_t held = 3;
+	if (u->args[2].region != EBPF_REGION_MAP_VALUE || !u->args[2].fixed || u->args[2].offset || !u->args[3].constant ||
+		u->args[3].value == BPF_NOEXIST || p->inst->at[p->at[0]].live_out & 1)
+		return false;
+	while (extend(p)) {
+		uint32_t i = p->at[p->n - 1];
+		const struct bpf_insn *in = tr_bpf(p->t, p->inst, i);
+		const struct ebpf_fact *f = tr_fact(p->t, p->inst, i);
+		if (is_lookup(in))
+			return !held && same_key(p, i);
+		if (tr_is_call(in) && (in->src_reg || f->callback || call_touches(p, i, u->args[1].frame, u->args[1].offset, m->key_size)))
+			return false;
+		if (tr_is_store(in) && f->region == EBPF_REGION_STACK &&
+			(!f->fixed || f->frame == 255 || (f->frame == u->args[1].frame &&
+				overlap(f->offset, ebpf_insn_bytes(in->code), u->args[1].offset, m->key_size))))
+			return false;
+		if (!(tr_defs(p->t, p->inst, i) >> held & 1))
+			continue;
+		if (in->code != (BPF_ALU64 | BPF_MOV | BPF_X) || in->off)
+			return false;
+		held = in->src_reg;
+	}
+	return false;
 }
 
 int tr_begin(struct tr *t)
@@ -221,6 +263,10 @@ int tr_begin(struct tr *t)
 			if (!p.n_preds && !(p.n_preds = tr_preds(t, inst)))
 				return -ENOMEM;
 			p.at[0] = i;
+			p.n = 1;
+			inst->at[i].dead |= is_own_value(&p);
+			if (inst->at[i].dead)
+				continue;
 			p.n = 1;
 			if (may_begin(&p, i))
 				look_back(&p);

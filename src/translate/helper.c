@@ -166,6 +166,42 @@ struct tr_name tr_hash_cpu_value(struct tr *t, const struct ebpf_map *m, struct 
 	return at;
 }
 
+/* The thread's number in its grid, x first. */
+static struct tr_name grid_thread(struct tr *t)
+{
+	struct tr_name at = tr_text("0");
+	for (int k = 2; k >= 0; k--) {
+		struct tr_name block = tr_t32(t), of = tr_t32(t), blocks = tr_t32(t), thread = tr_t32(t), next = tr_t64(t), wide = tr_t64(t);
+		tr_emit(t, "mov.u32 %s, %%ctaid.%c;", block.s, "xyz"[k]);
+		tr_emit(t, "mov.u32 %s, %%ntid.%c;", of.s, "xyz"[k]);
+		tr_emit(t, "mov.u32 %s, %%tid.%c;", thread.s, "xyz"[k]);
+		tr_emit(t, "cvt.u64.u32 %s, %s;", wide.s, thread.s);
+		tr_emit(t, "mad.wide.u32 %s, %s, %s, %s;", next.s, block.s, of.s, wide.s);
+		if (k < 2) {
+			tr_emit(t, "mov.u32 %s, %%nctaid.%c;", blocks.s, "xyz"[k]);
+			tr_emit(t, "mul.wide.u32 %s, %s, %s;", wide.s, blocks.s, of.s);
+			tr_emit(t, "mad.lo.u64 %s, %s, %s, %s;", next.s, at.s, wide.s, next.s);
+		}
+		at = next;
+	}
+	return at;
+}
+
+/* The index of this thread's element, where the map has one for it: threads beyond are counted as losses. */
+static void thread_index(struct tr *t, const struct ebpf_map *m, struct tr_name *index, struct tr_name *in_range)
+{
+	uint32_t threads = map_threads_of(m);
+	struct tr_name thread = grid_thread(t), low = tr_t32(t), mine = tr_pred(t), beyond = tr_pred(t), base = tr_map_base(t, m);
+	tr_emit(t, "setp.lt.u64 %s, %s, %u;", mine.s, thread.s, threads);
+	tr_emit(t, "setp.lt.u32 %s, %s, %u;", in_range->s, index->s, m->max_entries / threads);
+	tr_emit(t, "not.pred %s, %s;", beyond.s, mine.s);
+	tr_emit(t, "and.pred %s, %s, %s;", beyond.s, beyond.s, in_range->s);
+	tr_emit(t, "@%s red.global.add.u64 [%s+%zu], 1;", beyond.s, base.s, offsetof(struct map_image, lost));
+	tr_emit(t, "and.pred %s, %s, %s;", in_range->s, in_range->s, mine.s);
+	tr_emit(t, "cvt.u32.u64 %s, %s;", low.s, thread.s);
+	tr_emit(t, "mad.lo.u32 %s, %s, %u, %s;", index->s, index->s, threads, low.s);
+}
+
 /* The index, and whether it is below max_entries. */
 static int array_index(struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m,
 	struct tr_name *index, struct tr_name *in_range)
@@ -181,7 +217,10 @@ static int array_index(struct tr *t, struct tr_inst *inst, uint32_t i, const str
 		tr_emit(t, "cvt.u32.u64 %s, %s;", index->s, word.s);
 	else
 		tr_emit(t, "mov.u32 %s, %s;", index->s, word.s);
-	tr_emit(t, "setp.lt.u32 %s, %s, %u;", in_range->s, index->s, m->max_entries);
+	if (map_threads_of(m))
+		thread_index(t, m, index, in_range);
+	else
+		tr_emit(t, "setp.lt.u32 %s, %s, %u;", in_range->s, index->s, m->max_entries);
 	return 0;
 }
 
@@ -421,6 +460,13 @@ static int lower_cpu(struct tr *t, struct tr_inst *inst, uint32_t i)
 	return 0;
 }
 
+static int lower_process(struct tr *t, struct tr_inst *inst, uint32_t i)
+{
+	struct tr_name process = tr_table(t, EBPF_TABLE_PROCESS);
+	tr_emit(t, "mov.u64 %s, %s;", tr_reg(inst, 0).s, process.s);
+	return 0;
+}
+
 /* x ^= x >> shift; x *= factor: the finaliser of MurmurHash3, twice. */
 static void mix64(struct tr *t, struct tr_name x, const char *factor)
 {
@@ -580,6 +626,8 @@ static const struct {
 	{ "map_lookup_elem", lower_lookup, 0 },
 	{ "map_update_elem", lower_update, 0 },
 	{ "map_delete_elem", lower_delete, 0 },
+	{ "get_current_pid_tgid", lower_process, 0 },
+	{ "perf_event_output", tr_ring_lower, 1 << 0 | 1 << 2 },
 	{ "get_stackid", lower_stackid, 0 },
 	{ "map_push_elem", lower_keyless, 0 },
 	{ "map_pop_elem", lower_keyless, 0 },
@@ -630,6 +678,7 @@ static bool needs_arg(const struct tr *t, struct tr_inst *inst, uint32_t i, uint
 	case EBPF_ARG_MAP:
 	case EBPF_ARG_STRING:
 	case EBPF_ARG_CTX:
+	case EBPF_ARG_CTX_UNUSED:
 		return false;
 	case EBPF_ARG_OUT:
 	case EBPF_ARG_VALUE_OUT:

@@ -54,6 +54,12 @@ static bool same_store(const struct tr *t, const struct tr_inst *inst, uint32_t 
 	       !tr_wants_old(at, in);
 }
 
+/* One whose element a key alone finds. */
+static bool is_shared_array(const struct ebpf_map *m)
+{
+	return map_is_array(m->type) && !map_threads_of(m);
+}
+
 static bool same_call(struct tr *t, const struct tr_inst *inst, uint32_t i)
 {
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
@@ -77,7 +83,7 @@ static bool same_call(struct tr *t, const struct tr_inst *inst, uint32_t i)
 	m = tr_map_arg(t, inst, i);
 	if (m && m->type == BPF_MAP_TYPE_HASH)
 		return in->imm != BPF_FUNC_map_update_elem || tr_hash_update_inline(t, m);
-	return m && map_is_array(m->type);
+	return m && is_shared_array(m);
 }
 
 static bool same(struct tr *t, const struct tr_inst *inst, uint32_t i)
@@ -124,7 +130,7 @@ static bool only_adds(struct tr *t, const struct tr_inst *inst, uint32_t i)
 	const struct ebpf_map *m;
 	if (tr_is_call(in) && !in->src_reg) {
 		m = tr_map_arg(t, inst, i);
-		return in->imm == BPF_FUNC_map_lookup_elem && m && map_is_array(m->type);
+		return in->imm == BPF_FUNC_map_lookup_elem && m && is_shared_array(m);
 	}
 	if (tr_is_atomic(in) && tr_fact(t, inst, i)->region != EBPF_REGION_STACK &&
 		(in->imm & ~BPF_FETCH) != BPF_ADD)

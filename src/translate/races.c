@@ -6,7 +6,7 @@
  *	x = *v; *v = x | 4;		the stored value comes from the loaded one
  *	if (x > *v) *v = y;		or the store is made because of it
  *
- * What idiom.c and extreme.c made atomic is exempt, as are the stack and ring records, which are the thread's own, stores of
+ * What idiom.c and extreme.c made atomic is exempt, as are the stack, ring records and elements that a map has for each thread, which are the thread's own, stores of
  * constants behind a check (a flag set twice is set), and whole programs that say so (allow_races).
  *
  * Forward over all instances, into functions and back: for each register and 8-byte stack slot where its pointer came from (an origin: the
@@ -72,7 +72,8 @@ static int32_t made_here(const struct races *r, uint32_t i)
 static bool shared(const struct races *r, uint32_t i)
 {
 	const struct ebpf_fact *f = tr_fact(r->t, r->inst, i);
-	return f->region == EBPF_REGION_MAP_VALUE && !(f->map >= 0 && r->t->p->maps[f->map].frozen);
+	const struct ebpf_map *m = f->map >= 0 ? &r->t->p->maps[f->map] : NULL;
+	return f->region == EBPF_REGION_MAP_VALUE && !(m && (m->frozen || map_threads_of(m)));
 }
 
 /* The cell of an own slot that a stack access of a known place touches; -1. */

@@ -690,6 +690,17 @@ int tr_ring_fill(struct tr *t, struct tr_inst *inst, uint32_t i, uint32_t a, str
 
 /* Records of a known, small size that all lanes here write together: from the activemask to the
  * commit it is one basic block, so the group stays one and its leader commits for all. */
+static bool is_perf(const struct tr *t, const struct tr_inst *inst, uint32_t i)
+{
+	return tr_bpf(t, inst, i)->imm == BPF_FUNC_perf_event_output;
+}
+
+/* Which argument of an output points to the data; the next is their size. */
+static uint32_t data_arg(const struct tr *t, const struct tr_inst *inst, uint32_t i)
+{
+	return is_perf(t, inst, i) ? 3 : 1;
+}
+
 static int output_together(struct tr *t, struct tr_inst *inst, uint32_t i, const struct ebpf_map *m,
 	uint32_t bytes, struct tr_name rc)
 {
@@ -701,7 +712,7 @@ static int output_together(struct tr *t, struct tr_inst *inst, uint32_t i, const
 	struct tr_name lead = tr_pred(t), mine, at;
 	struct tr_mem from;
 	char got[48], first[48];
-	int err = tr_mem_arg(t, inst, i, 1, &from);
+	int err = tr_mem_arg(t, inst, i, data_arg(t, inst, i), &from);
 	if (err)
 		return err;
 	v.h = tr_ring_hint(t, &v.g);
@@ -730,11 +741,12 @@ static int output_apart(struct tr *t, struct tr_inst *inst, uint32_t i, const st
 	struct tr_name rc)
 {
 	struct tr_name p = tr_pred(t), done = tr_label(t);
-	struct tr_ring_record r = tr_ring_reserve(t, m, tr_scalar_arg(t, inst, i, 2), false);
+	uint32_t data = data_arg(t, inst, i);
+	struct tr_ring_record r = tr_ring_reserve(t, m, tr_scalar_arg(t, inst, i, data + 1), false);
 	tr_emit(t, "mov.u64 %s, %d;", rc.s, EAGAIN_);
 	tr_emit(t, "setp.eq.u64 %s, %s, 0;", p.s, r.at.s);
 	tr_emit(t, "@%s bra %s;", p.s, done.s);
-	int err = tr_ring_fill(t, inst, i, 1, r.at, 0);
+	int err = tr_ring_fill(t, inst, i, data, r.at, 0);
 	if (err)
 		return err;
 	tr_ring_commit(t, &r);
@@ -746,7 +758,7 @@ static int output_apart(struct tr *t, struct tr_inst *inst, uint32_t i, const st
 bool tr_ring_outputs_together(
 	const struct tr *t, const struct tr_inst *inst, uint32_t i, const struct ebpf_map *m, uint32_t *bytes)
 {
-	return tr_helper_arg_bytes(t, inst, i, 1, bytes) && *bytes && *bytes <= TR_BY_STORE && tr_ring_shares(m, *bytes);
+	return tr_helper_arg_bytes(t, inst, i, data_arg(t, inst, i), bytes) && *bytes && *bytes <= TR_BY_STORE && tr_ring_shares(m, *bytes);
 }
 
 static int lower_output(struct tr *t, struct tr_inst *inst, uint32_t i)
@@ -756,11 +768,13 @@ static int lower_output(struct tr *t, struct tr_inst *inst, uint32_t i)
 	if (!m)
 		return tr_no_ring(t, inst, i);
 	struct tr_name rc = tr_t64(t), p = tr_pred(t), done = tr_label(t), r0 = tr_reg(inst, 0);
-	if (f->args[3].constant && f->args[3].value > TR_WAKEUP_FLAGS) {
+	bool flags = !is_perf(t, inst, i); /* those of perf_event_output choose a CPU's buffer: here is one */
+	if (flags && f->args[3].constant && f->args[3].value > TR_WAKEUP_FLAGS) {
 		tr_emit(t, "mov.u64 %s, %d;", r0.s, EINVAL_);
 		return 0;
 	}
-	if (!f->args[3].constant) {
+	flags = flags && !f->args[3].constant;
+	if (flags) {
 		tr_emit(t, "mov.u64 %s, %d;", rc.s, EINVAL_);
 		tr_emit(t, "setp.gt.u64 %s, %s, %d;", p.s, tr_scalar_arg(t, inst, i, 3).s,
 			TR_WAKEUP_FLAGS);
@@ -769,7 +783,7 @@ static int lower_output(struct tr *t, struct tr_inst *inst, uint32_t i)
 	uint32_t bytes;
 	int err = tr_ring_outputs_together(t, inst, i, m, &bytes) ? output_together(t, inst, i, m, bytes, rc)
 								   : output_apart(t, inst, i, m, rc);
-	if (!f->args[3].constant)
+	if (flags)
 		buf_printf(&t->body, "%s:\n", done.s);
 	tr_emit(t, "mov.u64 %s, %s;", r0.s, rc.s);
 	return err;
@@ -809,6 +823,7 @@ int tr_ring_lower(struct tr *t, struct tr_inst *inst, uint32_t i)
 	case BPF_FUNC_ringbuf_reserve:
 		return lower_reserve(t, inst, i);
 	case BPF_FUNC_ringbuf_output:
+	case BPF_FUNC_perf_event_output:
 		return lower_output(t, inst, i);
 	case BPF_FUNC_ringbuf_query:
 		return lower_query(t, inst, i);

@@ -124,6 +124,9 @@ static void call(struct tr *t, struct tr_inst *inst, uint32_t i)
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
 	const struct ebpf_fact *f = tr_fact(t, inst, i);
 	const struct ebpf_helper *h = in->src_reg ? NULL : ebpf_helper_by_number((uint32_t)in->imm);
+	/* Copies for each multiprocessor gain nothing where each thread has its own. */
+	if (h && f->map >= 0 && map_threads_of(&t->p->maps[f->map]))
+		other(t, f->map, false);
 	for (uint32_t a = 0; h && a < 5; a++) {
 		uint32_t map;
 		int64_t offset;

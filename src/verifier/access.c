@@ -284,6 +284,10 @@ static int check_context(struct verifier *v, const struct vreg *ptr, uint32_t re
 {
 	enum ebpf_context ctx = v->p->context;
 	int64_t at = (int64_t)ptr->off + off + ptr->r.b64.smin;
+	if (v->p->opaque)
+		return refuse(v, EACCES, "ctx",
+			"a GPU thread has no such context (struct pt_regs); helpers 502 to 511 tell where it is, or take struct egpu_entry * (at the exit "
+			"egpu_exit) in a gpu/ section, which has parameters too");
 	if (!range_is_const(&ptr->r))
 		return refuse(v, EACCES, "ctx", "variable ctx access of R%u; read the fields at constant offsets (unroll the loop)", reg);
 	if (how & WRITE)

@@ -19,7 +19,7 @@ struct call {
 
 static bool map_fits(const struct ebpf_helper *h, uint32_t type)
 {
-	bool ring = (h->number >= 130 && h->number <= 134) || h->number == EBPF_FUNC_egpu_access;
+	bool ring = (h->number >= 130 && h->number <= 134) || h->number == EBPF_FUNC_egpu_access || h->number == BPF_FUNC_perf_event_output;
 	bool push = h->number == BPF_FUNC_map_push_elem, pop = h->number == BPF_FUNC_map_pop_elem, peek = h->number == BPF_FUNC_map_peek_elem;
 	bool stackid = h->number == BPF_FUNC_get_stackid;
 	switch (type) {
@@ -53,6 +53,10 @@ static int arg_map(struct verifier *v, struct call *c, uint32_t reg, const struc
 	fact_map(v, r->map);
 	if (!map_fits(c->helper, c->map->type))
 		return refuse(v, EINVAL, "map", "cannot pass map_type %u into func bpf_%s#%u", c->map->type, c->helper->name, c->helper->number);
+	bool warp = v->p->context == EBPF_CONTEXT_WARP || v->p->context == EBPF_CONTEXT_WARP_MEM;
+	if (warp && map_threads_of(c->map))
+		return refuse(v, EINVAL, "map", "'%s' has an element for each thread, and this program runs once per warp; use gpu/ in the place of gpu.warp/",
+			c->map->name ? c->map->name : "the map");
 	bool writes = c->helper->number == BPF_FUNC_map_update_elem || c->helper->number == BPF_FUNC_map_delete_elem ||
 		      c->helper->number == BPF_FUNC_map_push_elem || c->helper->number == BPF_FUNC_map_pop_elem;
 	if (writes && (c->map->frozen || (c->map->flags & BPF_F_RDONLY_PROG)))
@@ -78,6 +82,16 @@ static int arg_ctx(struct verifier *v, uint32_t reg, const struct vreg *r)
 		return refuse(v, EACCES, "ctx", "R%u is ctx and something; hand over the context as the program was given it", reg);
 	v->out->fields |= 1ull << EBPF_FIELD_SITE;
 	return 0;
+}
+
+/* As libbpf's programs hand it on; there is nothing for it here. */
+static int arg_ctx_unused(struct verifier *v, uint32_t reg, const struct vreg *r)
+{
+	if (r->type == V_SCALAR && range_is_value(&r->r, 0))
+		return mark_precise(v, r);
+	if (r->type == V_CTX && !r->off && range_is_value(&r->r, 0))
+		return 0;
+	return refuse(v, EACCES, "type", "R%u type=%s expected=ctx; hand over the context as the program was given it, or NULL", reg, vtype_name(r->type));
 }
 
 /* What is popped or peeked; a Bloom filter is asked for a value instead. */
@@ -267,6 +281,8 @@ static int check_arg(struct verifier *v, struct call *c, int arg)
 		return arg_map_memory(v, c, reg, c->map ? c->map->value_size : 0, arg);
 	case EBPF_ARG_CTX:
 		return arg_ctx(v, reg, r);
+	case EBPF_ARG_CTX_UNUSED:
+		return arg_ctx_unused(v, reg, r);
 	case EBPF_ARG_VALUE_OUT:
 		return arg_value_out(v, c, reg, arg);
 	case EBPF_ARG_SIZE:
@@ -294,12 +310,12 @@ static int check_arg(struct verifier *v, struct call *c, int arg)
 	}
 }
 
-/* An array entry whose index is known and exists: the look-up cannot fail. */
+/* An array entry whose index is known and exists: the look-up cannot fail. (Of one with an element for each thread there may be more threads.) */
 static int find_known(struct verifier *v, struct call *c)
 {
 	uint32_t key;
 	int err = 0;
-	bool array = c->map && map_is_array(c->map->type);
+	bool array = c->map && map_is_array(c->map->type) && !map_threads_of(c->map);
 	if (array && c->map->key_size == 4 && stack_constant(v, &frame_now(v)->regs[2], &key, &err))
 		c->known = key < c->map->max_entries;
 	return err;
@@ -375,6 +391,9 @@ static int loop_limit(struct verifier *v, struct call *c)
 {
 	struct vreg *r1 = &frame_now(v)->regs[1];
 	if (c->helper->number == EBPF_FUNC_for_each_map_elem) {
+		if (map_threads_of(c->map))
+			return refuse(v, EINVAL, "map", "'%s' has elements of all threads, and a thread sees only its own; look them up one by one",
+				c->map->name ? c->map->name : "the map");
 		switch (c->map->type) {
 		case BPF_MAP_TYPE_ARRAY:
 		case BPF_MAP_TYPE_PERCPU_ARRAY:

@@ -3,6 +3,7 @@
  * Requires nothing. Leaves: later passes and translators meet RFC 9669 instructions only (without callx and the
  * legacy packet loads), each ld_imm64 has its second half, each map index is below n_maps.
  */
+#include "map/layout.h"
 #include "verifier/state.h"
 
 #include <errno.h>
@@ -99,7 +100,7 @@ static int check_memory(struct verifier *v, const struct bpf_insn *i)
 
 static int check_map_value(struct verifier *v, const struct ebpf_map *m, uint32_t off)
 {
-	if (m->type != BPF_MAP_TYPE_ARRAY)
+	if (m->type != BPF_MAP_TYPE_ARRAY || map_threads_of(m))
 		return refuse(v, EINVAL, "map", "no direct value access support for this map type; look the key up instead");
 	if (m->max_entries != 1 || off >= m->value_size)
 		return refuse(v, EINVAL, "map",

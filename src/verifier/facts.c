@@ -75,6 +75,8 @@ int fact_memory(struct verifier *v, const struct vreg *ptr, int32_t off, int arg
 	uint8_t *a = &f->args[arg].align, align = alignment(ptr, off);
 	if (!*a || align < *a)
 		*a = align;
+	if (f->args[arg].region && f->args[arg].region != region_of(ptr))
+		v->out->mixed = v->cur.insn + 1;
 	return join_place(v, (struct place){ &f->args[arg].region, &f->args[arg].frame, &f->args[arg].fixed, &f->args[arg].offset }, ptr, off);
 }
 

@@ -137,7 +137,7 @@ static bool array_value_varies(const struct uniform *u, uint32_t at, const struc
 {
 	const struct ebpf_fact *f = &u->v->out->facts[at];
 	const struct ebpf_map *m = f->map >= 0 ? &u->p->maps[f->map] : NULL;
-	if (!m || !map_is_array(m->type) || u->stack_lost)
+	if (!m || !map_is_array(m->type) || map_threads_of(m) || u->stack_lost)
 		return true;
 	if (f->args[1].region != EBPF_REGION_STACK || !f->args[1].fixed || f->args[1].frame || at >= u->v->subprogs[0].end)
 		return true;

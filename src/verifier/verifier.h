@@ -77,6 +77,7 @@ struct verifier_result {
 	uint32_t max_local_bytes;  /* for the translator, from the options */
 	bool allow_races;
 	uint32_t failed_insn;	   /* on -EACCES etc. */
+	uint32_t mixed;		   /* not 0: it failed because ways lead to the call at mixed - 1 with pointers to different kinds of memory (bpf/split.h) */
 	/* Short stable reason: "oob" out of bounds, "uninit" read of what was not set, "null" unchecked pointer, "type" wrong kind of pointer,
 	 * "leak" of an address, "align", "ctx" no such field, "map" rights or kind of a map, "stack" depth, "ref" reservation, "size" of an argument or
 	 * of the program, "loop" that may not end, "length" of a run, "helper" unknown, "insn" malformed, "memory" is out. */

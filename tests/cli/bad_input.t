@@ -51,10 +51,8 @@ run "$egpu" run --softgpu "$tmp/broken.bpf.c" -- "$samples/vecadd" 10
 is $status 125 "a source that does not compile: status 125"
 says "a source that does not compile: the compiler's message and ours" 'broken.bpf.c:1:9: error' '^egpu: .*does not compile'
 clean "a source that does not compile"
-printf '#include <egpu/probe.bpf.h>\nSEC("kprobe/x") int f(void *c) { return 0; }\n' >"$tmp/kprobe.bpf.c"
-bad "a section that is no GPU probe" 'program f: section "kprobe/x".*SEC\("gpu/entry/x"\)' "$egpu" run --softgpu "$tmp/kprobe.bpf.c" -- true
-printf '#include <egpu/probe.bpf.h>\nSEC("kretprobe/cuda___Z3foo") int f(void *c) { return 0; }\n' >"$tmp/kretprobe.bpf.c"
-bad "a section of another tool" 'program f: section "kretprobe/cuda___Z3foo".*SEC\("gpu/exit/_Z3foo"\)' "$egpu" verify "$tmp/kretprobe.bpf.c"
+printf '#include <egpu/probe.bpf.h>\nSEC("tp/x/y") int f(void *c) { return 0; }\n' >"$tmp/tracepoint.bpf.c"
+bad "a section that is no GPU probe" 'program f: section "tp/x/y" is no GPU probe: .*function on the host' "$egpu" run --softgpu "$tmp/tracepoint.bpf.c" -- true
 printf '#include <egpu/probe.bpf.h>\nSEC("gpu/entri") int f(struct egpu_entry *c) { return 0; }\n' >"$tmp/point.bpf.c"
 bad "a point that does not exist" 'no known point.*nearest: entry' "$egpu" run --softgpu "$tmp/point.bpf.c" -- true
 printf '#include <egpu/probe.bpf.h>\nSEC("gpu/load") int f(struct egpu_entry *c) { return 0; }\n' >"$tmp/context.bpf.c"

@@ -40,6 +40,22 @@ int main(void)
 	test_section("gpu.warp/mem//^k[0-9]+$/", 0, EBPF_POINT_MEM, true, "/^k[0-9]+$/");
 	test_section("raw_tp/gpu/store/a/b", 0, EBPF_POINT_STORE, false, "a/b");
 	test_section("raw_tracepoint/gpu.warp/exit/*", 0, EBPF_POINT_EXIT, true, "*");
+	test_section("gpu/access/x", 0, EBPF_POINT_ACCESS, false, "x");
+	test_section("kprobe/k", 0, EBPF_POINT_ENTRY, false, "k");
+	test_section("kretprobe/_Z1kPf", 0, EBPF_POINT_EXIT, false, "_Z1kPf");
+	test_section("kprobe/cuda__Z1kPf", 0, EBPF_POINT_ENTRY, false, "_Z1kPf");
+	test_section("kprobe/cuda__k", 0, EBPF_POINT_ENTRY, false, "k");
+	test_section("kretprobe/cuda___Z1kPf", 0, EBPF_POINT_EXIT, false, "_Z1kPf");
+	test_section("kretprobe/cuda_k", 0, EBPF_POINT_EXIT, false, "k");
+	test_section("kprobe/", 0, EBPF_POINT_ENTRY, false, NULL);
+	test_section("kprobe/__memcapture", 0, EBPF_POINT_ACCESS, false, "*");
+	test_section("kretprobe/__memcapture", 0, EBPF_POINT_EXIT, false, "__memcapture");
+	test_section("kprobe/__directly_run", -22, 0, false, NULL);
+	test_section("kprobe.multi/k*", -22, 0, false, NULL);
+	test_section("uprobe/k", -22, 0, false, NULL);
+	ok(ebpf_section_refused("kprobe/__directly_run") && ebpf_section_refused("uretprobe//bin/sh:f") && ebpf_section_refused("tp/sched/x"),
+		"what is no GPU's has a reason");
+	ok(!ebpf_section_refused("kprobe/k") && !ebpf_section_refused("gpu/none/x") && !ebpf_section_refused("xdp"), "what is or may be has none");
 	test_section("gpu/none/x", -22, 0, false, NULL);
 	test_section("gpu/loads/x", -22, 0, false, NULL);
 	test_section("gpu//x", -22, 0, false, NULL);

@@ -32,7 +32,7 @@
 #define GLOBAL(dst, map, off) I(BPF_LD | BPF_IMM | BPF_DW, dst, BPF_PSEUDO_MAP_VALUE, 0, map), I(0, 0, 0, 0, off)
 
 /* The maps of every case. */
-enum { ARR, HASH, DATA, RO, RING, WO, QUEUE, STACK, BLOOM, STACKS };
+enum { ARR, HASH, DATA, RO, RING, WO, QUEUE, STACK, BLOOM, STACKS, THREADS };
 static const uint8_t ro_bytes[16] = { 7, 0, 0, 0, 0x80, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8 };
 static const struct ebpf_map case_maps[] = {
 	[ARR] = { .name = "arr", .type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 48, .max_entries = 4 },
@@ -45,6 +45,7 @@ static const struct ebpf_map case_maps[] = {
 	[QUEUE] = { .name = "queue", .type = BPF_MAP_TYPE_QUEUE, .value_size = 16, .max_entries = 8, .id = 6 },
 	[STACK] = { .name = "stack", .type = BPF_MAP_TYPE_STACK, .value_size = 16, .max_entries = 8, .id = 7 },
 	[STACKS] = { .name = "stacks", .type = BPF_MAP_TYPE_STACK_TRACE, .key_size = 4, .value_size = 16, .max_entries = 8, .id = 9 },
+	[THREADS] = { .name = "threads", .type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 48, .max_entries = 4 * 64, .extra = 64, .id = 10 },
 	[BLOOM] = { .name = "bloom", .type = BPF_MAP_TYPE_BLOOM_FILTER, .value_size = 16, .max_entries = 8, .id = 8 },
 };
 
