@@ -150,6 +150,9 @@ void build_match(struct image *im)
 		k->refused = NULL;
 		atomic_store(&k->links, links);
 		atomic_store(&k->wanted, links != 0);
+		struct session_kernel *row = k->row != UINT32_MAX ? atomic_load(&k->shared) : NULL;
+		if (row) /* what is gone runs no more; what came is shown when it is loaded */
+			__atomic_fetch_and(&row->links, links, __ATOMIC_RELAXED);
 		if (!links)
 			kernel_state(k, SESSION_KERNEL_SEEN, "");
 	}

@@ -665,7 +665,11 @@ static void make(struct module *m, struct kernel *k, struct context *c)
 {
 	struct diag d = { 0 };
 	struct build *b;
-	if (existing(m, k, c, false))
+	struct variant *old = existing(m, k, c, false);
+	/* It serves again: what the session says may be of other links, or of a variant that waited and is wanted no more. */
+	if (old && atomic_load(&old->state) == VARIANT_READY)
+		kernel_state(k, SESSION_KERNEL_INSTRUMENTED, "");
+	if (old)
 		return;
 	int err = build_kernel(k, c->cc, NULL, 0, 0, &b, &d);
 	if (err) {

@@ -602,6 +602,43 @@ static void attach_detach(void)
 	run_end(&r);
 }
 
+/* What the session says of a kernel follows the links also where a variant from before serves again. */
+static void shown(void)
+{
+	struct run r;
+	int in[2], out[2];
+	run_begin(&r);
+	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1), other = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY), g = counter(other, EBPF_POINT_ENTRY);
+	if (pipe(in) || pipe(out))
+		exit(1);
+	fflush(stdout);
+	pid_t pid = fork();
+	if (!pid) {
+		dup2(in[0], 0);
+		dup2(out[1], 9);
+		close(in[1]);
+		run_child(&r, "interactive");
+	}
+	close(in[0]);
+	uint64_t one = UINT64_C(1) << run_attach(&r, &f, "fill");
+	step(in[1], out[0]);
+	struct session_kernel *k = run_kernel(&r, "fill");
+	is_int(k ? k->links : 0, one, "the first link is shown");
+	uint32_t link = run_attach(&r, &g, "fill");
+	step(in[1], out[0]);
+	is_int(k ? k->links : 0, one | UINT64_C(1) << link, "both are");
+	session_detach_link(r.session, link);
+	step(in[1], out[0]);
+	is_int(k ? k->links : 0, one, "the first alone again");
+	is_int(k ? k->state : 0, SESSION_KERNEL_INSTRUMENTED, "and it is instrumented");
+	close(in[1]);
+	is_int(run_wait(&r, pid, 20), 0, "results are right");
+	close(out[0]);
+	close(out[1]);
+	run_end(&r);
+}
+
 /* The target is killed: what was synchronised last can be read. */
 static void killed(void)
 {
@@ -661,6 +698,7 @@ int main(int argc, char **argv)
 	no_alias();
 	no_session();
 	attach_detach();
+	shown();
 	killed();
 	return tap_done();
 }
