@@ -61,6 +61,7 @@ struct live {
 	uint64_t generation;    /* of the session, when last published; 0: never */
 	uint32_t n_kernels;     /* of the session at that time */
 	uint64_t armed;         /* links that are said to be armed */
+	uint64_t ran;           /* links that were published, and are not gone: whatever they have counted has yet to be taken */
 	struct native *native;  /* NULL: programs are interpreted */
 	uint64_t coded_links;   /* that are said to be machine code */
 	bool again;             /* lists have code now that had none */
@@ -638,8 +639,9 @@ static void note_gone(struct context *c)
 	struct live *l = c->live;
 	uint64_t since, inside = held(l, &since) & ~l->links, stay = l->links | inside;
 	note_inside(l);
-	if (l->armed & ~stay)
+	if (l->ran & ~stay)
 		devmap_take_rest(c, devmap_pooled(c) & ~maps_wanted(attached()));
+	l->ran &= stay;
 	note_links(c, l->armed & stay);
 	note_native(c, l->coded_links & stay);
 	if (!inside)
@@ -730,6 +732,7 @@ static int publish(struct context *c, uint64_t links, struct diag *d)
 	}
 	if (!err) {
 		c->live->links = links;
+		c->live->ran |= links;
 		atomic_store(&c->last_launch_ns, now_ns()); /* readers want to see it soon */
 	}
 	agent_log("live: %zu words changed, links %llx, %d", x.n, (unsigned long long)links, err);

@@ -180,9 +180,8 @@ static int late(struct probe *p)
 {
 	uint64_t before[BY_ORDER];
 	int n = 0;
-	wait_copies(p);
 	for (uint32_t i = 0; i < BY_ORDER; i++)
-		before[i] = hits(p, i);
+		before[i] = hits(p, i); /* all that was counted is there */
 	sleep_ms(2 * BEHIND_MS);
 	wait_copies(p);
 	for (uint32_t i = 0; i < BY_ORDER; i++)
@@ -204,6 +203,19 @@ static bool wait_gone(struct session *s, bool *said)
 	return false;
 }
 
+/* As machine code programs are so short that a lane that stands still often stands between the guard and the program. At most a second. */
+static void wait_native(struct session *s)
+{
+	const struct session_file *f = session_data(s);
+	bool all = false;
+	for (int ms = 0; ms < 1000 && !all; ms++, sleep_ms(1)) {
+		all = true;
+		for (int i = 0; i < SESSION_MAX_LINKS; i++)
+			if (f->links[i].live && f->links[i].state == SESSION_LINK_ATTACHED)
+				all &= __atomic_load_n(&f->links[i].native, __ATOMIC_ACQUIRE) == CONTEXTS;
+	}
+}
+
 static void left_behind(struct session *s, int steps)
 {
 	struct probe p;
@@ -214,6 +226,8 @@ static void left_behind(struct session *s, int steps)
 		for (unsigned n = 1 + random_below(3); n; n--)
 			bad += !toggle(&p, (int)random_below(BY_ORDER));
 		bad += !wait_settled(s);
+		if (random_below(4))
+			wait_native(s);
 		sleep_ms((int)random_below(BEHIND_MS));
 		for (int k = 0; k < BY_ORDER; k++)
 			if (p.link[k] && random_below(4))
