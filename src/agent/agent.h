@@ -589,6 +589,8 @@ enum load_hurry {
 };
 void variant_load_queued(enum load_hurry hurry);
 void variant_retire_module(struct module *m);
+/* The program unloads it, before that. True: a variant that may be running uses what the module has; it is unloaded for the program when nothing runs. */
+bool variant_unload_later(struct module *m);
 /* Links that are attached now. */
 uint64_t links_attached(void);
 /* Maps of programs that are attached now; fragments of others are dropped. Under agent.build. */
@@ -884,6 +886,7 @@ struct agent {
 	struct link_record *links;
 	struct link_product *products;
 	struct variant *queue, *retired; /* under build */
+	struct ending *endings;		 /* the same: modules that the program has unloaded, and that are there still */
 	atomic_int n_queued, n_retired;
 	atomic_int sweep_due; /* links have gone: what is theirs is to be freed */
 	_Atomic uint64_t last_try_ns;

@@ -338,8 +338,8 @@ HOOK(cuModuleLoadFatBinary, CUmodule *mod, const void *fatbin)
 	return r;
 }
 
-/* Handles go before the driver may give their addresses to somebody else. */
-static void forget(const void *handle)
+/* Handles go before the driver may give their addresses to somebody else. True: it is unloaded later, for the program. */
+static bool forget(const void *handle)
 {
 	struct module *m = module_find(handle);
 	if (!m && atomic_load(&agent.late)) {
@@ -347,16 +347,17 @@ static void forget(const void *handle)
 		purge_found();
 	}
 	if (!m)
-		return;
+		return false;
+	bool later = variant_unload_later(m);
 	variant_retire_module(m);
 	handles_put(&agent.loaded, handle, NULL);
 	handles_sweep(&agent.functions, function_of_module, m);
+	return later;
 }
 
 HOOK(cuModuleUnload, CUmodule mod)
 {
-	forget(mod);
-	return REAL(cuModuleUnload)(mod);
+	return forget(mod) ? CUDA_SUCCESS : REAL(cuModuleUnload)(mod);
 }
 
 static CUcontext current(void)
@@ -428,8 +429,7 @@ HOOK(cuLibraryLoadFromFile, CUlibrary *lib, const char *path, CUjit_option *jit,
 
 HOOK(cuLibraryUnload, CUlibrary lib)
 {
-	forget(lib);
-	return REAL(cuLibraryUnload)(lib);
+	return forget(lib) ? CUDA_SUCCESS : REAL(cuLibraryUnload)(lib);
 }
 
 HOOK(cuLibraryGetKernel, CUkernel *kernel, CUlibrary lib, const char *name)

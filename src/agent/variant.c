@@ -453,6 +453,66 @@ static void unlink_variant(struct variant *v)
 		atomic_store(&at->next, v->next);
 }
 
+/* A module that the program has unloaded while a variant of it ran that reads or writes its variables. The driver waits for a module's own kernels
+ * then, and knows nothing of variants. */
+struct ending {
+	struct ending *next;
+	void *handle;
+	bool is_library;
+	CUcontext context; /* of a module */
+};
+
+static bool is_used(const struct module *m)
+{
+	for (const struct variant *v = atomic_load(&m->variants); v; v = v->next)
+		if (v->handle && v->build && v->build->result.n_symbols && !atomic_load(&v->context->dead) &&
+			!stream_context_idle(v->context->handle, true))
+			return true;
+	return false;
+}
+
+/* False: it has to end now. */
+static bool end_later(const struct module *m)
+{
+	struct ending *e = is_used(m) ? calloc(1, sizeof(*e)) : NULL;
+	if (!e)
+		return false;
+	*e = (struct ending){ agent.endings, m->handle, m->is_library, m->is_library ? NULL : m->context->handle };
+	agent.endings = e;
+	atomic_fetch_add(&agent.n_retired, 1);
+	return true;
+}
+
+static void end_modules(void)
+{
+	for (struct ending *e = agent.endings, *next; e; e = next) {
+		CUcontext was;
+		next = e->next;
+		if (e->is_library) {
+			REAL(cuLibraryUnload)(e->handle);
+		} else if (REAL(cuCtxPushCurrent_v2)(e->context) == CUDA_SUCCESS) {
+			REAL(cuModuleUnload)(e->handle);
+			REAL(cuCtxPopCurrent_v2)(&was);
+		}
+		free(e);
+	}
+	agent.endings = NULL;
+}
+
+/* They go with their context. */
+static void forget_endings(CUcontext gone)
+{
+	for (struct ending **at = &agent.endings, *e; (e = *at);) {
+		if (e->is_library || e->context != gone) {
+			at = &e->next;
+			continue;
+		}
+		*at = e->next;
+		atomic_fetch_sub(&agent.n_retired, 1);
+		free(e);
+	}
+}
+
 /* The gate is closed and nothing runs. What an executable graph may launch stays. The record itself is
  * never freed: a launch may be looking at it. */
 static void unload_retired(void)
@@ -460,6 +520,7 @@ static void unload_retired(void)
 	struct variant *v = agent.retired, *next;
 	agent.retired = NULL;
 	atomic_store(&agent.n_retired, 0);
+	end_modules();
 	for (; v; v = next) {
 		CUcontext was;
 		next = v->queued;
@@ -566,7 +627,7 @@ static void load_all(void)
 /* Whether an idle moment would be of use: what a graph holds has to wait for more. */
 static bool work_waits(void)
 {
-	if (agent.queue || (!agent.retired && atomic_load(&agent.sweep_due)))
+	if (agent.queue || agent.endings || (!agent.retired && atomic_load(&agent.sweep_due)))
 		return true;
 	for (const struct variant *v = agent.retired; v; v = v->queued)
 		if (!atomic_load(&v->graph_refs))
@@ -626,7 +687,7 @@ void variant_load_queued(enum load_hurry hurry)
 	else if (!lock_try(&agent.build))
 		return;
 	atomic_store(&agent.last_try_ns, now);
-	if (agent.queue || agent.retired || atomic_load(&agent.sweep_due) || live_wants_idle())
+	if (agent.queue || agent.retired || agent.endings || atomic_load(&agent.sweep_due) || live_wants_idle())
 		try_load();
 	lock_drop(&agent.build);
 }
@@ -1006,6 +1067,14 @@ static bool of_context(struct variant *v, void *arg)
 
 /* The program unloads: what is loaded for it goes at the next idle moment, since unloading waits as
  * loading does. */
+bool variant_unload_later(struct module *m)
+{
+	lock_take(&agent.build);
+	bool later = end_later(m);
+	lock_drop(&agent.build);
+	return later;
+}
+
 void variant_retire_module(struct module *m)
 {
 	lock_take(&agent.build);
@@ -1024,6 +1093,7 @@ void variant_context_gone(struct context *c)
 {
 	lock_take(&agent.build);
 	drop_from_queue(of_context, c);
+	forget_endings(c->handle);
 	for (struct module *m = atomic_load(&agent.modules); m; m = m->next)
 		for (struct variant *v = atomic_load(&m->variants); v; v = v->next)
 			if (v->context == c)

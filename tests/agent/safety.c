@@ -313,7 +313,7 @@ static int storm(void)
 /* A kernel is launched for the first time while another one runs: the driver loads it then, and waits for the other one. */
 static void *let_go(void *arg)
 {
-	usleep(700000);
+	usleep(300000);
 	__atomic_store_n((uint32_t *)arg + 1, 1, __ATOMIC_RELEASE);
 	return NULL;
 }
@@ -345,6 +345,49 @@ static int first_launch(void)
 	CU(cuCtxSynchronize());
 	pthread_join(t, NULL);
 	return check_fill(buf, add, STORM_BLOCK);
+}
+
+/* A module is unloaded while its kernel runs, for which the driver waits; what its variant uses of the module is there until it has ended. */
+static int unloaded(void)
+{
+	static const char text[] = PTX_HEAD ".global .align 4 .u32 own;\n"
+		".visible .entry late(.param .u64 flags, .param .u64 out)\n{\n\t.reg .pred %p<2>;\n\t.reg .b32 %r<6>;\n\t.reg .b64 %rd<3>;\n"
+		"\tld.param.u64 %rd1, [flags];\n\tld.param.u64 %rd2, [out];\nWAIT:\n\tld.volatile.global.u32 %r2, [%rd1+4];\n"
+		"\tsetp.eq.u32 %p1, %r2, 0;\n\t@%p1 bra WAIT;\n"
+		"\tatom.global.add.u32 %r3, [own], 5;\n\tld.volatile.global.u32 %r4, [own];\n\tst.global.u32 [%rd2], %r4;\n\tret;\n}\n";
+	CUdeviceptr out;
+	CUfunction fn;
+	CUlibrary lib;
+	CUkernel kernel;
+	CUmodule mod;
+	pthread_t t;
+	uint32_t *host, got;
+	pair_start();
+	CU(cuMemAlloc(&out, 4));
+	CU(cuMemHostAlloc((void **)&host, 8, CU_MEMHOSTALLOC_DEVICEMAP));
+	CU(cuMemHostGetDevicePointer(&flags, host, 0));
+	void *params[] = { &flags, &out };
+	for (int i = 0; i < 4; i++) {
+		if (i % 2) {
+			CU(cuLibraryLoadData(&lib, text, NULL, NULL, 0, NULL, NULL, 0));
+			CU(cuLibraryGetKernel(&kernel, lib, "late"));
+			fn = (CUfunction)kernel;
+		} else {
+			CU(cuModuleLoadData(&mod, text));
+			CU(cuModuleGetFunction(&fn, mod, "late"));
+		}
+		host[1] = 0;
+		CU(cuLaunchKernel(fn, 1, 1, 1, 1, 1, 1, 0, streams[0], params, NULL));
+		if (pthread_create(&t, NULL, let_go, host))
+			return 8;
+		CU(i % 2 ? cuLibraryUnload(lib) : cuModuleUnload(mod));
+		CU(cuStreamSynchronize(streams[0]));
+		pthread_join(t, NULL);
+		CU(cuMemcpyDtoH(&got, out, 4));
+		if (got != 5)
+			return 7;
+	}
+	return 0;
 }
 
 /* A kernel that never ends: the program may leave all the same, and what was counted is kept. */
@@ -467,6 +510,7 @@ static const struct role roles[] = { { "one_module", one_module }, { "two_module
 	{ "library", library }, { "threads", threads }, { "threads_synchronised", threads_synchronised },
 	{ "own_elsewhere", own_elsewhere }, { "own_left", own_left }, { "late_module", late_module },
 	{ "late_destroyed", late_destroyed }, { "storm", storm }, { "first_launch", first_launch }, { "endless", endless },
+	{ "unloaded", unloaded },
 	{ "fill", fill_once }, { "fork_before", fork_before }, { "fork_after", fork_after },
 	{ "signals", signals }, { "interactive", interactive }, { 0 } };
 
@@ -506,6 +550,18 @@ static void never_ends(void)
 	is_int(run_wait(&r, run_start(&r, "endless"), 15), 0,
 		"a kernel that never ends does not keep the program from leaving");
 	is_int(run_count(&r, map, 0), 1, "its entry is counted");
+	run_end(&r);
+}
+
+static void is_unloaded(void)
+{
+	struct run r;
+	run_begin(&r);
+	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
+	run_attach(&r, &f, "late");
+	is_int(run_role(&r, "unloaded"), 0, "a module that is unloaded while its kernel runs: the kernel has what it uses");
+	is_int(run_count(&r, map, 0), 4, "and was probed");
 	run_end(&r);
 }
 
@@ -687,6 +743,7 @@ int main(int argc, char **argv)
 	pair("late_module", 3, 1);
 	pair("late_destroyed", 3, 1);
 	never_ends();
+	is_unloaded();
 	for (int i = 0; i < 5; i++)
 		counted("storm", NULL, STORM_THREADS * STORM_LAUNCHES, "many threads at once");
 	counted("first_launch", "EGPU_SOFTGPU=sm_90,sms=2,strict", 2, "a first launch that the driver holds back");
