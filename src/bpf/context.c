@@ -294,7 +294,7 @@ static int parse_kprobe(const char *section, enum ebpf_point *point, const char 
 	*pattern = *name ? name : NULL;
 	if (entry && !strcmp(name, "__memcapture")) {
 		*point = EBPF_POINT_ACCESS;
-		*pattern = "*";
+		*pattern = NULL;
 	}
 	return 0;
 }

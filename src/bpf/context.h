@@ -156,7 +156,8 @@ enum ebpf_point ebpf_point_by_name(const char *name, uint32_t len);
 uint32_t ebpf_section_opcode(const char *section, const char **opcode);
 
 /* Splits "gpu.warp/load/my_kernel*" or "raw_tp/gpu/entry" (also "raw_tracepoint/"), or "kprobe/my_kernel" and the like of probes for
- * bpftime (docs/maps.md). *pattern points into section or to a constant, NULL when there is none. 0, or -EINVAL when it is no GPU section or has an unknown point. */
+ * bpftime (docs/maps.md). *pattern points into
+ * section, NULL when there is none. 0, or -EINVAL when it is no GPU section or has an unknown point. */
 int ebpf_section_parse(const char *section, enum ebpf_point *point, bool *warp, const char **pattern);
 /* Why a section that is none of a GPU's cannot be one, where there is more to say; else NULL. */
 const char *ebpf_section_refused(const char *section);

@@ -156,6 +156,8 @@ static int link_pattern(struct loader *l, const char *name, const char **pattern
 {
 	if (!*pattern || !**pattern)
 		*pattern = l->default_pattern;
+	if (!*pattern && !strcmp(name, "kprobe/__memcapture")) /* it can name none */
+		*pattern = "*";
 	return *pattern ? 0
 			: diag_set(&l->error, EINVAL,
 				  "\"%s\" names no kernel: write %s/KERNEL (a name or a pattern "

@@ -48,7 +48,7 @@ int main(void)
 	test_section("kretprobe/cuda___Z1kPf", 0, EBPF_POINT_EXIT, false, "_Z1kPf");
 	test_section("kretprobe/cuda_k", 0, EBPF_POINT_EXIT, false, "k");
 	test_section("kprobe/", 0, EBPF_POINT_ENTRY, false, NULL);
-	test_section("kprobe/__memcapture", 0, EBPF_POINT_ACCESS, false, "*");
+	test_section("kprobe/__memcapture", 0, EBPF_POINT_ACCESS, false, NULL);
 	test_section("kretprobe/__memcapture", 0, EBPF_POINT_EXIT, false, "__memcapture");
 	test_section("kprobe/__directly_run", -22, 0, false, NULL);
 	test_section("kprobe.multi/k*", -22, 0, false, NULL);
