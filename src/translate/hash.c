@@ -42,7 +42,7 @@
 
 #include <string.h>
 
-enum { SPINS = 1 << 18, EVICT_LOOKS = 512, FULL_LOOKS = 16 };
+enum { MAX_ARGS = 32, SPINS = 1 << 18, EVICT_LOOKS = 512, FULL_LOOKS = 16 };
 
 struct hash {
 	uint32_t key, value, slot;   /* bytes; slot: of a whole slot */
@@ -52,7 +52,8 @@ struct hash {
 	bool lru, per_cpu;
 	bool near;	  /* a look-up in a map that may have values on each multiprocessor: `own` is this one's, or 0 */
 	uint32_t entries; /* per-CPU: max_entries, else 0 */
-	const char *lost; /* how many updates one that fails stands for */
+	struct tr_name lost; /* how many updates one that fails stands for */
+	bool weighed;	  /* that is an argument of functions, the last */
 	bool begins;	  /* an update that leaves a key which is there as it is, and answers with its value's address, else 0 (begin.c) */
 };
 
@@ -61,7 +62,7 @@ static struct hash hash_of(const struct ebpf_map *m)
 	bool per_cpu = map_is_per_cpu(m->type);
 	return (struct hash){ .key = m->key_size, .value = m->value_size,
 		.slot = map_hash_slot_bytes(m->type, m->key_size, m->value_size),
-		.lost = "1", .key_words = m->key_size <= TR_BY_VALUE,
+		.lost = tr_text("1"), .key_words = m->key_size <= TR_BY_VALUE,
 		.value_words = m->value_size <= TR_BY_VALUE,
 		.lru = map_is_lru(m->type), .per_cpu = per_cpu,
 		.entries = per_cpu ? m->max_entries : 0 };
@@ -245,6 +246,8 @@ static void put_start(struct buf *b, struct hash *h, bool update)
 	put_memory_arg(b, h, "key", h->key_words, h->key);
 	if (update)
 		put_memory_arg(b, h, "value", h->value_words, h->value);
+	if (h->weighed && !h->args)
+		buf_puts(b, "\t.reg .b64 %lost;\n\tld.param.b64 %lost, [lost];\n");
 	put_hash(b, h);
 	buf_puts(b, "\tadd.s64 %data, %image, 128;\n");
 }
@@ -289,7 +292,7 @@ static void put_func(struct buf *b, const char *name, const struct hash *h, bool
 	put_params(b, "key", h->key_words, h->key);
 	if (update)
 		put_params(b, "value", h->value_words, h->value);
-	buf_puts(b, ")\n");
+	buf_puts(b, h->weighed ? ", .param .b64 lost)\n" : ")\n");
 }
 
 /* The proofs want an address apart from numbers. */
@@ -303,17 +306,21 @@ static void call_func(struct tr *t, const struct hash *h, const char *what, void
 {
 	struct buf b = { 0 };
 	struct hash body = *h;
+	struct tr_name all[MAX_ARGS];
 	char name[96];
-	int n_name = snprintf(name, sizeof(name), "__egpu_hash_%s%s%s_k%u_v%u", h->lru ? "lru_" : "", h->near ? "near_" : "", what, h->key, h->value);
+	int n_name = snprintf(name, sizeof(name), "__egpu_hash_%s%s%s%s_k%u_v%u", h->lru ? "lru_" : "", h->near ? "near_" : "", h->weighed ? "weighed_" : "", what, h->key, h->value);
 	if (h->per_cpu)
 		snprintf(name + n_name, sizeof(name) - (size_t)n_name, "_n%u", h->entries);
 	put_func(&b, name, h, update);
+	body.lost = h->weighed ? tr_text("%lost") : h->lost;
 	put(&b, &body);
 	buf_printf(&b, "\tst.param.b64 [result], %s;\n\tret;\n}\n", answer(&body));
 	const char *added = b.failed ? "" : tr_func_add(t, name, &b);
 	t->body.failed |= b.failed;
 	buf_free(&b);
-	tr_emit_call(t, added, result.s, args, n);
+	memcpy(all, args, n * sizeof(*all));
+	all[n] = h->lost;
+	tr_emit_call(t, added, result.s, all, n + h->weighed);
 }
 
 /* -- inline -- */
@@ -388,7 +395,9 @@ static void emit(struct tr *t, const struct ebpf_map *m, const char *what, void 
 	struct hash h = hash_of(m);
 	h.near = put == put_lookup && tr_only_folds(t, m);
 	if (t->once)
-		h.lost = t->threads64.s;
+		h.lost = t->threads64;
+	h.weighed = update && tr_weighs(t, m);
+	h.lost = h.weighed ? tr_weigh(t, h.lost) : h.lost;
 	h.begins = !strcmp(what, "begin");
 	if (stands_inline(t, &h, update))
 		emit_inline(t, &h, put, args, result);
@@ -672,7 +681,7 @@ static void put_update(struct buf *b, struct hash *h)
 		"\tsetp.eq.u64 %p, %r, 1;\n\t@%p bra $scan;\n"
 		"\tsetp.eq.u64 %p, %r, -7;\n\tsetp.eq.u64 %q, %r, -16;\n\tor.pred %p, %p, %q;\n"
 		"\t@%p red.global.add.u64 [%image+32], ");
-	buf_printf(b, "%s;\n$done:\n", h->lost);
+	buf_printf(b, "%s;\n$done:\n", h->lost.s);
 }
 
 void tr_hash_update(struct tr *t, const struct ebpf_map *m, const struct tr_name *args, uint32_t n, struct tr_name result)

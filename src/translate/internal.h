@@ -410,6 +410,8 @@ uint32_t tr_known_bits(const struct tr *t, const struct tr_inst *inst, uint32_t 
 bool tr_weighs(const struct tr *t, const struct ebpf_map *m);
 /* An addition to the map of the instruction's fact, weighed where it is to be. */
 void tr_weigh_sum(struct tr *t, const struct tr_inst *inst, uint32_t i, struct tr_sum *sum);
+/* A 64-bit number times the weight. */
+struct tr_name tr_weigh(struct tr *t, struct tr_name n);
 /* The word at so many bytes of a value that is inserted: the first addition to it. */
 struct tr_name tr_weigh_word(struct tr *t, const struct ebpf_map *m, uint32_t at, struct tr_name word);
 

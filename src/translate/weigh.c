@@ -3,7 +3,8 @@
  * Where one warp in N runs the program, chosen without regard to what it does, N times what it adds has on average the sum that
  * all warps would add (Horvitz and Thompson's estimate); N may differ from launch to launch. So additions to maps that the program
  * only adds to are multiplied, where they are made, by the number of warps that this one stands for; nothing is scaled
- * afterwards. An insertion into a hash map begins a sum: the words of its value that are added to elsewhere are multiplied too.
+ * afterwards. An insertion into a hash map begins a sum: the words of its value that are added to elsewhere are multiplied too, and so is the count of those that
+ * found the map full.
  *
  * Requires use, of which it sets `weighed` where it multiplies.
  */
@@ -60,14 +61,17 @@ void tr_weigh_sum(struct tr *t, const struct tr_inst *inst, uint32_t i, struct t
 	t->use[t->p->maps[map].id].weighed = true;
 }
 
+struct tr_name tr_weigh(struct tr *t, struct tr_name n)
+{
+	struct tr_name out = tr_t64(t);
+	tr_emit(t, "mul.lo.u64 %s, %s, %s;", out.s, weight64(t).s, n.s);
+	return out;
+}
+
 struct tr_name tr_weigh_word(struct tr *t, const struct ebpf_map *m, uint32_t at, struct tr_name word)
 {
 	const struct ebpf_map_use *use = &t->use[m->id];
 	if (!tr_weighs(t, m))
 		return word;
-	if (!is_sum(use->fold[at / 4 % EBPF_FOLD_HALVES]))
-		return word;
-	struct tr_name out = tr_t64(t);
-	tr_emit(t, "mul.lo.u64 %s, %s, %s;", out.s, weight64(t).s, word.s);
-	return out;
+	return is_sum(use->fold[at / 4 % EBPF_FOLD_HALVES]) ? tr_weigh(t, word) : word;
 }

@@ -89,6 +89,17 @@ for my $N (3, 37) {
 		$text =~ /map records.*\n  \(of chosen warps alone\)/ && $text =~ /one warp in $N \(seed $seeds\)/, 'and in the text');
 }
 
+# What a map that is full refuses counts as what it takes.
+for my $N (1, 5) {
+	$r = run("--sample-warps $N --seed 4", "$source/tests/cli/probes/lost.bpf.c");
+	my %all = map { my $of = $r->{maps}{$_}; my $sum = $of->{lost}; $sum += ref $_->{value} ? $_->{value}{n} : $_->{value} for @{$of->{entries}}; ($_ => $sum) } qw(narrow called blocks);
+	my ($by_thread, $by_block) = map { $r->{maps}{'.bss'}{variables}{$_} // 0 } qw(threads entered);
+	ok($by_thread && !grep({ !$r->{maps}{$_}{lost} } keys %all) && $by_thread % (32 * $N) == 0 && ($N > 1 || $by_thread == $threads),
+		"full maps, one in $N: all of them lose some of $by_thread");
+	ok($all{narrow} == $by_thread && $all{called} == $by_thread, "of each thread what is had and what is lost, $all{narrow} and $all{called}, are all that was tried");
+	ok($all{blocks} == $by_block, "and of each block, $all{blocks} of $by_block");
+}
+
 # A limit that nothing exceeds: the same numbers as without.
 $r = run('--max-overhead 1000000', $probe);
 ok(!grep({ $_->[0] != 32 * $_->[1] } parts($r)), 'a limit that is kept: a launch is counted exactly');
