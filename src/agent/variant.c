@@ -405,17 +405,37 @@ static int load(struct variant *v, struct diag *d)
 	return logged(v, "done", 0);
 }
 
+/* A variant that was waited for is wanted no more. The same kernel may be there in other modules and contexts. */
+static void settle_row(struct kernel *k)
+{
+	const struct session_kernel *row = atomic_load(&k->shared);
+	uint64_t links = atomic_load(&k->links);
+	bool waits = false;
+	if (!row || row->state != SESSION_KERNEL_PENDING || !links)
+		return;
+	for (struct module *m = atomic_load(&agent.modules); m; m = m->next)
+		for (struct variant *v = m->image == k->image ? atomic_load(&m->variants) : NULL; v; v = v->next) {
+			if (v->kernel != k || v->links != links || v->cap || atomic_load(&v->context->dead))
+				continue;
+			if (atomic_load(&v->state) == VARIANT_READY) {
+				kernel_state(k, SESSION_KERNEL_INSTRUMENTED, "");
+				return;
+			}
+			waits |= atomic_load(&v->state) == VARIANT_PENDING;
+		}
+	if (!waits)
+		kernel_state(k, SESSION_KERNEL_REFUSED, "it was unloaded before there was a moment to load its variant");
+}
+
 static void load_one(struct variant *v)
 {
 	CUcontext was;
 	struct diag d = { 0 };
 	uint64_t start = now_ns();
-	if (atomic_load(&v->module->gone) || atomic_load(&v->context->dead)) {
+	if (atomic_load(&v->module->gone) || atomic_load(&v->context->dead) ||
+		REAL(cuCtxPushCurrent_v2)(v->context->handle) != CUDA_SUCCESS) {
 		atomic_store(&v->state, VARIANT_REFUSED);
-		return;
-	}
-	if (REAL(cuCtxPushCurrent_v2)(v->context->handle) != CUDA_SUCCESS) {
-		atomic_store(&v->state, VARIANT_REFUSED);
+		settle_row(v->kernel);
 		return;
 	}
 	int err = load(v, &d);
@@ -1081,10 +1101,8 @@ void variant_retire_module(struct module *m)
 	atomic_store(&m->gone, 1);
 	drop_from_queue(of_module, m);
 	for (struct variant *v = atomic_load(&m->variants); v; v = v->next) {
-		const struct session_kernel *row = atomic_load(&v->kernel->shared);
-		if (atomic_load(&v->state) == VARIANT_REFUSED && row && row->state == SESSION_KERNEL_PENDING)
-			kernel_state(v->kernel, SESSION_KERNEL_REFUSED, "it was unloaded before there was a moment to load its variant");
 		retire(v);
+		settle_row(v->kernel);
 	}
 	lock_drop(&agent.build);
 }
@@ -1096,7 +1114,9 @@ void variant_context_gone(struct context *c)
 	forget_endings(c->handle);
 	for (struct module *m = atomic_load(&agent.modules); m; m = m->next)
 		for (struct variant *v = atomic_load(&m->variants); v; v = v->next)
-			if (v->context == c)
+			if (v->context == c) {
 				atomic_store(&v->state, VARIANT_REFUSED);
+				settle_row(v->kernel);
+			}
 	lock_drop(&agent.build);
 }

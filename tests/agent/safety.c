@@ -390,6 +390,38 @@ static int unloaded(void)
 	return 0;
 }
 
+/* The same text once more while a kernel runs, and unloaded before its variant could be loaded: the first one is there all the time. */
+static int again(void)
+{
+	CUmodule mods[2], spin;
+	CUfunction fn, ping;
+	CUdeviceptr buf;
+	pthread_t t;
+	uint32_t add = 1, n = STORM_BLOCK, *host;
+	pair_start();
+	CU(cuMemHostAlloc((void **)&host, 8, CU_MEMHOSTALLOC_DEVICEMAP));
+	CU(cuMemHostGetDevicePointer(&flags, host, 0));
+	CU(cuMemAlloc(&buf, STORM_BLOCK * 4));
+	void *waits[] = { &flags }, *params[] = { &buf, &add, &n };
+	CU(cuModuleLoadData(&spin, PTX_PING));
+	CU(cuModuleGetFunction(&ping, spin, "ping"));
+	CU(cuModuleLoadData(&mods[0], PTX_HEAD PTX_FILL("fill")));
+	CU(cuModuleGetFunction(&fn, mods[0], "fill"));
+	CU(cuLaunchKernel(fn, 1, 1, 1, STORM_BLOCK, 1, 1, 0, streams[1], params, NULL));
+	CU(cuCtxSynchronize());
+	CU(cuLaunchKernel(ping, 1, 1, 1, 1, 1, 1, 0, streams[0], waits, NULL));
+	if (pthread_create(&t, NULL, let_go, host))
+		return 8;
+	CU(cuModuleLoadData(&mods[1], PTX_HEAD PTX_FILL("fill")));
+	CU(cuModuleGetFunction(&fn, mods[1], "fill"));
+	CU(cuLaunchKernel(fn, 1, 1, 1, STORM_BLOCK, 1, 1, 0, streams[1], params, NULL));
+	CU(cuStreamSynchronize(streams[1]));
+	CU(cuModuleUnload(mods[1]));
+	pthread_join(t, NULL);
+	CU(cuCtxSynchronize());
+	return check_fill(buf, add, STORM_BLOCK);
+}
+
 /* A kernel that never ends: the program may leave all the same, and what was counted is kept. */
 static int endless(void)
 {
@@ -510,7 +542,7 @@ static const struct role roles[] = { { "one_module", one_module }, { "two_module
 	{ "library", library }, { "threads", threads }, { "threads_synchronised", threads_synchronised },
 	{ "own_elsewhere", own_elsewhere }, { "own_left", own_left }, { "late_module", late_module },
 	{ "late_destroyed", late_destroyed }, { "storm", storm }, { "first_launch", first_launch }, { "endless", endless },
-	{ "unloaded", unloaded },
+	{ "unloaded", unloaded }, { "again", again },
 	{ "fill", fill_once }, { "fork_before", fork_before }, { "fork_after", fork_after },
 	{ "signals", signals }, { "interactive", interactive }, { 0 } };
 
@@ -562,6 +594,20 @@ static void is_unloaded(void)
 	run_attach(&r, &f, "late");
 	is_int(run_role(&r, "unloaded"), 0, "a module that is unloaded while its kernel runs: the kernel has what it uses");
 	is_int(run_count(&r, map, 0), 4, "and was probed");
+	run_end(&r);
+}
+
+static void is_there_again(void)
+{
+	struct run r;
+	run_begin(&r);
+	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
+	run_attach(&r, &f, "fill");
+	is_int(run_role(&r, "again"), 0, "a text that was loaded twice, and unloaded once");
+	struct session_kernel *k = run_kernel(&r, "fill");
+	is_int(k ? k->state : 0, SESSION_KERNEL_INSTRUMENTED, "its kernel is shown as instrumented");
+	is_int(k ? k->launches_instrumented : 0, 1, "by the first");
 	run_end(&r);
 }
 
@@ -744,6 +790,7 @@ int main(int argc, char **argv)
 	pair("late_destroyed", 3, 1);
 	never_ends();
 	is_unloaded();
+	is_there_again();
 	for (int i = 0; i < 5; i++)
 		counted("storm", NULL, STORM_THREADS * STORM_LAUNCHES, "many threads at once");
 	counted("first_launch", "EGPU_SOFTGPU=sm_90,sms=2,strict", 2, "a first launch that the driver holds back");
