@@ -13,6 +13,7 @@
  *   triton.c   PTX in caches of Triton's             unprobed.c graphs that run as they are
  *   texts.c    which of several texts was loaded     memcode.c  machine code for devices in memory
  *   devmap.c   maps: device <-> session             ptxas.c    the compiler of last resort
+ *   old.c      launches as before CUDA 4.0
  *   live.c     programs into kernels that are running
  *   hold.c     launches held until the device is idle
  *   filter.c   which launches are probed            gputime.c  how long kernels run
@@ -786,6 +787,9 @@ struct sample {
 	bool timed;
 };
 
+/* cuLaunchKernel and what came after it; cuLaunch, cuLaunchGrid, cuLaunchGridAsync (old.c). */
+enum old_launch { OLD_NOT, OLD_LAUNCH, OLD_GRID, OLD_ASYNC };
+
 /* A launch of the program's, as long as it is under way. */
 struct launch {
 	void *fn; /* CUfunction or CUkernel */
@@ -793,6 +797,8 @@ struct launch {
 	void **params, **extra;
 	bool cooperative, extended; /* through cuLaunchCooperativeKernel, cuLaunchKernelEx */
 	bool per_thread;            /* the _ptsz twin */
+	enum old_launch old;
+	bool opaque; /* its block and parameters are not known */
 	uint32_t stream;            /* stream_used */
 	unsigned int lane;          /* thread_lane */
 	const struct params *values; /* where its parameters are; NULL: nobody asked */
@@ -806,6 +812,8 @@ static inline uint64_t launch_warps(uint64_t blocks, uint64_t threads)
 static inline bool links_changed(void);
 /* A kernel's row; one of a large image gets it when it is launched for the first time. */
 struct session_kernel *kernel_row_of(struct kernel *k);
+/* Launches, probed or as the program's own. */
+CUresult launch_run(struct launch *l);
 
 /* -- stream.c -------------------------------------------------------------- */
 
@@ -874,6 +882,7 @@ struct agent {
 	atomic_int n_rigid;     /* of them: as long as there are some, nothing is loaded */
 	struct handles loaded;  /* CUmodule or CUlibrary -> struct module */
 	struct handles aliases; /* CUmodule of a library -> struct module */
+	struct handles old;     /* CUfunction -> struct old */
 	struct handles kinds;   /* CUfunction -> agent.functions, CUkernel -> agent.kinds (function_is_kernel) */
 	_Atomic(struct image *) images;
 	_Atomic(struct module *) modules;

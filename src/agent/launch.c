@@ -11,6 +11,10 @@ enum { FEW_PARAMS = 64, FEW_BYTES = 4096 + 64 };
 static CUresult call_driver(const struct launch *l, CUfunction fn, void **params, void **extra)
 {
 	const CUlaunchConfig *c = &l->config;
+	if (l->old && fn == l->fn)
+		return l->old == OLD_LAUNCH ? REAL(cuLaunch)(fn)
+		       : l->old == OLD_GRID ? REAL(cuLaunchGrid)(fn, (int)c->gridDimX, (int)c->gridDimY)
+					    : REAL(cuLaunchGridAsync)(fn, (int)c->gridDimX, (int)c->gridDimY, c->hStream);
 	if (l->extended)
 		return (l->per_thread ? REAL(cuLaunchKernelEx_ptsz) : REAL(cuLaunchKernelEx))(
 			c, fn, params, extra);
@@ -163,7 +167,7 @@ static struct variant *choose(const struct launch *l, struct function *f)
 		c->blockDimX * c->blockDimY * c->blockDimZ, c->sharedMemBytes, is_cooperative(l));
 }
 
-static CUresult launch(struct launch *l)
+CUresult launch_run(struct launch *l)
 {
 	if (links_changed())
 		variant_follow();
@@ -179,13 +183,13 @@ static CUresult launch(struct launch *l)
 	uint64_t before = row ? __atomic_fetch_add(&row->launches, 1, __ATOMIC_RELAXED) : 0;
 	if (row && filter_active())
 		filter_sample(f->kernel, before, &l->sample);
-	struct variant *v = f && l->sample.times ? choose(l, f) : NULL;
+	struct variant *v = f && !l->opaque && l->sample.times ? choose(l, f) : NULL;
 	struct time_pair *timed = NULL;
 	CUresult r = CUDA_ERROR_UNKNOWN;
 	l->lane = thread_lane();
 	gate_enter_by(&agent.gate, l->lane);
 	l->stream = stream_used(l->config.hStream, l->per_thread);
-	struct session_shape *shape = row ? shape_of(f->kernel, row, l) : NULL;
+	struct session_shape *shape = row && !l->opaque ? shape_of(f->kernel, row, l) : NULL;
 	uint64_t alike = shape ? __atomic_fetch_add(&shape->launches, 1, __ATOMIC_RELAXED) : 0;
 	if (row && (gputime_due(shape && !alike ? 0 : before) || l->sample.timed))
 		timed = gputime_begin(f->kernel, shape, l->fn, !f->context, !before, l->config.hStream,
@@ -230,7 +234,7 @@ static CUresult launch(struct launch *l)
 		unsigned int block_z, unsigned int shared, CUstream stream, void **params,         \
 		void **extra)                                                                      \
 	{                                                                                          \
-		return launch(&(struct launch){ .fn = fn,                                          \
+		return launch_run(&(struct launch){ .fn = fn,                                          \
 			.config = CONFIG,                                                          \
 			.params = params,                                                          \
 			.extra = extra,                                                            \
@@ -248,7 +252,7 @@ LAUNCH_HOOK(cuLaunchKernel_ptsz, true)
 		unsigned int grid_z, unsigned int block_x, unsigned int block_y,                   \
 		unsigned int block_z, unsigned int shared, CUstream stream, void **params)         \
 	{                                                                                          \
-		return launch(&(struct launch){ .fn = fn,                                          \
+		return launch_run(&(struct launch){ .fn = fn,                                          \
 			.config = CONFIG,                                                          \
 			.params = params,                                                          \
 			.cooperative = true,                                                       \
@@ -264,7 +268,7 @@ static CUresult launch_ex(
 	if (!config)
 		return (twin ? REAL(cuLaunchKernelEx_ptsz) : REAL(cuLaunchKernelEx))(
 			config, fn, params, extra);
-	return launch(&(struct launch){ .fn = fn,
+	return launch_run(&(struct launch){ .fn = fn,
 		.config = *config,
 		.params = params,
 		.extra = extra,

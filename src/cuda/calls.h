@@ -308,12 +308,12 @@
 	CALL(cuLaunchCooperativeKernel, , 9000, _ptsz, BOTH, (CUfunction fn, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared, CUstream stream, void **params), (fn, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, params)) \
 	CALL(cuLaunchCooperativeKernelMultiDevice, , 9000, , HSTUB, (CUDA_LAUNCH_PARAMS *launches, unsigned int n, unsigned int flags), (launches, n, flags)) \
 	CALL(cuLaunchHostFunc, , 10000, _ptsz, BOTH, (CUstream stream, CUhostFn fn, void *data), (stream, fn, data)) \
-	CALL(cuFuncSetBlockShape, , 2000, , SOFT, (CUfunction fn, int x, int y, int z), (fn, x, y, z)) \
-	CALL(cuFuncSetSharedSize, , 2000, , SOFT, (CUfunction fn, unsigned int bytes), (fn, bytes)) \
-	CALL(cuParamSetSize, , 2000, , SOFT, (CUfunction fn, unsigned int bytes), (fn, bytes)) \
-	CALL(cuParamSeti, , 2000, , SOFT, (CUfunction fn, int offset, unsigned int value), (fn, offset, value)) \
-	CALL(cuParamSetf, , 2000, , SOFT, (CUfunction fn, int offset, float value), (fn, offset, value)) \
-	CALL(cuParamSetv, , 2000, , SOFT, (CUfunction fn, int offset, void *data, unsigned int bytes), (fn, offset, data, bytes)) \
+	CALL(cuFuncSetBlockShape, , 2000, , BOTH, (CUfunction fn, int x, int y, int z), (fn, x, y, z)) \
+	CALL(cuFuncSetSharedSize, , 2000, , BOTH, (CUfunction fn, unsigned int bytes), (fn, bytes)) \
+	CALL(cuParamSetSize, , 2000, , BOTH, (CUfunction fn, unsigned int bytes), (fn, bytes)) \
+	CALL(cuParamSeti, , 2000, , BOTH, (CUfunction fn, int offset, unsigned int value), (fn, offset, value)) \
+	CALL(cuParamSetf, , 2000, , BOTH, (CUfunction fn, int offset, float value), (fn, offset, value)) \
+	CALL(cuParamSetv, , 2000, , BOTH, (CUfunction fn, int offset, void *data, unsigned int bytes), (fn, offset, data, bytes)) \
 	CALL(cuLaunch, , 2000, , BOTH, (CUfunction fn), (fn)) \
 	CALL(cuLaunchGrid, , 2000, , BOTH, (CUfunction fn, int width, int height), (fn, width, height)) \
 	CALL(cuLaunchGridAsync, , 2000, , BOTH, (CUfunction fn, int width, int height, CUstream stream), (fn, width, height, stream))

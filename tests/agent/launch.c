@@ -130,6 +130,21 @@ static int looked_up(void)
 	return finish();
 }
 
+/* As before CUDA 4.0: what a launch has is set before, and stays. */
+static int set_before(void)
+{
+	start();
+	CU(cuFuncSetBlockShape(fn, THREADS, 1, 1));
+	CU(cuParamSetSize(fn, 16));
+	CU(cuParamSetv(fn, 0, &buf, sizeof(buf)));
+	CU(cuParamSeti(fn, 8, add + 1));
+	CU(cuParamSeti(fn, 12, n));
+	CU(cuLaunchGridAsync(fn, BLOCKS, 1, NULL));
+	CU(cuParamSeti(fn, 8, add));
+	CU(cuLaunchGrid(fn, BLOCKS, 1));
+	return finish();
+}
+
 /* What the driver refuses stays refused, with its error. */
 static int wrong(void)
 {
@@ -149,7 +164,7 @@ static int wrong(void)
 
 static const struct role roles[] = { { "plain", plain }, { "block", block },
 	{ "extended", extended }, { "cooperative", cooperative }, { "per_thread", per_thread },
-	{ "looked_up", looked_up }, { "wrong", wrong }, { 0 } };
+	{ "looked_up", looked_up }, { "set_before", set_before }, { "wrong", wrong }, { 0 } };
 
 /* Adds the launch id: the sum over threads tells whether each launch had its own. */
 static struct ebpf_fragment launch_ids(void)
