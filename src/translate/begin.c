@@ -14,8 +14,8 @@
  * That is possible where, between check and update, on a path without joins,
  *   - the key stays, which both calls take from the same place of the stack;
  *   - no register is set that the other way reads, but those that hold the look-up's result;
- *   - nothing is stored but to the stack, to bytes that only the update reads;
- *   - the look-up's result is copied to registers alone, or to bytes that nobody reads;
+ *   - nothing is stored but to the stack, to bytes that the other way does not read;
+ *   - the look-up's result is copied to registers alone, or to such bytes;
  *   - nothing is called that acts, or writes to the stack.
  * Nobody reads the update's answer. Its flags are BPF_ANY; or BPF_NOEXIST, if the key is not looked up again behind it.
  *
@@ -35,6 +35,8 @@ struct path {
 	const uint16_t *n_preds;
 	uint32_t at[PATH_MAX]; /* backwards from the update, which is at[0] */
 	uint32_t n;
+	uint32_t other;	       /* where the other way of the check leads */
+	uint32_t *stack, *seen, look; /* of is_read() */
 };
 
 static bool is_lookup(const struct bpf_insn *in)
@@ -106,30 +108,55 @@ static bool call_touches(const struct path *p, uint32_t i, uint8_t frame, int32_
 	return false;
 }
 
-/* Whether any instruction but the update may read bytes of the stack that the path stores. What is in a caller's frame the caller may read. */
-static bool is_read(const struct path *p, uint32_t store)
+static bool may_read(const struct path *p, uint32_t i, uint8_t frame, int32_t offset, uint32_t bytes)
+{
+	const struct bpf_insn *in = tr_bpf(p->t, p->inst, i);
+	const struct ebpf_fact *f = tr_fact(p->t, p->inst, i);
+	if (p->inst->at[i].dead)
+		return false;
+	if (tr_is_call(in))
+		return in->src_reg || f->callback || call_touches(p, i, frame, offset, bytes);
+	return (BPF_CLASS(in->code) == BPF_LDX || tr_is_atomic(in)) && f->region == EBPF_REGION_STACK &&
+	       (!f->fixed || f->frame != frame || overlap(f->offset, ebpf_insn_bytes(in->code), offset, bytes));
+}
+
+/* Whether instruction i writes all these bytes. */
+static bool replaces(const struct path *p, uint32_t i, uint8_t frame, int32_t offset, uint32_t bytes)
+{
+	const struct bpf_insn *in = tr_bpf(p->t, p->inst, i);
+	const struct ebpf_fact *f = tr_fact(p->t, p->inst, i);
+	return tr_is_store(in) && !tr_is_atomic(in) && !p->inst->at[i].dead && f->region == EBPF_REGION_STACK && f->fixed && f->frame == frame &&
+	       f->offset <= offset && f->offset + (int32_t)ebpf_insn_bytes(in->code) >= offset + (int32_t)bytes;
+}
+
+/* Whether bytes of the stack that the path stores may be read on the other way before they are stored again: clang has many variables use them
+ * one after the other. What is in a caller's frame the caller may read. */
+static bool is_read(struct path *p, uint32_t store)
 {
 	const struct ebpf_fact *s = tr_fact(p->t, p->inst, store);
-	uint32_t bytes = ebpf_insn_bytes(tr_bpf(p->t, p->inst, store)->code);
+	uint32_t bytes = ebpf_insn_bytes(tr_bpf(p->t, p->inst, store)->code), n = 0;
 	if (s->region != EBPF_REGION_STACK || p->inst->depth != s->frame)
 		return true;
-	for (uint32_t i = 0; i < p->inst->n; i++) {
-		const struct bpf_insn *in = tr_bpf(p->t, p->inst, i);
-		const struct ebpf_fact *f = tr_fact(p->t, p->inst, i);
-		bool reads = BPF_CLASS(in->code) == BPF_LDX || tr_is_atomic(in);
-		if (i == p->at[0])
+	p->look++;
+	p->seen[p->other] = p->look;
+	for (p->stack[n++] = p->other; n;) {
+		uint32_t i = p->stack[--n];
+		int32_t to[2] = { tr_next(p->t, p->inst, i), tr_jump(p->t, p->inst, i) };
+		if (may_read(p, i, s->frame, s->offset, bytes))
+			return true;
+		if (replaces(p, i, s->frame, s->offset, bytes))
 			continue;
-		if (tr_is_call(in) && (in->src_reg || f->callback || call_touches(p, i, s->frame, s->offset, bytes)))
-			return true;
-		if (reads && f->region == EBPF_REGION_STACK &&
-			(!f->fixed || f->frame != s->frame || overlap(f->offset, ebpf_insn_bytes(in->code), s->offset, bytes)))
-			return true;
+		for (int k = 0; k < 2; k++)
+			if (to[k] >= 0 && p->seen[to[k]] != p->look) {
+				p->seen[to[k]] = p->look;
+				p->stack[n++] = (uint32_t)to[k];
+			}
 	}
 	return false;
 }
 
 /* What may stand between the look-up and the update; behind the check also what the other way does without, but for `kept`, registers that it reads. */
-static bool harmless(const struct path *p, uint32_t k, uint32_t key_bytes, bool behind, uint16_t kept)
+static bool harmless(struct path *p, uint32_t k, uint32_t key_bytes, bool behind, uint16_t kept)
 {
 	uint32_t i = p->at[k];
 	const struct bpf_insn *in = tr_bpf(p->t, p->inst, i);
@@ -145,7 +172,7 @@ static bool harmless(const struct path *p, uint32_t k, uint32_t key_bytes, bool 
 
 /* Registers that hold what the look-up at the path's end returned, at its instruction `check`; 0: something else may depend on it, which would
  * still be what it was when nothing had been found. */
-static uint16_t holders(const struct path *p, uint32_t check)
+static uint16_t holders(struct path *p, uint32_t check)
 {
 	uint16_t held = 1;
 	for (uint32_t k = p->n - 2; k > check; k--) {
@@ -206,6 +233,7 @@ static void look_back(struct path *p)
 			continue;
 		if (!check || !is_lookup(tr_bpf(p->t, p->inst, last)) || !same_key(p, last))
 			return;
+		p->other = (uint32_t)other;
 		uint16_t held = holders(p, check), wanted = p->inst->at[other].live_in & (uint16_t)~unset(p, check), kept = wanted & (uint16_t)~held;
 		if (!(held >> tr_bpf(p->t, p->inst, p->at[check])->dst_reg & 1) || kept & RETURNED)
 			return;
@@ -262,6 +290,9 @@ int tr_begin(struct tr *t)
 				continue;
 			if (!p.n_preds && !(p.n_preds = tr_preds(t, inst)))
 				return -ENOMEM;
+			if (!p.seen && (!(p.seen = arena_array(t->arena, inst->n, sizeof(*p.seen))) ||
+					       !(p.stack = arena_array(t->arena, inst->n, sizeof(*p.stack)))))
+				return diag_set(t->d, ENOMEM, "out of memory");
 			p.at[0] = i;
 			p.n = 1;
 			inst->at[i].dead |= is_own_value(&p);

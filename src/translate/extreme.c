@@ -11,7 +11,8 @@
  *					S: *v = kept
  *
  * Where nobody else wants old, load and jump go too, and each lane gives its x: S is on the way then, and `kept` is x.
- * Otherwise (left side only) load and jump stay, and S alone becomes atomic.
+ * Otherwise load and jump stay, and S alone becomes atomic: `kept` is then x or what was there at some time, which is no better than what is there now.
+ * On the left there may be other conditions behind B that lead to J as well.
  *
  * Followed are, in a straight line: moves of old and of x, and what makes 32 bits comparable as 64 (shifts up and down, zero or
  * sign extension). The compared x and the stored one must be the same number that way.
@@ -31,6 +32,7 @@ struct seek {
 	struct tr_inst *inst;
 	const uint16_t *preds;
 	uint32_t load, jump, store, bytes;
+	struct tr_bases bases; /* of the place, where the jump is */
 	uint8_t form[TR_REGS]; /* before the jump */
 	uint32_t steps[CHAIN_MAX], n_steps; /* moves and extensions of old */
 	uint8_t old, x;	       /* registers that are compared */
@@ -256,13 +258,29 @@ struct way {
 	int32_t end; /* index; -1: the program ends on it, or it is too long */
 };
 
-static void follow(const struct seek *s, int32_t i, struct way *w)
+/* Where a way goes on behind i: of a jump on something else, which leads to where the way ends anyhow, the side that stays on it. */
+static int32_t onward(const struct seek *s, uint32_t i, int32_t end)
+{
+	int32_t next = tr_next(s->t, s->inst, i), jump = tr_jump(s->t, s->inst, i);
+	if (tr_is_goto(at(s, i)))
+		return jump;
+	if (jump < 0 || next < 0)
+		return jump < 0 ? next : jump;
+	return jump == end ? next : next == end ? jump : -1;
+}
+
+static bool is_branch(const struct bpf_insn *in)
+{
+	return tr_is_jump(in) && !tr_is_goto(in) && !tr_is_call(in) && !tr_is_exit(in);
+}
+
+/* `end`: where the other way goes at once; -1. */
+static void follow(const struct seek *s, int32_t i, int32_t end, struct way *w)
 {
 	w->n = 0;
-	for (; i >= 0 && s->preds[i] == 1; i = tr_is_goto(at(s, (uint32_t)i)) ? tr_jump(s->t, s->inst, (uint32_t)i)
-									       : tr_next(s->t, s->inst, (uint32_t)i)) {
+	for (; i >= 0 && i != end && s->preds[i] == 1; i = onward(s, (uint32_t)i, end)) {
 		const struct bpf_insn *in = at(s, (uint32_t)i);
-		bool stays = tr_is_jump(in) && !tr_is_goto(in);
+		bool stays = tr_is_jump(in) && !tr_is_goto(in) && !(is_branch(in) && onward(s, (uint32_t)i, end) >= 0);
 		if (stays || w->n == CHAIN_MAX) {
 			w->end = stays ? i : -1;
 			return;
@@ -273,47 +291,62 @@ static void follow(const struct seek *s, int32_t i, struct way *w)
 	w->end = i;
 }
 
-static bool same_place(const struct seek *s, uint32_t store, uint16_t defs)
+static bool same_place(const struct seek *s, uint32_t store, const struct tr_bases *bases)
 {
 	const struct bpf_insn *a = at(s, s->load), *b = at(s, store);
 	const struct ebpf_fact *fa = tr_fact(s->t, s->inst, s->load), *fb = tr_fact(s->t, s->inst, store);
 	if (b->code != (BPF_STX | BPF_MEM | BPF_SIZE(a->code)) || fb->region != EBPF_REGION_MAP_VALUE || fa->map < 0 || fa->map != fb->map)
 		return false;
-	if (a->src_reg == b->dst_reg && !(defs >> a->src_reg & 1))
-		return a->off == b->off;
-	return tr_single_value(s->t, fa->map) && fa->fixed && fb->fixed && fa->offset == fb->offset;
+	return tr_bases_lead(s->t, s->inst, store, bases) ||
+	       (tr_single_value(s->t, fa->map) && fa->fixed && fb->fixed && fa->offset == fb->offset);
 }
 
-/* Registers set between the load and the jump. */
-static uint16_t set_before_jump(const struct seek *s)
+static void find_bases(struct seek *s)
 {
-	uint16_t defs = 0;
+	tr_bases_at(s->t, s->inst, s->load, &s->bases);
 	for (uint32_t i = s->load; i < s->jump; i++)
-		if (!s->inst->at[i].dead)
-			defs |= tr_defs(s->t, s->inst, i);
-	return defs;
+		tr_bases_pass(s->t, s->inst, i, &s->bases);
+}
+
+static bool is_frozen(const struct seek *s, uint32_t i)
+{
+	const struct ebpf_fact *f = tr_fact(s->t, s->inst, i);
+	return f->region == EBPF_REGION_MAP_VALUE && f->map >= 0 && s->t->p->maps[f->map].frozen;
+}
+
+/* Whether an instruction on the way to the store may run where the comparison would have said no. */
+static bool may_be_idle(const struct seek *s, uint32_t i, int32_t end)
+{
+	const struct bpf_insn *in = at(s, i);
+	uint8_t region = tr_fact(s->t, s->inst, i)->region;
+	if (s->inst->at[i].role != TR_PLAIN)
+		return false;
+	if (BPF_CLASS(in->code) == BPF_LDX)
+		return region == EBPF_REGION_CONTEXT || region == EBPF_REGION_STACK || is_frozen(s, i);
+	return is_alu(in) || ebpf_is_imm64(in) || (is_branch(in) && onward(s, i, end) >= 0);
 }
 
 /* if (x < *v) *v = x: the store on the way. What else stands there may stay if all of it is undone by nobody: registers that nobody
  * reads behind it. */
 static bool find_branch_store(struct seek *s, const struct way *w, const struct way *rest)
 {
-	uint16_t defs = set_before_jump(s), extra = 0;
+	struct tr_bases bases = s->bases;
+	uint16_t extra = 0;
 	bool found = false;
 	s->alone = w->end >= 0 && !rest->n && rest->end == w->end;
 	for (uint32_t k = 0; k < w->n; k++) {
 		uint32_t i = w->at[k];
 		const struct bpf_insn *in = at(s, i);
-		if (!found && same_place(s, i, defs) && !(extra >> in->src_reg & 1) && is_x(s, in->src_reg)) {
+		if (!found && same_place(s, i, &bases) && !(extra >> in->src_reg & 1) && is_x(s, in->src_reg)) {
 			s->store = i;
 			found = true;
 			continue;
 		}
 		if (!found && may_touch(s, i))
 			return false;
-		defs |= tr_defs(s->t, s->inst, i);
+		tr_bases_pass(s->t, s->inst, i, &bases);
 		extra |= tr_defs(s->t, s->inst, i);
-		s->alone &= (is_alu(in) || ebpf_is_imm64(in)) && s->inst->at[i].role == TR_PLAIN;
+		s->alone &= may_be_idle(s, i, w->end);
 	}
 	if (!found)
 		return false;
@@ -371,22 +404,30 @@ static bool ends_with_store(const struct seek *s, uint8_t r)
 }
 
 /* The store of `kept` behind the join: to what stands between nothing leads from elsewhere, and nothing of it changes `kept`. */
-static bool find_store_behind(struct seek *s, uint8_t kept, uint16_t defs)
+static bool find_store_behind(struct seek *s, uint8_t kept)
 {
+	struct tr_bases bases = s->bases;
+	bool straight = true;
+	bases.regs &= (uint16_t)~reg_bit(kept);
 	for (uint32_t i = s->join; i < s->inst->n && i < s->join + AFTER_MAX; i++) {
 		const struct bpf_insn *in = at(s, i);
 		if ((i == s->join ? 2 : ways_from(s, s->join, i, i)) != s->preds[i])
 			return false;
 		if (s->inst->at[i].dead)
 			continue;
-		if (same_place(s, i, defs) && in->src_reg == kept) {
+		if (same_place(s, i, &bases) && in->src_reg == kept) {
 			s->store = i;
-			return ends_with_store(s, kept);
+			s->alone &= ends_with_store(s, kept);
+			return true;
 		}
 		uint16_t d = tr_defs(s->t, s->inst, i);
 		if (tr_is_call(in) || tr_is_exit(in) || (d | tr_uses(s->t, s->inst, i)) >> kept & 1 || may_touch(s, i))
 			return false;
-		defs |= d;
+		straight &= !tr_is_jump(in);
+		if (straight)
+			tr_bases_pass(s->t, s->inst, i, &bases);
+		else
+			bases.regs &= (uint16_t)~d;
 	}
 	return false;
 }
@@ -400,9 +441,8 @@ static bool find_select_store(struct seek *s, const struct way *taken, const str
 		return false;
 	s->join = (uint32_t)next->end;
 	s->taken = !taken_is_old;
-	s->alone = true;
-	uint16_t defs = set_before_jump(s) | reg_bit(kept);
-	return !(s->inst->at[s->join].live_in & holders(s) & ~reg_bit(kept)) && find_store_behind(s, kept, defs);
+	s->alone = !(s->inst->at[s->join].live_in & holders(s) & ~reg_bit(kept));
+	return find_store_behind(s, kept);
 }
 
 /* -- marks ------------------------------------------------------------------------------ */
@@ -439,8 +479,10 @@ static int from_load(struct seek *s)
 	int32_t move;
 	if (!find_jump(s) || !comparable(s))
 		return 0;
-	follow(s, tr_jump(s->t, s->inst, s->jump), &taken);
-	follow(s, tr_next(s->t, s->inst, s->jump), &next);
+	find_bases(s);
+	int32_t jump = tr_jump(s->t, s->inst, s->jump), fall = tr_next(s->t, s->inst, s->jump);
+	follow(s, jump, s->preds[fall] > 1 ? fall : -1, &taken);
+	follow(s, fall, s->preds[jump] > 1 ? jump : -1, &next);
 	s->taken = find_branch_store(s, &taken, &next);
 	if (s->taken || find_branch_store(s, &next, &taken)) {
 		return s->inst->at[s->store].role == TR_PLAIN ? commit(s, -1) : 0;

@@ -62,6 +62,7 @@ struct tr_rmw {
 	bool is_signed, jumps; /* jumps: the jump is always taken, else never */
 	uint32_t load, store; /* indices into tr_inst.at */
 	uint32_t bytes;       /* 1, 2, 4 or 8 */
+	bool several;	      /* there are loads on other ways beside `load` */
 	bool constant;        /* only immediates are added, in a straight line */
 	int64_t addend;       /* constant: their sum */
 	uint16_t tracked;     /* registers that hold the loaded value plus a delta at the store */
@@ -339,6 +340,19 @@ int32_t tr_stack_offset(const struct tr *t, const struct tr_inst *inst, uint32_t
 int tr_live(struct tr *t);
 uint16_t tr_uses(const struct tr *t, struct tr_inst *inst, uint32_t i);
 uint16_t tr_defs(const struct tr *t, const struct tr_inst *inst, uint32_t i);
+
+/* -- bases.c: registers r with r + to[r] the address of a place -- */
+struct tr_bases {
+	uint16_t regs; /* bit per register */
+	int32_t to[TR_REGS];
+};
+
+/* Those of the place that load i reads, before it. */
+void tr_bases_at(const struct tr *t, const struct tr_inst *inst, uint32_t i, struct tr_bases *b);
+/* What they are behind instruction i; where two ways meet; whether the load, store or atomic i goes to the place. */
+void tr_bases_pass(const struct tr *t, const struct tr_inst *inst, uint32_t i, struct tr_bases *b);
+void tr_bases_meet(struct tr_bases *b, const struct tr_bases *other);
+bool tr_bases_lead(const struct tr *t, const struct tr_inst *inst, uint32_t i, const struct tr_bases *b);
 
 /* -- begin.c: requires live; leaves begins -- */
 int tr_begin(struct tr *t);

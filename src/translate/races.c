@@ -10,7 +10,8 @@
  * constants behind a check (a flag set twice is set), and whole programs that say so (allow_races).
  *
  * Forward over all instances, into functions and back: for each register and 8-byte stack slot where its pointer came from (an origin: the
- * instruction that made it), and from which loads its value. Two accesses are to the same place when origin and offset are. Loads beyond
+ * instruction that made it, or one of several), how far it has been moved since, and from which loads its value. Two accesses are to the same
+ * place when origin and offset are; of one of several origins they may be, within one map. Loads beyond
  * the 64th share the bits of the first ones, which can only find more. Not followed: values that a function leaves in its
  * caller's stack. A program that is too large to be looked at is refused.
  */
@@ -19,10 +20,14 @@
 #include <errno.h>
 #include <string.h>
 
-enum { GROUPS = 64, MAX_N = 32768, CELLS = TR_REGS + EBPF_STACK_BYTES / 8, MAP_ORIGIN = 1 << 24 };
+enum { GROUPS = 64, MAX_N = 32768, CELLS = TR_REGS + EBPF_STACK_BYTES / 8, MAP_ORIGIN = 1 << 24, SEVERAL = 1 << 25 };
+
+/* Moved by ways of different lengths. */
+#define NOT_KNOWN INT32_MIN
 
 struct cells {
-	int32_t origin[CELLS]; /* 0: none, or differs */
+	int32_t origin[CELLS]; /* 0: none; SEVERAL: one of them */
+	int32_t moved[CELLS];  /* since then; NOT_KNOWN */
 	uint64_t from[CELLS];  /* loads, a bit each */
 	uint64_t taken, passed; /* loads whose value decided a branch that was taken, not taken */
 	uint16_t constant;
@@ -32,7 +37,7 @@ struct cells {
 struct load {
 	struct tr_inst *inst;
 	uint32_t at;	/* index in it */
-	int32_t origin; /* of its pointer */
+	int32_t origin, moved; /* of its pointer */
 	uint8_t op;	/* BPF_ALU operation seen last on its value; BPF_MOV: none */
 };
 
@@ -90,9 +95,16 @@ static int32_t slot_cell(const struct races *r, uint32_t i)
 static void set(struct cells *c, uint32_t cell, int32_t origin, uint64_t from, bool constant)
 {
 	c->origin[cell] = origin;
+	c->moved[cell] = 0;
 	c->from[cell] = from;
 	if (cell < TR_REGS)
 		c->constant = (uint16_t)((c->constant & ~(1u << cell)) | (unsigned)constant << cell);
+}
+
+static int32_t moved_by(int32_t so_far, int64_t more)
+{
+	int64_t sum = so_far + more;
+	return so_far == NOT_KNOWN || sum < INT16_MIN || sum > INT16_MAX ? NOT_KNOWN : (int32_t)sum;
 }
 
 static void alu(struct races *r, struct cells *c, uint32_t i)
@@ -101,12 +113,17 @@ static void alu(struct races *r, struct cells *c, uint32_t i)
 	uint8_t op = BPF_OP(in->code), d = in->dst_reg, s = in->src_reg;
 	bool reg = BPF_SRC(in->code) == BPF_X && op != BPF_END && op != BPF_NEG;
 	if (op == BPF_MOV) {
-		if (reg)
-			set(c, d, in->off || BPF_CLASS(in->code) == BPF_ALU ? 0 : c->origin[s], c->from[s], c->constant >> s & 1);
-		else
+		if (reg) {
+			bool part = in->off || BPF_CLASS(in->code) == BPF_ALU;
+			int32_t by = part ? 0 : c->moved[s];
+			set(c, d, part ? 0 : c->origin[s], c->from[s], c->constant >> s & 1);
+			c->moved[d] = by;
+		} else {
 			set(c, d, 0, 0, true);
+		}
 		return;
 	}
+	int32_t by = reg || (op != BPF_ADD && op != BPF_SUB) ? 0 : moved_by(c->moved[d], op == BPF_ADD ? in->imm : -(int64_t)in->imm);
 	uint64_t from = c->from[d] | (reg ? c->from[s] : 0);
 	bool constant = (c->constant >> d & 1) && (!reg || (c->constant >> s & 1));
 	int32_t origin = c->origin[d] || (reg && c->origin[s]) ? (reg ? made_here(r, i) : c->origin[d]) : 0;
@@ -114,6 +131,7 @@ static void alu(struct races *r, struct cells *c, uint32_t i)
 		if (from & group(k))
 			r->loads[k].op = op;
 	set(c, d, origin, from, constant);
+	c->moved[d] = by;
 }
 
 static void load(struct races *r, struct cells *c, uint32_t i)
@@ -123,9 +141,13 @@ static void load(struct races *r, struct cells *c, uint32_t i)
 	if (tr_fact(r->t, r->inst, i)->region == EBPF_REGION_STACK)
 		cell = slot_cell(r, i);
 	uint32_t k = r->load_of[number(r, i)];
-	if (k)
+	if (k) {
 		r->loads[k - 1].origin = c->origin[in->src_reg];
+		r->loads[k - 1].moved = c->moved[in->src_reg];
+	}
 	set(c, in->dst_reg, cell < 0 ? 0 : c->origin[cell], k ? group(k - 1) : cell < 0 ? 0 : c->from[cell], false);
+	if (cell >= 0)
+		c->moved[in->dst_reg] = c->moved[cell];
 }
 
 static void meet(struct races *r, struct cells *to, const struct cells *from)
@@ -137,10 +159,11 @@ static void meet(struct races *r, struct cells *to, const struct cells *from)
 		return;
 	}
 	for (uint32_t k = 0; k < CELLS; k++) {
-		if (to->origin[k] && to->origin[k] != from->origin[k]) {
-			to->origin[k] = 0;
-			r->changed = true;
-		}
+		int32_t origin = from->origin[k] && to->origin[k] != from->origin[k] && to->origin[k] ? SEVERAL : from->origin[k] ? to->origin[k] : 0;
+		int32_t moved = to->moved[k] == from->moved[k] ? to->moved[k] : NOT_KNOWN;
+		r->changed |= origin != to->origin[k] || moved != to->moved[k];
+		to->origin[k] = origin;
+		to->moved[k] = moved;
 		r->changed |= (to->from[k] | from->from[k]) != to->from[k];
 		to->from[k] |= from->from[k];
 	}
@@ -159,6 +182,7 @@ static void enter(struct races *r, const struct cells *c, uint32_t i)
 	struct cells entry = { .taken = c->taken, .passed = c->passed };
 	for (uint32_t k = 1; k <= 5; k++) {
 		entry.origin[k] = by_helper ? -(int32_t)(8 * callee->id + k) : c->origin[k];
+		entry.moved[k] = by_helper ? 0 : c->moved[k];
 		entry.from[k] = by_helper ? 0 : c->from[k];
 		entry.constant |= by_helper ? 0 : c->constant & 1u << k;
 	}
@@ -173,9 +197,10 @@ static void call(struct races *r, struct cells *c, uint32_t i)
 		enter(r, c, i);
 	for (uint32_t k = 0; k <= 5; k++)
 		set(c, k, 0, 0, false);
-	if (in->src_reg && callee)
+	if (in->src_reg && callee) {
 		set(c, 0, r->results[callee->id].origin[0], r->results[callee->id].from[0], r->results[callee->id].constant & 1);
-	else if (in->imm == BPF_FUNC_map_lookup_elem && !in->src_reg)
+		c->moved[0] = r->results[callee->id].moved[0];
+	} else if (in->imm == BPF_FUNC_map_lookup_elem && !in->src_reg)
 		c->origin[0] = made_here(r, i);
 }
 
@@ -202,9 +227,10 @@ static void transfer(struct races *r, struct cells *c, uint32_t i)
 			return;
 		}
 		cell = tr_fact(r->t, r->inst, i)->region == EBPF_REGION_STACK ? slot_cell(r, i) : -1;
-		if (cell >= 0 && BPF_CLASS(in->code) == BPF_STX)
+		if (cell >= 0 && BPF_CLASS(in->code) == BPF_STX) {
 			set(c, (uint32_t)cell, c->origin[in->src_reg], c->from[in->src_reg], false);
-		else if (cell >= 0)
+			c->moved[cell] = c->moved[in->src_reg];
+		} else if (cell >= 0)
 			set(c, (uint32_t)cell, 0, 0, false);
 		return;
 	}
@@ -252,16 +278,19 @@ static void round_over(struct races *r)
 	}
 }
 
-static bool same_place(const struct races *r, const struct load *load, uint32_t store, int32_t origin)
+static bool same_place(const struct races *r, const struct load *load, uint32_t store, int32_t origin, int32_t moved)
 {
 	const struct ebpf_fact *a = tr_fact(r->t, load->inst, load->at), *b = tr_fact(r->t, r->inst, store);
 	const struct bpf_insn *l = tr_bpf(r->t, load->inst, load->at), *s = tr_bpf(r->t, r->inst, store);
 	int32_t n = (int32_t)ebpf_insn_bytes(l->code), m = (int32_t)ebpf_insn_bytes(s->code);
-	if (!origin || load->origin != origin || a->map != b->map)
+	bool several = origin == SEVERAL || load->origin == SEVERAL;
+	if (!origin || !load->origin || (!several && load->origin != origin) || a->map != b->map)
 		return false;
 	if (a->fixed && b->fixed)
 		return a->offset < b->offset + m && b->offset < a->offset + n;
-	return l->off < s->off + m && s->off < l->off + n;
+	bool known = load->moved != NOT_KNOWN && moved != NOT_KNOWN;
+	int32_t from = l->off + (known ? load->moved : 0), to = s->off + (known ? moved : 0);
+	return from < to + m && to < from + n;
 }
 
 static const char *atomic_for(uint8_t op, bool whole)
@@ -323,7 +352,7 @@ static int check(struct races *r)
 		if (!constant)
 			from |= c->taken | c->passed;
 		for (uint32_t k = 0; k < r->n_loads; k++)
-			if ((from & group(k)) && same_place(r, &r->loads[k], i, c->origin[in->dst_reg]))
+			if ((from & group(k)) && same_place(r, &r->loads[k], i, c->origin[in->dst_reg], c->moved[in->dst_reg]))
 				return refuse(r, i, &r->loads[k]);
 	}
 	return 0;
@@ -343,7 +372,7 @@ static bool find_loads(struct races *r, bool note)
 				continue;
 			stores |= tr_is_store(in) && !tr_is_atomic(in) && r->inst->at[i].role != TR_RMW_STORE;
 			if (load && note) {
-				r->loads[r->n_loads] = (struct load){ r->inst, i, 0, BPF_MOV };
+				r->loads[r->n_loads] = (struct load){ .inst = r->inst, .at = i, .op = BPF_MOV };
 				r->load_of[number(r, i)] = r->n_loads + 1;
 			}
 			r->n_loads += load;

@@ -135,12 +135,15 @@ static int add_access(struct tr *t, struct accesses *a, struct tr_inst *inst, ui
 		t->frames_in_memory = true;
 		return 0;
 	}
+	uint32_t bytes = ebpf_insn_bytes(tr_bpf(t, inst, i)->code);
 	if (!known_offset(t, inst, i)) {
-		take_all(t, &owner->frame);
-		return 0;
+		const struct ebpf_fact *f = tr_fact(t, inst, i);
+		int err = check_range(t, inst->at[i].pc, f->low, (uint64_t)(f->high - f->low) + bytes);
+		if (!err)
+			take(&owner->frame, f->low, (uint32_t)(f->high - f->low) + bytes);
+		return err;
 	}
 	int32_t offset = tr_stack_offset(t, inst, i);
-	uint32_t bytes = ebpf_insn_bytes(tr_bpf(t, inst, i)->code);
 	int err = check_range(t, inst->at[i].pc, offset, bytes);
 	return err ? err : add(t, a, (struct access){ owner, offset, bytes, false });
 }

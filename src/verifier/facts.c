@@ -69,6 +69,9 @@ int fact_memory(struct verifier *v, const struct vreg *ptr, int32_t off, int arg
 	struct ebpf_fact *f = &v->out->facts[v->cur.insn];
 	if (arg == NO_ARG) {
 		int32_t map = ptr->type == V_VALUE || ptr->type == V_KEY ? ptr->map : -1;
+		int32_t low = ptr->off + off + (int32_t)ptr->r.b64.smin, high = ptr->off + off + (int32_t)ptr->r.b64.smax;
+		f->low = !f->region || low < f->low ? low : f->low;
+		f->high = !f->region || high > f->high ? high : f->high;
 		f->map = !f->region || f->map == map ? map : -1;
 		return join_place(v, (struct place){ &f->region, &f->frame, &f->fixed, &f->offset }, ptr, off);
 	}

@@ -13,13 +13,16 @@ static void test_places(void)
 	ok(FACT(5)->map == -1 && !FACT(5)->region && FACT(5)->reached, "none");
 	accepted("a variable offset", LD(BPF_W, 6, 1, 4), ALUI(BPF_AND, 6, 56), GLOBAL(2, DATA, 0), ALU(BPF_ADD, 2, 6), LD(BPF_DW, 0, 2, 0), EXIT());
 	ok(FACT(5)->region == EBPF_REGION_MAP_VALUE && !FACT(5)->fixed && FACT(5)->map == DATA, "is not fixed");
+	accepted("an array on the stack", LD(BPF_W, 6, 1, 4), ALUI(BPF_AND, 6, 24), STI(BPF_DW, 10, -8, 0), STI(BPF_DW, 10, -16, 0), STI(BPF_DW, 10, -24, 0),
+		STI(BPF_DW, 10, -32, 0), MOV(2, 10), ALU(BPF_ADD, 2, 6), LD(BPF_DW, 0, 2, -32), EXIT());
+	ok(FACT(8)->region == EBPF_REGION_STACK && !FACT(8)->fixed && FACT(8)->low == -32 && FACT(8)->high == -8, "the bounds of where it begins");
 }
 
 static void test_joined(void)
 {
 	accepted("two offsets by two ways", STI(BPF_DW, 10, -8, 0), STI(BPF_DW, 10, -16, 0), LD(BPF_W, 0, 1, 0), MOV(2, 10), JMPI(BPF_JEQ, 0, 1, 1), ALUI(BPF_ADD, 2, -8),
 		LD(BPF_DW, 0, 2, -8), EXIT());
-	ok(FACT(6)->region == EBPF_REGION_STACK && !FACT(6)->fixed, "are not fixed");
+	ok(FACT(6)->region == EBPF_REGION_STACK && !FACT(6)->fixed && FACT(6)->low == -16 && FACT(6)->high == -8, "are not fixed, but bounded");
 	accepted("two maps by two ways", LD(BPF_W, 0, 1, 0), GLOBAL(2, DATA, 8), JMPI(BPF_JEQ, 0, 1, 2), GLOBAL(2, RO, 8), LD(BPF_DW, 0, 2, 0), EXIT());
 	ok(FACT(6)->map == -1 && FACT(6)->fixed && FACT(6)->offset == 8, "have no map in common, but an offset");
 	accepted("one function, the stacks of two", STI(BPF_DW, 10, -8, 0), MOV(1, 10), CALLF(6), CALLF(1), EXIT(), STI(BPF_DW, 10, -8, 1), MOV(1, 10), CALLF(1), EXIT(),
