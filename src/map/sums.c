@@ -58,7 +58,8 @@ uint32_t session_map_replicas(struct session *s, uint32_t map, uint32_t sms)
 {
 	struct session_map *m = &s->file->maps[map];
 	bool hash = m->type == BPF_MAP_TYPE_HASH;
-	if ((!hash && m->type != BPF_MAP_TYPE_ARRAY) || (m->flags & MAP_FLAG_HOST) || sms < 2 || !m->max_entries || !m->value_size ||
+	/* Copies gain nothing where each thread has its own. */
+	if ((!hash && m->type != BPF_MAP_TYPE_ARRAY) || map_threads_of(m) || (m->flags & MAP_FLAG_HOST) || sms < 2 || !m->max_entries || !m->value_size ||
 		__atomic_load_n(&m->sums, __ATOMIC_RELAXED) != SESSION_SUMS_YES)
 		return 1;
 	uint64_t one = hash ? map_hash_replica_bytes(m->value_size, m->max_entries) : map_replica_bytes(m->max_entries, m->value_size);

@@ -24,7 +24,7 @@ enum {
 	MIN_THREADS = 1024, /* where nobody says how many */
 	USUAL_BYTES = 16 << 20,
 	MAX_RING_BYTES = 64 << 20,
-	MIN_RING_BYTES = 256 << 10,
+	MIN_RING_BYTES = 4 << 20,
 };
 
 static const uint64_t MAX_BYTES = 1 << 30;

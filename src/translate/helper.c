@@ -191,12 +191,14 @@ static struct tr_name grid_thread(struct tr *t)
 static void thread_index(struct tr *t, const struct ebpf_map *m, struct tr_name *index, struct tr_name *in_range)
 {
 	uint32_t threads = map_threads_of(m);
-	struct tr_name thread = grid_thread(t), low = tr_t32(t), mine = tr_pred(t), beyond = tr_pred(t), base = tr_map_base(t, m);
+	struct tr_name thread = grid_thread(t), low = tr_t32(t), mine = tr_pred(t), beyond = tr_pred(t), base = tr_map_base(t, m), one = tr_text("1");
 	tr_emit(t, "setp.lt.u64 %s, %s, %u;", mine.s, thread.s, threads);
 	tr_emit(t, "setp.lt.u32 %s, %s, %u;", in_range->s, index->s, m->max_entries / threads);
 	tr_emit(t, "not.pred %s, %s;", beyond.s, mine.s);
 	tr_emit(t, "and.pred %s, %s, %s;", beyond.s, beyond.s, in_range->s);
-	tr_emit(t, "@%s red.global.add.u64 [%s+%zu], 1;", beyond.s, base.s, offsetof(struct map_image, lost));
+	if (tr_weighs(t, m))
+		one = tr_weigh(t, one);
+	tr_emit(t, "@%s red.global.add.u64 [%s+%zu], %s;", beyond.s, base.s, offsetof(struct map_image, lost), one.s);
 	tr_emit(t, "and.pred %s, %s, %s;", in_range->s, in_range->s, mine.s);
 	tr_emit(t, "cvt.u32.u64 %s, %s;", low.s, thread.s);
 	tr_emit(t, "mad.lo.u32 %s, %s, %u, %s;", index->s, index->s, threads, low.s);

@@ -124,9 +124,6 @@ static void call(struct tr *t, struct tr_inst *inst, uint32_t i)
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
 	const struct ebpf_fact *f = tr_fact(t, inst, i);
 	const struct ebpf_helper *h = in->src_reg ? NULL : ebpf_helper_by_number((uint32_t)in->imm);
-	/* Copies for each multiprocessor gain nothing where each thread has its own. */
-	if (h && f->map >= 0 && map_threads_of(&t->p->maps[f->map]))
-		other(t, f->map, false);
 	for (uint32_t a = 0; h && a < 5; a++) {
 		uint32_t map;
 		int64_t offset;
@@ -166,5 +163,5 @@ bool tr_only_folds(const struct tr *t, const struct ebpf_map *m)
 {
 	const struct ebpf_map_use *use = &t->use[m->id];
 	bool hash = m->type == BPF_MAP_TYPE_HASH;
-	return (hash || m->type == BPF_MAP_TYPE_ARRAY) && use->folded && !use->other && !use->replaced && ebpf_folds_agree(use->fold, hash);
+	return (hash || (m->type == BPF_MAP_TYPE_ARRAY && !map_threads_of(m))) && use->folded && !use->other && !use->replaced && ebpf_folds_agree(use->fold, hash);
 }
