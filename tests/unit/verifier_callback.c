@@ -111,6 +111,9 @@ static void test_passes(void)
 	accepted("a wait in each pass", MOVI(6, 0), STI(BPF_DW, 10, -8, 0), MOV(2, 10), ALUI(BPF_ADD, 2, -8), MAP(1, HASH), CALL(map_delete_elem),
 		ALUI(BPF_ADD, 6, 1), JMPI(BPF_JLT, 6, 3, -8), MOVI(0, 0), EXIT());
 	ok(!uniform(7, 6), "lanes come back from it one after the other");
+	accepted("a count in each pass", MOVI(6, 0), GLOBAL(3, DATA, 8), MOVI(2, 1), ATOMIC(BPF_DW, BPF_ADD, 3, 0, 2), ALUI(BPF_ADD, 6, 1),
+		JMPI(BPF_JLT, 6, 3, -4), MOVI(0, 0), EXIT());
+	ok(!uniform(5, 6) && uniform(4, 3), "one lane makes it for all and may be late: the pass varies, the place does not");
 	accepted("a look-up in an array in each pass", MOVI(6, 0), STI(BPF_W, 10, -8, 0), MOV(2, 10), ALUI(BPF_ADD, 2, -8), MAP(1, ARR), CALL(map_lookup_elem),
 		ALUI(BPF_ADD, 6, 1), JMPI(BPF_JLT, 6, 3, -8), MOVI(0, 0), EXIT());
 	ok(uniform(7, 6), "lanes stay together");
