@@ -12,7 +12,8 @@
  *
  * Where nobody else wants old, load and jump go too, and each lane gives its x: S is on the way then, and `kept` is x.
  * Otherwise load and jump stay, and S alone becomes atomic: `kept` is then x or what was there at some time, which is no better than what is there now.
- * On the left there may be other conditions behind B that lead to J as well.
+ * On the left there may be other conditions behind B that lead to J as well, and one S for several of these (`if (c) { if (x < *v) *v = x; } else
+ * if (y < *v) *v = y;`), if nothing else leads there.
  *
  * Followed are, in a straight line: moves of old and of x, and what makes 32 bits comparable as 64 (shifts up and down, zero or
  * sign extension). The compared x and the stored one must be the same number that way.
@@ -473,7 +474,72 @@ static int commit(struct seek *s, int32_t move)
 	return 0;
 }
 
-static int from_load(struct seek *s)
+/* Ways that come to an instruction, all to make one store of the same kind. */
+struct arrivals {
+	uint32_t n, store, load;
+	enum tr_op op;
+	bool is_signed, mixed;
+};
+
+/* The store behind the way's end, where others come in: it is x that is stored there for those who come this way. */
+static bool find_common_store(struct seek *s, const struct way *w)
+{
+	struct tr_bases bases = s->bases;
+	uint16_t extra = 0;
+	if (w->end < 0 || s->preds[w->end] < 2)
+		return false;
+	for (uint32_t k = 0; k < w->n; k++) {
+		if (may_touch(s, w->at[k]) || tr_is_call(at(s, w->at[k])) || is_branch(at(s, w->at[k])))
+			return false;
+		tr_bases_pass(s->t, s->inst, w->at[k], &bases);
+		extra |= tr_defs(s->t, s->inst, w->at[k]);
+	}
+	uint32_t i = (uint32_t)w->end;
+	for (int n = 0; n < CHAIN_MAX; n++) {
+		const struct bpf_insn *in = at(s, i);
+		if (same_place(s, i, &bases) && !(extra >> in->src_reg & 1) && is_x(s, in->src_reg)) {
+			s->store = i;
+			return s->inst->at[i].role == TR_PLAIN;
+		}
+		if (may_touch(s, i) || tr_is_jump(in) || tr_next(s->t, s->inst, i) != (int32_t)i + 1 || s->preds[i + 1] > 1)
+			return false;
+		tr_bases_pass(s->t, s->inst, i, &bases);
+		extra |= tr_defs(s->t, s->inst, i);
+		i++;
+	}
+	return false;
+}
+
+static void arrive(struct seek *s, const struct way *w, bool taken, struct arrivals *all)
+{
+	if (!find_common_store(s, w))
+		return;
+	struct arrivals *a = &all[w->end];
+	enum tr_op op = taken_if_less(s) == taken ? TR_MIN : TR_MAX;
+	a->mixed |= a->n && (a->store != s->store || a->op != op || a->is_signed != s->is_signed);
+	if (!a->n++)
+		*a = (struct arrivals){ .n = 1, .store = s->store, .load = s->load, .op = op, .is_signed = s->is_signed };
+}
+
+/* Stores to which nothing else leads. */
+static int commit_common(struct tr *t, struct tr_inst *inst, const uint16_t *preds, const struct arrivals *all)
+{
+	for (uint32_t i = 0; i < inst->n; i++) {
+		const struct arrivals *a = &all[i];
+		if (!a->n || a->n != preds[i] || a->mixed || inst->at[a->store].role != TR_PLAIN)
+			continue;
+		struct tr_rmw *rmw = arena_alloc(t->arena, sizeof(*rmw));
+		if (!rmw)
+			return diag_set(t->d, ENOMEM, "out of memory");
+		*rmw = (struct tr_rmw){ .op = a->op, .is_signed = a->is_signed, .load = a->load, .store = a->store, .several = true,
+			.bytes = ebpf_insn_bytes(tr_bpf(t, inst, a->store)->code) };
+		inst->at[a->store].role = TR_RMW_STORE;
+		inst->at[a->store].rmw = rmw;
+	}
+	return 0;
+}
+
+static int from_load(struct seek *s, struct arrivals *arrivals)
 {
 	struct way taken, next;
 	int32_t move;
@@ -487,10 +553,11 @@ static int from_load(struct seek *s)
 	if (s->taken || find_branch_store(s, &next, &taken)) {
 		return s->inst->at[s->store].role == TR_PLAIN ? commit(s, -1) : 0;
 	}
-	if (!find_select_store(s, &taken, &next, &move) || s->inst->at[s->store].role != TR_PLAIN ||
-		(move >= 0 && s->inst->at[move].role != TR_PLAIN))
-		return 0;
-	return commit(s, move);
+	if (find_select_store(s, &taken, &next, &move))
+		return s->inst->at[s->store].role != TR_PLAIN || (move >= 0 && s->inst->at[move].role != TR_PLAIN) ? 0 : commit(s, move);
+	arrive(s, &taken, true, arrivals);
+	arrive(s, &next, false, arrivals);
+	return 0;
 }
 
 /* Values of which the host knows all copies. */
@@ -508,16 +575,21 @@ int tr_extreme(struct tr *t)
 	for (size_t k = 0; k < t->n_insts; k++) {
 		struct tr_inst *inst = t->insts[k];
 		const uint16_t *preds = tr_preds(t, inst);
-		if (!preds)
-			return -ENOMEM;
+		struct arrivals *arrivals = arena_array(t->arena, inst->n, sizeof(*arrivals));
+		if (!preds || !arrivals)
+			return diag_set(t->d, ENOMEM, "out of memory");
+		int err = 0;
 		for (uint32_t i = 0; i < inst->n; i++) {
 			if (!tr_rmw_load(t, inst, i) || !may_be_folded(t, inst, i))
 				continue;
 			struct seek s = { .t = t, .inst = inst, .preds = preds, .load = i, .bytes = ebpf_insn_bytes(tr_bpf(t, inst, i)->code) };
-			int err = from_load(&s);
+			err = from_load(&s, arrivals);
 			if (err)
 				return err;
 		}
+		err = commit_common(t, inst, preds, arrivals);
+		if (err)
+			return err;
 	}
 	return 0;
 }

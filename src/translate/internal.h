@@ -62,7 +62,7 @@ struct tr_rmw {
 	bool is_signed, jumps; /* jumps: the jump is always taken, else never */
 	uint32_t load, store; /* indices into tr_inst.at */
 	uint32_t bytes;       /* 1, 2, 4 or 8 */
-	bool several;	      /* there are loads on other ways beside `load` */
+	bool several;	      /* there are loads on other ways beside `load`; of a least or greatest value, which all stay */
 	bool constant;        /* only immediates are added, in a straight line */
 	int64_t addend;       /* constant: their sum */
 	uint16_t tracked;     /* registers that hold the loaded value plus a delta at the store */

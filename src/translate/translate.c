@@ -87,8 +87,10 @@ static void find_unweighed(struct tr *t)
 
 static enum ebpf_update_op op_of(const struct tr_rmw *rmw)
 {
+	if (rmw->several)
+		return EBPF_UPDATE_OTHER;
 	if (rmw->op == TR_ADD)
-		return tr_rmw_adds(rmw) && !rmw->several ? EBPF_UPDATE_ADD : EBPF_UPDATE_OTHER;
+		return tr_rmw_adds(rmw) ? EBPF_UPDATE_ADD : EBPF_UPDATE_OTHER;
 	return (rmw->op == TR_MIN ? EBPF_UPDATE_MIN_U : EBPF_UPDATE_MAX_U) + rmw->is_signed;
 }
 

@@ -13,7 +13,7 @@ struct row {
 	__u16 half, half_pad;
 };
 
-struct row moved[4], ways[4], far[4], other[4], kept[4];
+struct row moved[4], ways[4], far[4], other[4], kept[4], common[4];
 __u64 passes[2];
 __u32 zero;
 #define TO(sym) [sym] "i"(&sym)
@@ -58,6 +58,14 @@ NAKED(form_kept)
 	asm volatile(LD_CTX
 		"r2 = %[kept] ll; r3 = *(u32 *)(r2 + 16); if w3 > w8 goto 1f; w3 = w8; 1: *(u32 *)(r2 + 16) = r3; r3 >>= 31; lock *(u64 *)(r2 + 8) += r3;" OUT
 		::TO(kept));
+}
+
+/* One store for two greatest values. */
+NAKED(form_common)
+{
+	asm volatile(LD_CTX
+		"r2 = %[common] ll; r4 = r8; w4 &= 1; if w4 == 0 goto 2f; r3 = *(u32 *)(r2 + 16); if w8 <= w3 goto 1f; 3: *(u32 *)(r2 + 16) = r8; 1:" OUT
+		"2: w8 ^= 64; r3 = *(u32 *)(r2 + 16); if w8 <= w3 goto 1b; goto 3b;" ::TO(common));
 }
 
 /* A way by lane leads back to the head of a loop: lanes of two passes meet at the sum. */
