@@ -28,11 +28,11 @@ static struct {
 void memcode_see(uintptr_t at, const char *bytes, size_t n)
 {
 	for (size_t i = 0; i + sizeof(Elf64_Ehdr) <= n; i += ALIGN) {
-		uint16_t machine;
+		uint16_t kind[2]; /* e_type, e_machine */
 		if (memcmp(bytes + i, ELFMAG, SELFMAG))
 			continue;
-		memcpy(&machine, bytes + i + offsetof(Elf64_Ehdr, e_machine), sizeof(machine));
-		if (machine != MACHINE)
+		memcpy(kind, bytes + i + offsetof(Elf64_Ehdr, e_type), sizeof(kind));
+		if (kind[0] != ET_EXEC || kind[1] != MACHINE) /* others are what a linker has been given */
 			continue;
 		lock_take(&c.lock);
 		if (c.n == c.cap) {

@@ -11,7 +11,8 @@
  *	4. where memory has none, the text whose code takes the loaded code's registers
  *
  * The third comes before the fourth because other compilers take other registers for the same text: machine code that comes from none
- * of the texts says that their own, as we compile them, tells nothing. What is compiled here has the kernel under another name, so
+ * of the texts says that their own, as we compile them, tells nothing. Nor is a text that is left alone then taken with other registers than
+ * the loaded code's: the one that was loaded may be gone from memory. What is compiled here has the kernel under another name, so
  * that what compilers leave in memory of it is not taken for the program's.
  */
 #include <errno.h>
@@ -20,7 +21,7 @@
 
 #include "agent/agent.h"
 
-enum { MAX_COMPILED = 4 << 20 /* bytes of text for one kernel */ };
+enum { MAX_COMPILED = 4 << 20 /* bytes of text for one kernel */, RESERVED_SHARED = 1024 };
 #define OTHER_NAME "__egpu_"
 
 /* -- lists of them ------------------------------------------------------------------------ */
@@ -47,6 +48,23 @@ static bool agree(const char *a, const char *b)
 	for (a = text_token(a), b = text_token(b); *a && *a == *b; a = text_token(a + 1), b = text_token(b + 1))
 		;
 	return !*a || !*b;
+}
+
+/* What lies beside machine code says nothing of lines, and not all of what is for debuggers, which comes last. */
+static const char *next_code(const char *p)
+{
+	for (p = text_token(p); !strncmp(p, ".loc", 4) && is_blank(p[4]); p = text_token(p))
+		p += strcspn(p, "\n");
+	bool over = (!strncmp(p, ".file", 5) && is_blank(p[5])) || (!strncmp(p, ".section", 8) && is_blank(p[8]));
+	return over ? p + strlen(p) : p;
+}
+
+static bool agrees_with_code(const char *text, const char *beside)
+{
+	const char *a = next_code(text), *b = next_code(beside);
+	for (; *a && *a == *b; a = next_code(a + 1), b = next_code(b + 1))
+		;
+	return !*a && !*b;
 }
 
 static void free_text(const struct text *t)
@@ -103,9 +121,15 @@ static bool ask_all(CUfunction fn, struct loaded *l)
 	       ask(fn, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &l->threads) && ask(fn, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, &l->shared);
 }
 
+/* From sm_90 on a kernel that uses shared memory has some for the driver, which it does not count. */
+static bool same_shared(const struct cubin_kernel *k, const struct loaded *l)
+{
+	return k->shared_bytes == l->shared || (l->sm >= 90 && k->shared_bytes == l->shared + RESERVED_SHARED);
+}
+
 static bool is_loaded(const struct cubin_kernel *k, const struct loaded *l)
 {
-	return (!k->sm || k->sm == l->sm) && (!k->regs || k->regs == l->regs) && k->shared_bytes == l->shared;
+	return (!k->sm || k->sm == l->sm) && (!k->regs || k->regs == l->regs) && same_shared(k, l);
 }
 
 /* -- one text ----------------------------------------------------------------------------- */
@@ -209,11 +233,6 @@ static void know_code(struct candidate *c, const char *name)
 		compile_candidate(c, name);
 }
 
-static bool same_code(const struct cubin_kernel *a, const struct cubin_kernel *b)
-{
-	return a->code.len == b->code.len && !memcmp(a->code.data, b->code.data, a->code.len);
-}
-
 /* -- all of them -------------------------------------------------------------------------- */
 
 struct choice {
@@ -238,12 +257,12 @@ static void note_code(const char *elf, size_t bytes, void *arg)
 		text = NULL;
 	for (uint32_t i = 0; may_be && i < c->n && !known; i++) {
 		struct candidate *t = &c->list[i];
-		known = t->verdict != OUT && ((t->code.code.len && same_code(&k, &t->code)) || (text && agree(text, t->text->bytes)));
+		known = t->verdict != OUT && ((t->code.code.len && cubin_kernel_same(&k, &t->code)) || (text && agrees_with_code(t->text->bytes, text)));
 		t->in_memory |= known;
 	}
 	c->foreign |= may_be && !known;
 	free(text);
-	buf_free(&k.code);
+	cubin_kernel_free(&k);
 }
 
 /* Texts of the same code are one. */
@@ -252,7 +271,7 @@ static void classify(struct choice *c)
 	for (uint32_t i = 0; i < c->n; i++) {
 		struct candidate *t = &c->list[i];
 		for (t->class = 0; t->class < i; t->class++)
-			if (t->verdict == OPEN && c->list[t->class].verdict == OPEN && same_code(&c->list[t->class].code, &t->code))
+			if (t->verdict == OPEN && c->list[t->class].verdict == OPEN && cubin_kernel_same(&c->list[t->class].code, &t->code))
 				break;
 	}
 }
@@ -290,12 +309,8 @@ static bool takes_its_registers(const struct choice *c, const struct candidate *
 
 static const struct text *choose(struct choice *c, const char **how)
 {
-	const struct text *t;
 	size_t bytes = 0;
 	bool any = false;
-	*how = "of its parameters and blocks";
-	if ((t = only(c, always)))
-		return t;
 	for (uint32_t i = 0; i < c->n; i++) {
 		struct candidate *k = &c->list[i];
 		if (k->verdict == OUT)
@@ -305,16 +320,17 @@ static const struct text *choose(struct choice *c, const char **how)
 			k->verdict = UNKNOWN;
 		else
 			know_code(k, c->q->name);
-		if (k->verdict == OPEN && (k->exact ? !is_loaded(&k->code, &c->loaded) : k->code.shared_bytes != c->loaded.shared))
+		if (k->verdict == OPEN && (k->exact ? !is_loaded(&k->code, &c->loaded) : !same_shared(&k->code, &c->loaded)))
 			k->verdict = OUT;
 	}
 	classify(c);
-	*how = "of its machine code";
-	if ((t = only(c, always)))
-		return t;
 	memcode_each(c->q->name, note_code, c);
 	for (uint32_t i = 0; i < c->n; i++)
 		any |= c->list[i].in_memory;
+	const struct text *left = only(c, always);
+	*how = "that can have been";
+	if (left && (any || !c->foreign || only(c, takes_its_registers)))
+		return left;
 	*how = any ? "whose machine code is in memory" : "of its registers";
 	return c->foreign ? NULL : only(c, any ? lies_in_memory : takes_its_registers);
 }
@@ -333,7 +349,7 @@ static const struct text *which(struct texts *t, const struct source_query *q)
 				.class = i };
 		found = choose(c, &how);
 		for (uint32_t i = 0; i < t->n; i++)
-			buf_free(&c->list[i].code.code);
+			cubin_kernel_free(&c->list[i].code);
 	}
 	free(c);
 	agent_log("%s: %u texts, %s%s", q->name, t->n, found ? "the one " : "nothing tells which was loaded", found ? how : "");
@@ -342,8 +358,13 @@ static const struct text *which(struct texts *t, const struct source_query *q)
 
 int texts_image(struct texts *t, struct source_query *q, uint64_t until_ns, struct image **out, const char **why)
 {
+	struct loaded l;
 	const struct text *found = t->n == 1 ? &t->list[0] : NULL;
 	*out = NULL;
+	if (found && ask_all(q->loaded, &l) && !text_may_be(found, q, &l)) {
+		*why = "the PTX text of this name that is in the process's memory is of another version than what was loaded";
+		return 0;
+	}
 	q->several |= t->n > 1;
 	if (t->n > 1 && !memcode_look(q->asked_ns, until_ns))
 		return -EAGAIN;

@@ -306,12 +306,19 @@ uint32_t cubin_kernel_regs(const void *elf, size_t size, const char *name)
 
 enum { MAX_SECTIONS = 1 << 16, ENTRY = 0x10 /* of a symbol: a kernel's */ };
 
-/* A section that belongs to what a kernel does; with the kernel's own name left out, which may differ. */
+/* A section that belongs to what a kernel does; with the kernel's own name left out, which may differ. Variables are named where code refers to
+ * them. */
 struct piece {
 	const char *prefix, *rest;
 	Elf64_Shdr head;
 	bool relocations;
+	bool common; /* constants of the whole module */
 };
+
+static bool is_bank(const struct piece *p)
+{
+	return !strncmp(p->prefix, ".nv.constant", sizeof(".nv.constant") - 1);
+}
 
 static bool is_kernel_text(const struct image *im, uint64_t section)
 {
@@ -333,13 +340,13 @@ static void split_name(const char *section, const char *kernel, struct piece *p)
 
 static bool belongs(const struct image *im, const struct piece *p, uint64_t index)
 {
-	static const char text[] = ".text.", constant[] = ".nv.constant", shared[] = ".nv.shared.", global[] = ".nv.global";
+	static const char text[] = ".text.", constant[] = ".nv.constant", shared[] = ".nv.shared.";
 	bool own = *p->rest;
 	if (!strncmp(p->prefix, text, sizeof(text) - 1))
 		return own || !is_kernel_text(im, index);
 	if (!strncmp(p->prefix, constant, sizeof(constant) - 1)) /* .nv.constant3, .nv.constant0.KERNEL */
 		return own || !strchr(p->prefix + sizeof(constant) - 1, '.');
-	return (own && !strncmp(p->prefix, shared, sizeof(shared) - 1)) || !strncmp(p->prefix, global, sizeof(global) - 1);
+	return own && !strncmp(p->prefix, shared, sizeof(shared) - 1);
 }
 
 static int by_name(const void *a, const void *b)
@@ -382,14 +389,15 @@ static int add_piece(const struct image *im, const struct piece *p, const char *
 	return 0;
 }
 
-static bool refers(const struct piece *list, const uint64_t *index, size_t n, const Elf64_Shdr *s)
+/* The code, or bank of constants, whose relocations these are. */
+static const struct piece *relocated(const struct piece *list, const uint64_t *index, size_t n, const Elf64_Shdr *s)
 {
 	if (s->sh_type != SHT_RELA && s->sh_type != SHT_REL)
-		return false;
+		return NULL;
 	for (size_t i = 0; i < n; i++)
-		if (index[i] == s->sh_info && !strncmp(list[i].prefix, ".text.", 6))
-			return true;
-	return false;
+		if (index[i] == s->sh_info && (!strncmp(list[i].prefix, ".text.", 6) || is_bank(&list[i])))
+			return &list[i];
+	return NULL;
 }
 
 /* Sections of the kernel and of what it may use, by name. */
@@ -401,14 +409,17 @@ static size_t collect(const struct image *im, const char *kernel, struct piece *
 		split_name(section_name(im, &p.head), kernel, &p);
 		if (!belongs(im, &p, i))
 			continue;
+		p.common = is_bank(&p) && !*p.rest;
 		list[n] = p;
 		index[n++] = i;
 	}
 	size_t code = n;
 	p.relocations = true;
 	for (uint64_t i = 0; i < sections && n < sections && read_section(im, i, &p.head); i++) {
-		if (!refers(list, index, code, &p.head))
+		const struct piece *of = relocated(list, index, code, &p.head);
+		if (!of)
 			continue;
+		p.common = of->common;
 		split_name(section_name(im, &p.head), kernel, &p);
 		list[n++] = p;
 	}
@@ -423,6 +434,20 @@ static const struct piece *own_piece(const struct piece *list, size_t n, const c
 		if (*list[i].rest && (size_t)(list[i].rest - list[i].prefix) == strlen(prefix) && !strncmp(list[i].prefix, prefix, strlen(prefix)))
 			return &list[i];
 	return NULL;
+}
+
+void cubin_kernel_free(struct cubin_kernel *k)
+{
+	buf_free(&k->code);
+	buf_free(&k->banks);
+}
+
+/* Code that is there without constants of its module uses none. */
+bool cubin_kernel_same(const struct cubin_kernel *a, const struct cubin_kernel *b)
+{
+	bool banks = !a->banks.len || !b->banks.len ||
+		     (a->banks.len == b->banks.len && !memcmp(a->banks.data, b->banks.data, a->banks.len));
+	return banks && a->code.len == b->code.len && !memcmp(a->code.data, b->code.data, a->code.len);
 }
 
 int cubin_kernel(const void *elf, size_t size, const char *name, struct cubin_kernel *out)
@@ -442,11 +467,11 @@ int cubin_kernel(const void *elf, size_t size, const char *name, struct cubin_ke
 	buf_add(&out->code, &out->sm, sizeof(out->sm));
 	buf_add(&out->code, &out->regs, sizeof(out->regs));
 	for (size_t i = 0; i < n && !err; i++)
-		err = add_piece(&im, &list[i], name, &out->code);
-	if (!err && out->code.failed)
+		err = add_piece(&im, &list[i], name, list[i].common ? &out->banks : &out->code);
+	if (!err && (out->code.failed || out->banks.failed))
 		err = -ENOMEM;
 	if (err)
-		buf_free(&out->code);
+		cubin_kernel_free(out);
 	free(list);
 	free(index);
 	return err;

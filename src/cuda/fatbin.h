@@ -155,13 +155,15 @@ struct cubin_code {
 int cubin_code(const void *elf, size_t size, const char *name, uint64_t address, void *code, size_t room, struct cubin_code *out);
 /* Registers of a thread of this kernel; 0 when it has none of this name, or does not say. */
 uint32_t cubin_kernel_regs(const void *elf, size_t size, const char *name);
-/* A kernel as it can be compared with another: equal bytes are equal machine code with what it uses, whatever the kernels are called.
- * The code is the caller's to free (buf_free). -ENOENT: no such kernel; -EINVAL: damaged; -ENOMEM. */
+/* A kernel as it can be compared with another, whatever the two are called. -ENOENT: no such kernel; -EINVAL: damaged; -ENOMEM. */
 struct cubin_kernel {
 	uint32_t sm, regs;
-	uint64_t shared_bytes; /* static */
-	struct buf code;
+	uint64_t shared_bytes;	 /* static; on sm_90 and later with what is the driver's */
+	struct buf code, banks; /* machine code with what it refers to; constants of the whole module */
 };
+void cubin_kernel_free(struct cubin_kernel *k);
+/* Whether they are the same machine code. */
+bool cubin_kernel_same(const struct cubin_kernel *a, const struct cubin_kernel *b);
 int cubin_kernel(const void *elf, size_t size, const char *name, struct cubin_kernel *out);
 /* Names of its kernels (mangled), in the arena. 0, -EINVAL, -ENOMEM. */
 int cubin_kernels(struct arena *a, const void *elf, size_t size, const char ***names, uint32_t *n,

@@ -132,10 +132,9 @@ static void registers(void)
 static bool same_kernel(const struct image *a, const char *name, const struct image *b, const char *other)
 {
 	struct cubin_kernel x = { .sm = 0 }, y = { .sm = 0 };
-	bool same = !cubin_kernel(a, sizeof(*a), name, &x) && !cubin_kernel(b, sizeof(*b), other, &y) && x.code.len == y.code.len &&
-		    !memcmp(x.code.data, y.code.data, x.code.len);
-	buf_free(&x.code);
-	buf_free(&y.code);
+	bool same = !cubin_kernel(a, sizeof(*a), name, &x) && !cubin_kernel(b, sizeof(*b), other, &y) && cubin_kernel_same(&x, &y);
+	cubin_kernel_free(&x);
+	cubin_kernel_free(&y);
 	return same;
 }
 
@@ -167,11 +166,19 @@ static void compared(void)
 	ok(!same_kernel(&a, "f", &b, "f"), "nor one with another function");
 	a.sym[2].st_other = b.sym[2].st_other = 0x10;
 	ok(same_kernel(&a, "f", &b, "f"), "but with another kernel beside");
+	struct spec with = plain;
+	with.bank = ".nv.constant4";
+	make(&b, &with);
+	b.sym[1].st_other = b.sym[2].st_other = 0x10;
+	ok(same_kernel(&a, "f", &b, "f"), "constants of a module that code without them cannot use");
+	struct image c = b;
+	c.other[0] ^= 1; /* what that section holds */
+	ok(!same_kernel(&c, "f", &b, "f"), "not like one with other constants");
 	for (size_t n = 0; n < sizeof(a); n++) {
 		char *cut = malloc(n + 1);
 		memcpy(cut, &a, n);
 		if (!cubin_kernel(cut, n, "f", &k))
-			buf_free(&k.code);
+			cubin_kernel_free(&k);
 		free(cut);
 	}
 	for (size_t i = 0; i < sizeof(a) * 8; i++) {
@@ -180,7 +187,7 @@ static void compared(void)
 		int err = cubin_kernel(&b, sizeof(b), "f", &k);
 		wrong += err && err != -ENOENT && err != -EINVAL;
 		if (!err)
-			buf_free(&k.code);
+			cubin_kernel_free(&k);
 	}
 	is_int(wrong, 0, "cut off anywhere, and with any bit changed, it is one or is refused");
 }
