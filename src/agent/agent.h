@@ -245,6 +245,7 @@ struct context {
 	uint32_t cc, sms;
 	atomic_int dead;
 	atomic_int known; /* late: what it was given before we came has ended */
+	_Atomic bool faulted; /* a call of the program's told of a device fault while it was current: all calls in it fail */
 	bool parked; /* dead, and holds nothing: may stand for its context again; under agent.lock */
 	_Atomic bool ready; /* the stream exists */
 	bool clock_asked;   /* whether there is a clock is known; under copying */

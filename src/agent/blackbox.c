@@ -192,11 +192,22 @@ static void note_maps(struct session_blackbox *b)
 	b->maps_ns = shown;
 }
 
+static void note_context(void)
+{
+	CUcontext current = NULL;
+	if (REAL(cuCtxGetCurrent)(&current) != CUDA_SUCCESS)
+		return;
+	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next)
+		if (c->handle == current && !atomic_load(&c->dead))
+			atomic_store(&c->faulted, true);
+}
+
 void blackbox_result(const char *call, CUresult r)
 {
 	uint32_t none = 0;
 	if (!is_fault(r) || !agent_on() || !agent.row)
 		return;
+	note_context();
 	struct session_blackbox *b = own_box();
 	if (!__atomic_compare_exchange_n(&b->fault, &none, (uint32_t)r, false, __ATOMIC_ACQ_REL,
 		    __ATOMIC_RELAXED))

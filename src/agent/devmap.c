@@ -296,6 +296,12 @@ static bool copy_image(struct context *c, struct devmap *m)
 	return done;
 }
 
+/* Calls about a context that is gone, or of which a fault is known, fail; checkers of calls would show ours as the program's. */
+static bool answers(const struct context *c)
+{
+	return !atomic_load(&c->dead) && !atomic_load(&c->faulted);
+}
+
 /* Rings, and with `images` all maps that a launch may have changed since their last copy; whether a
  * ring still flows. Holder of c->copying, any thread. */
 static bool copy_maps(struct context *c, bool images)
@@ -369,7 +375,7 @@ void devmap_take_rest(struct context *c, uint64_t mask)
 
 static bool unfinished(const struct context *c)
 {
-	return c->ready && !atomic_load(&c->dead) &&
+	return c->ready && answers(c) &&
 	       (atomic_load(&c->copied) != atomic_load(&c->launches) || atomic_load(&c->dirty));
 }
 
@@ -447,7 +453,7 @@ static int serve(struct context *c)
 	bool flows = true;
 	uint64_t launches = atomic_load(&c->launches);
 	lock_take(&c->copying);
-	if (atomic_load(&c->dead) || !c->ready) {
+	if (!answers(c) || !c->ready) {
 		lock_drop(&c->copying);
 		return PARKED_MS;
 	}
@@ -479,7 +485,8 @@ static void last_copy(struct context *c)
 {
 	lock_take(&c->copying);
 	if (!atomic_load(&c->dead)) {
-		devmap_final(c);
+		if (answers(c))
+			devmap_final(c);
 		for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++) {
 			struct devmap *m = &c->maps[i];
 			if (m->instance && m->is_ring)
@@ -507,7 +514,7 @@ static void settle(void)
 {
 	CUcontext was;
 	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next) {
-		if (!c->ready || atomic_load(&c->dead) || atomic_load(&agent.captures) ||
+		if (!c->ready || !answers(c) || atomic_load(&agent.captures) ||
 			!atomic_load(&c->launches))
 			continue;
 		if (!ok(REAL(cuCtxPushCurrent_v2)(c->handle)))

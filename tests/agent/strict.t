@@ -43,6 +43,7 @@ is "$(fails bad "$tmp/bad" | awk '{ print $1 }')" cuDeviceGet "a call that fails
 cat >"$tmp/faulty.c" <<'C'
 #define EGPU_CUDA_NO_ALIASES
 #include "egpu/cuda.h"
+#include <unistd.h>
 static const char ptx[] = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry poke(.param .u64 at)\n{\n\t.reg .b64 %rd<2>;\n"
 	"\tld.param.u64 %rd1, [at];\n\tst.global.u32 [%rd1], 7;\n\tret;\n}\n";
 int main(void)
@@ -53,17 +54,18 @@ int main(void)
 		return 1;
 	void *params[] = { &at };
 	for (int i = 0; i < 3; i++, at += (CUdeviceptr)(i == 1) << 40)
-		if (cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, 0, params, 0))
+		if (cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, 0, params, 0) && i < 2) /* the last may tell of it by itself */
 			return 2;
-	return cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS ? 0 : 3;
+	if (cuCtxSynchronize() != CUDA_ERROR_ILLEGAL_ADDRESS)
+		return 3;
+	usleep(200000); /* what others had begun to ask before ends */
+	return cuDeviceGet(&dev, 1234) ? 0 : 4;
 }
 C
 cc -I"$EGPU_SOURCE/include" -o "$tmp/faulty" "$tmp/faulty.c" -L"$tmp/driver" -l:libcuda.so.1 -Wl,-rpath-link,"$tmp/driver"
-plain=$(fails plain "$tmp/faulty")
-is "$plain" "cuCtxSynchronize 700" "a fault: the program sees it"
-# A copy of maps that is under way at that moment is one that had to be tried.
-is "$(fails probed "$egpu" run --gpu -o "$tmp/report" memtrace -- "$tmp/faulty" | grep -v '^cuMemcpyDtoHAsync_v2 700')" "$plain" \
-	"a fault, under memtrace: no call that fails beside the program's own"
+is "$(fails plain "$tmp/faulty" | grep -v '^cuLaunchKernel' | tr '\n' ' ')" "cuCtxSynchronize 700 cuDeviceGet 101 " "a fault: the program sees it"
+is "$(fails probed "$egpu" run --gpu -o "$tmp/report" memtrace -- "$tmp/faulty" | grep -cE "cuCtxSynchronize 700|cuDeviceGet 101")" 2 "a fault, under memtrace: it sees the same"
+is "$(sed '1,/^cuDeviceGet 101/d' "$tmp/probed.log")" "" "and nothing more is asked of the device, to the end of the process"
 
 try() { # try NAME PROBE [OPTION]...
 	name=$1 probe=$2
