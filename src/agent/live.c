@@ -39,7 +39,7 @@ struct list {
 	uint64_t links;		/* 0: the place is free */
 	uint32_t words;		/* that lead to it */
 	uint32_t inside;	/* groups of lanes, when last looked */
-	uint64_t left_ns;	/* since when no word does */
+	uint64_t closed_ns;	/* since when it is closed; 0: it is open */
 	uint64_t empty_ns;	/* since when nobody is seen inside; 0: not yet */
 };
 
@@ -67,7 +67,8 @@ struct live {
 	bool again;             /* lists have code now that had none */
 	CUdeviceptr program[SESSION_MAX_LINKS];
 	struct list lists[LIVE_LISTS];
-	struct live_inside inside[LIVE_SMS]; /* as last read, of one list */
+	uint32_t lists_number;  /* of the last one */
+	struct live_line lines[LIVE_SMS]; /* what is read or written of one list */
 	uint8_t list[LIVE_POINTS][LIVE_KERNELS];   /* that a word leads to, and 1; 0: none */
 	uint64_t shown[LIVE_POINTS][LIVE_KERNELS]; /* links in it */
 	bool coded[LIVE_POINTS][LIVE_KERNELS];	   /* which has code */
@@ -162,11 +163,16 @@ static bool ring_bell(struct context *c)
 	return true;
 }
 
+static uint32_t count_sms(const struct context *c)
+{
+	return c->sms < LIVE_SMS ? c->sms : LIVE_SMS;
+}
+
 /* Multiprocessors that have not heard the last ringing. */
 static uint32_t count_deaf(struct context *c)
 {
 	struct live *l = c->live;
-	uint32_t n = c->sms < LIVE_SMS ? c->sms : LIVE_SMS, deaf = 0;
+	uint32_t n = count_sms(c), deaf = 0;
 	if (!ok(REAL(cuMemcpyDtoHAsync_v2)(l->heard, l->value + LIVE_BELL + offsetof(struct live_bell, heard), n * sizeof(*l->heard),
 		    c->stream)) ||
 		!finished(c))
@@ -178,7 +184,7 @@ static uint32_t count_deaf(struct context *c)
 
 static CUdeviceptr inside_of(const struct live *l, uint32_t list)
 {
-	return l->value + LIVE_INSIDE + (uint64_t)list * LIVE_SMS * LIVE_INSIDE_BYTES;
+	return l->value + LIVE_INSIDE + (uint64_t)list * LIVE_INSIDE_BYTES;
 }
 
 /* Room for something that nothing has been at since the context was last idle; 0: none left. */
@@ -363,6 +369,16 @@ static void free_changes(struct changes *x)
 	free(x->all);
 }
 
+/* The number that makes a list open; 0 closes it. */
+static bool set_open(struct context *c, uint32_t list, uint32_t number)
+{
+	struct live *l = c->live;
+	uint32_t n = count_sms(c);
+	for (uint32_t i = 0; i < n; i++)
+		l->lines[i] = (struct live_line){ .n = number };
+	return put(c, inside_of(l, list) + offsetof(struct live_inside, open), l->lines, n * sizeof(*l->lines)) && finished(c);
+}
+
 static bool write_list(struct context *c, struct change *change)
 {
 	struct live_list *list = change->bytes = calloc(1, sizeof(*list));
@@ -373,9 +389,10 @@ static bool write_list(struct context *c, struct change *change)
 			list->programs[list->n++] = c->live->program[link];
 	list->code = native_code(c->live->native, change->links);
 	list->inside = inside_of(c->live, change->place - 1);
+	list->number = ++c->live->lists_number;
 	list->words = c->live->value;
 	change->list = code_room(c->live, sizeof(*list));
-	return change->list && put(c, change->list, list, sizeof(*list));
+	return change->list && set_open(c, change->place - 1, (uint32_t)list->number) && put(c, change->list, list, sizeof(*list));
 }
 
 /* One list serves every kernel and point with the same links: the first change with them. */
@@ -449,24 +466,29 @@ static bool is_old(const struct list *x)
 	return x->links && !x->words;
 }
 
-/* From when on it is known that no word leads to them: the words have been written. */
-static void leave_lists(struct live *l)
+/* Those that no word leads to any more; the words have been written. */
+static bool close_lists(struct context *c)
 {
-	uint64_t now = now_ns();
-	for (uint32_t k = 0; k < LIVE_LISTS; k++)
-		if (is_old(&l->lists[k]) && !l->lists[k].left_ns)
-			l->lists[k].left_ns = now;
+	bool good = true;
+	for (uint32_t k = 0; k < LIVE_LISTS && good; k++) {
+		struct list *x = &c->live->lists[k];
+		if (!is_old(x) || x->closed_ns)
+			continue;
+		good = set_open(c, k, 0);
+		x->closed_ns = now_ns();
+	}
+	return good;
 }
 
 static bool count_inside(struct context *c, uint32_t k)
 {
 	struct live *l = c->live;
-	uint32_t n = c->sms < LIVE_SMS ? c->sms : LIVE_SMS;
-	if (!ok(REAL(cuMemcpyDtoHAsync_v2)(l->inside, inside_of(l, k), n * sizeof(*l->inside), c->stream)) || !finished(c))
+	uint32_t n = count_sms(c);
+	if (!ok(REAL(cuMemcpyDtoHAsync_v2)(l->lines, inside_of(l, k), n * sizeof(*l->lines), c->stream)) || !finished(c))
 		return false;
 	l->lists[k].inside = 0;
 	for (uint32_t i = 0; i < n; i++)
-		l->lists[k].inside += l->inside[i].n;
+		l->lists[k].inside += l->lines[i].n;
 	return true;
 }
 
@@ -479,18 +501,18 @@ static void look_into(struct context *c, uint32_t k, uint64_t now)
 	if (x->inside && !before)
 		agent_log("live: %u groups of lanes are inside links %llx", x->inside, (unsigned long long)x->links);
 	if (before && !x->inside)
-		agent_log("live: links %llx are left after %.2f ms", (unsigned long long)x->links, (double)(now - x->left_ns) / 1e6);
+		agent_log("live: links %llx are left after %.2f ms", (unsigned long long)x->links, (double)(now - x->closed_ns) / 1e6);
 	x->empty_ns = x->inside ? 0 : now_ns();
 }
 
-/* A lane that counts itself in later than the words were written leaves again, so that a list that was once empty stays so. */
+/* A lane that counts itself in later than the list was closed leaves again, so that one that was once empty stays so. */
 static void look_inside(struct context *c)
 {
 	struct live *l = c->live;
 	for (uint32_t k = 0; k < LIVE_LISTS; k++) {
 		struct list *x = &l->lists[k];
 		uint64_t now = now_ns();
-		if (!is_old(x) || now - x->left_ns < LIVE_SETTLE_NS)
+		if (!is_old(x) || !x->closed_ns || now - x->closed_ns < LIVE_SETTLE_NS)
 			continue;
 		if (!x->empty_ns)
 			look_into(c, k, now);
@@ -508,7 +530,7 @@ static uint64_t held(const struct live *l, uint64_t *since)
 		if (!is_old(&l->lists[k]))
 			continue;
 		links |= l->lists[k].links;
-		*since = l->lists[k].left_ns < *since ? l->lists[k].left_ns : *since;
+		*since = l->lists[k].closed_ns < *since ? l->lists[k].closed_ns : *since;
 	}
 	return links;
 }
@@ -721,10 +743,9 @@ static int publish(struct context *c, uint64_t links, struct diag *d)
 			if ((links & ~c->live->links) >> i & 1)
 				note_why(i, d->text);
 	}
-	if (!err && !write_words(c, &x))
+	if (!err && (!write_words(c, &x) || !close_lists(c)))
 		err = -EIO;
 	if (!err && x.n) {
-		leave_lists(c->live);
 		c->live->written_ns = now_ns();
 		c->live->rings = 2;
 		if (!ring_bell(c))

@@ -26,6 +26,7 @@ enum {
 	WAIT_MS = 2000, /* for one step of a kernel */
 	LISTS = 3,    /* the program as code, interpreted, and as code in another place */
 	KERNEL = 77,
+	LIST_NUMBER = 5,
 	BLOCK = 3,
 	INSNS = 5,
 	CODE_ROOM = 2 * (LIVE_NATIVE_BYTES + LIVE_NATIVE_GAP),
@@ -176,7 +177,7 @@ struct test {
 	uint32_t threads;
 	CUstream runs, copies;
 	CUdeviceptr map, cell, lists, code, inside;
-	struct live_inside counts[LIVE_SMS];
+	struct live_inside counts;
 	struct text text;
 	char *cubin;
 	size_t cubin_bytes;
@@ -267,6 +268,9 @@ static bool clear(struct test *t)
 	size_t bytes = MAP_IMAGE_HEADER + t->threads * sizeof(struct value);
 	struct map_image *image = calloc(1, bytes);
 	struct cell cell = { 0 };
+	memset(&t->counts, 0, sizeof(t->counts));
+	for (uint32_t i = 0; i < LIVE_SMS; i++)
+		t->counts.open[i].n = LIST_NUMBER;
 	if (!image)
 		return fail(t, "out of memory");
 	image->type = BPF_MAP_TYPE_ARRAY;
@@ -274,7 +278,7 @@ static bool clear(struct test *t)
 	image->value_size = sizeof(struct value);
 	image->max_entries = t->threads;
 	image->n_replicas = 1;
-	bool done = put(t, t->map, image, bytes) && put(t, t->cell, &cell, sizeof(cell)) && put(t, t->inside, t->counts, sizeof(t->counts));
+	bool done = put(t, t->map, image, bytes) && put(t, t->cell, &cell, sizeof(cell)) && put(t, t->inside, &t->counts, sizeof(t->counts));
 	free(image);
 	return done;
 }
@@ -397,10 +401,9 @@ static bool check_values(struct test *t, uint32_t runs, const char *how)
 static bool check_empty(struct test *t)
 {
 	uint32_t n = 0;
-	bool done = get(t, t->counts, t->inside, sizeof(t->counts));
+	bool done = get(t, &t->counts, t->inside, sizeof(t->counts));
 	for (uint32_t i = 0; i < LIVE_SMS; i++)
-		n |= t->counts[i].n;
-	memset(t->counts, 0, sizeof(t->counts));
+		n |= t->counts.count[i].n;
 	return done && (!n || fail(t, "lanes seem to be inside programs when the kernel has ended"));
 }
 
@@ -417,6 +420,7 @@ static bool run_lists(struct test *t)
 		.programs = { data },
 		.code = t->code,
 		.inside = t->inside,
+		.number = LIST_NUMBER,
 		.words = t->cell - LIVE_WORD(LIVE_LOOP, KERNEL) };
 	uint64_t one = 1;
 	bool done = place_program(t, data) && place_code(t, t->code) && publish(t, 0, &list) &&

@@ -1,12 +1,11 @@
 /* call.c - what guards call: it says that lanes are inside a list's programs, and calls the list's function or the interpreter.
  *
  * A lane may stand between a guard's load of the word and the program for any time, and inside the program as well: nothing says when a GPU runs the lanes
- * of a warp that has come apart. So the guard's word is a hint. The lanes that came together first count themselves into the list, on their
- * multiprocessor, and then read the word again, past L1. If it still leads to the list they run its programs, meet, and count themselves out; if not, they
- * leave it and begin again with what the word leads to now. The agent changes the word, and reads the counts
- * when nothing from before is on its way any more (live.h): a lane whose count it does not see then, reads the new word. So neither a fence nor an
- * answer from the counter is needed, which each pass would wait for; that the addition is issued first is enough, and compilers keep the order, since both
- * may be at one address for all they know.
+ * of a warp that has come apart. So the guard's word is a hint. The lanes that came together first count themselves into the list, and then look past L1 whether
+ * it is open, both on a line of their multiprocessor's. If so they run its programs, meet, and count themselves out; if not, they leave it and begin again with what the
+ * word leads to now. The agent closes a list, and reads the counts when nothing from before is on its way any more (live.h): a lane whose count it does not
+ * see then, finds the list closed. So neither a fence nor an answer from the counter is needed, which each pass would wait for; that the addition is issued
+ * first is enough, and compilers keep the order, since both may be at one address for all they know.
  *
  * The lowest lane counts for its group. Nobody leaves the group in between: they meet behind the programs, and only then it counts them out. The
  * counter's address is kept, since a warp that was preempted may go on elsewhere.
@@ -39,20 +38,22 @@
 /* No loop the first time: ptxas would have the lane yield at its head. */
 #define COUNT_IN                                                                                                                           \
 	"\tld.global.u64 %count, [%a0+144];\n\tmov.u32 %sm, %smid;\n\tand.b32 %sm, %sm, 1023;\n\tmad.wide.u32 %count, %sm, 32, %count;\n" \
-	"\tld.global.u64 %word, [%a0+152];\n\tmad.wide.u32 %word, %index, 8, %word;\n"                                                     \
-	"\tred.relaxed.gpu.global.add.u32 [%count], 1;\n\tld.relaxed.sys.global.u64 %now, [%word];\n"
+	"\tred.relaxed.gpu.global.add.u32 [%count], 1;\n\tld.relaxed.sys.global.u32 %open, [%count+32768];\n"                              \
+	"\tld.global.u32 %number, [%a0+152];\n"
 
 /* index: of the word among LIVE_POINTS * LIVE_KERNELS. */
 #define TEXT(name, interpreter, ARGS, INDEX)                                                                                               \
 	".func " name "(" ARGS(DECLARE) ")\n{\n"                                                                                           \
-	"\t.reg .pred %p, %first;\n\t.reg .b32 %index, %mask, %lane, %low, %high, %sm;\n\t.reg .b64 %count, %word, %now, %code;\n"         \
+	"\t.reg .pred %p, %first;\n\t.reg .b32 %index, %mask, %lane, %low, %high, %sm, %open, %number;\n\t.reg .b64 %count, %word, %code;\n" \
 	ARGS(LOAD) INDEX                                                                                                                   \
 	"\tactivemask.b32 %mask;\n\tmatch.any.sync.b32 %mask, %index, %mask;\n"                                                           \
 	"\tbrev.b32 %low, %mask;\n\tclz.b32 %low, %low;\n\tmov.u32 %lane, %laneid;\n\tsetp.eq.u32 %first, %lane, %low;\n"                 \
 	"\tmov.u32 %lane, %low;\n\t@!%first bra TOGETHER;\n"                                                                              \
-	COUNT_IN "\tsetp.eq.u64 %p, %now, %a0;\n\t@%p bra TOGETHER;\n"                                                                     \
-	"AGAIN:\n\tred.relaxed.gpu.global.add.u32 [%count], -1;\n\tmov.u64 %a0, %now;\n\tsetp.eq.u64 %p, %a0, 0;\n\t@%p bra TOGETHER;\n"   \
-	COUNT_IN "\tsetp.ne.u64 %p, %now, %a0;\n\t@%p bra AGAIN;\n"                                                                        \
+	COUNT_IN "\tsetp.eq.u32 %p, %open, %number;\n\t@%p bra TOGETHER;\n"                                                                 \
+	"AGAIN:\n\tred.relaxed.gpu.global.add.u32 [%count], -1;\n"                                                                          \
+	"\tld.global.u64 %word, [%a0+160];\n\tmad.wide.u32 %word, %index, 8, %word;\n\tld.relaxed.sys.global.u64 %a0, [%word];\n"         \
+	"\tsetp.eq.u64 %p, %a0, 0;\n\t@%p bra TOGETHER;\n"                                                                                \
+	COUNT_IN "\tsetp.ne.u32 %p, %open, %number;\n\t@%p bra AGAIN;\n"                                                                    \
 	"TOGETHER:\n"                                                                                                                      \
 	"\tmov.b64 {%low, %high}, %a0;\n\tshfl.sync.idx.b32 %low, %low, %lane, 31, %mask;\n"                                              \
 	"\tshfl.sync.idx.b32 %high, %high, %lane, 31, %mask;\n\tmov.b64 %a0, {%low, %high};\n"                                            \
@@ -63,8 +64,9 @@
 	"OUT:\n\tbar.warp.sync %mask;\n\t@%first red.relaxed.gpu.global.add.u32 [%count], -1;\n"                                          \
 	"LEAVE:\n\tret;\n}\n"
 
-_Static_assert(offsetof(struct live_list, code) == 136 && offsetof(struct live_list, inside) == 144 && offsetof(struct live_list, words) == 152 &&
-		       sizeof(struct live_inside) == 32 && LIVE_SMS == 1024 && LIVE_KERNELS == 8192,
+_Static_assert(offsetof(struct live_list, code) == 136 && offsetof(struct live_list, inside) == 144 && offsetof(struct live_list, number) == 152 &&
+		       offsetof(struct live_list, words) == 160 && offsetof(struct live_inside, open) == 32768 && sizeof(struct live_line) == 32 &&
+		       LIVE_SMS == 1024 && LIVE_KERNELS == 8192,
 	"TEXT");
 
 #define OF_ACCESS "\tmad.lo.u32 %index, %a1, 8192, %a3;\n"

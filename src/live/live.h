@@ -8,8 +8,8 @@
  * The words and the programs live in one map image, the session's internal ARRAY map "egpu_live", whose only value is laid
  * out here. The writer is the agent; kernels only read.
  *
- *	order of publishing: maps, then program, then list, then the word; each is finished before the next starts
- *	order of taking away: the word; the list's counts when nobody is inside; list, program and maps stay until no kernel that could hold them runs
+ *	order of publishing: maps, then program, then the list, open, then the word; each is finished before the next starts
+ *	order of taking away: the word; the list is closed; its counts are 0; list, program and maps stay until no kernel that could hold them runs
  *
  * Nothing is reused under a running kernel. A multiprocessor may hold an old word in its L1, and a fence of system scope drops it. So
  * each change raises the number in the *bell*; a doorbell kernel goes to the multiprocessors, and guards at loop heads look at the
@@ -21,9 +21,9 @@
  * two a guard may see new, old and new again. When all have heard the second time the change has *settled*: from then on every
  * pass counts, or none.
  *
- * What a guard has seen is a hint: a lane may stand between that and the program, or in the program, for any time. Lanes count themselves into a list, and then read
- * the word again past L1 (call.c). A list that no word leads to any more is *left* when its counts are 0, read LIVE_SETTLE_NS after the words were written:
- * whoever is counted later reads the new word. What was taken away is *gone* when the lists with it are left: a multiprocessor that has not heard of it
+ * What a guard has seen is a hint: a lane may stand between that and the program, or in the program, for any time. Lanes count themselves into a list, and then look
+ * past L1 whether it is open (call.c). A list that no word leads to any more is closed, and *left* when its counts are 0, read LIVE_SETTLE_NS after that:
+ * whoever is counted later finds it closed. What was taken away is *gone* when the lists with it are left: a multiprocessor that has not heard of it
  * finds out at each guard, which costs time.
  *
  * The device's side is interp.c, compiled to PTX when egpu is built.
@@ -47,10 +47,11 @@ enum {
 	LIVE_BELL = LIVE_WORDS_BYTES, /* offset of struct live_bell */
 	LIVE_CODE = LIVE_BELL + LIVE_ALIGN + 4 * LIVE_SMS,
 	LIVE_CODE_BYTES = 4 << 20, /* for lists and programs */
-	LIVE_LISTS = 128, /* that words lead to, or lanes are inside of, at a time */
-	LIVE_INSIDE = LIVE_CODE + LIVE_CODE_BYTES, /* offset of struct live_inside[LIVE_LISTS][LIVE_SMS] */
-	LIVE_INSIDE_BYTES = 32,
-	LIVE_VALUE_BYTES = LIVE_INSIDE + LIVE_LISTS * LIVE_SMS * LIVE_INSIDE_BYTES,
+	LIVE_LISTS = 64, /* that words lead to, or lanes are inside of, at a time */
+	LIVE_INSIDE = LIVE_CODE + LIVE_CODE_BYTES, /* offset of struct live_inside[LIVE_LISTS] */
+	LIVE_LINE = 32,	 /* bytes between what multiprocessors have of their own: a line that all of them read is given a thousand million times a second */
+	LIVE_INSIDE_BYTES = 2 * LIVE_SMS * LIVE_LINE,
+	LIVE_VALUE_BYTES = LIVE_INSIDE + LIVE_LISTS * LIVE_INSIDE_BYTES,
 	LIVE_SETTLE_NS = 1000000,
 };
 
@@ -68,15 +69,18 @@ struct live_list {
 	uint64_t n; /* 1 to LIVE_PER_LIST */
 	uint64_t programs[LIVE_PER_LIST]; /* device addresses of struct live_program */
 	uint64_t code; /* of a function that does what all of them do, and takes what the guard passes; 0: they are interpreted */
-	uint64_t inside; /* address of struct live_inside[LIVE_SMS] */
-	uint64_t words;  /* address of the value */
+	uint64_t inside; /* address of its struct live_inside */
+	uint64_t number; /* of the list, not 0 */
+	uint64_t words;	 /* address of the value */
 };
 
-/* Groups of lanes that are inside a list's programs, or about to find that they must not be, by the multiprocessor that they came in on. Lines
- * of their own: all its warps add there. */
+/* Of a list, by the multiprocessor that lanes came in on. */
+struct live_line {
+	uint32_t n, reserved[LIVE_LINE / 4 - 1];
+};
 struct live_inside {
-	uint32_t n; /* writer: kernels, atomic */
-	uint32_t reserved[7];
+	struct live_line count[LIVE_SMS]; /* groups of lanes that are inside, or about to find that they must not be; writer: kernels, atomic */
+	struct live_line open[LIVE_SMS];  /* the list's number while a word leads to it; writer: agent */
 };
 _Static_assert(sizeof(struct live_inside) == LIVE_INSIDE_BYTES, "the counts");
 

@@ -11,7 +11,7 @@
 #include "map/map.h"
 #include "translate/translate.h"
 
-enum { GRID = 2 * 1 * 2, BLOCK = 8 * 3 * 4, THREADS = GRID * BLOCK, SITE = 1234, KERNEL = 77, ROOM = 65536, OLD_LIST = 512 };
+enum { GRID = 2 * 1 * 2, BLOCK = 8 * 3 * 4, THREADS = GRID * BLOCK, SITE = 1234, KERNEL = 77, ROOM = 65536, OLD_LIST = 512, NUMBER = 3 };
 
 struct value {
 	struct {
@@ -156,9 +156,17 @@ static void lead_to(CUdeviceptr list)
 	need(cuMemcpyHtoD(word, &list, sizeof(list)));
 }
 
+static void open_list(uint32_t number)
+{
+	static struct live_line open[LIVE_SMS];
+	for (uint32_t i = 0; i < LIVE_SMS; i++)
+		open[i].n = number;
+	need(cuMemcpyHtoD(inside + offsetof(struct live_inside, open), open, sizeof(open)));
+}
+
 static uint32_t count_inside(void)
 {
-	static struct live_inside counts[LIVE_SMS];
+	static struct live_line counts[LIVE_SMS];
 	uint32_t n = 0;
 	need(cuMemcpyDtoH(counts, inside, sizeof(counts)));
 	for (uint32_t i = 0; i < LIVE_SMS; i++)
@@ -258,9 +266,11 @@ static void try(const struct one *x, bool ptxas)
 	struct native_request r = { .fragments = list, .ops = ops, .n = x->programs, .point = point, .table = table, .cc = 80 };
 	good = good && !instrument_native(&r, &ptx, &d) && put_code(&ptx, code);
 	words.inside = inside;
+	words.number = NUMBER;
 	words.words = word - LIVE_WORD(point, KERNEL);
 	if (good) {
 		lead_to(lists);
+		open_list(NUMBER);
 		need(cuMemcpyHtoD(lists, &words, sizeof(words)));
 		run(x, point, lists, by_data);
 		words.code = code;
@@ -268,9 +278,11 @@ static void try(const struct one *x, bool ptxas)
 		run(x, point, lists, by_code);
 		/* What the guard saw is old: another list, or none, has taken its place. */
 		words.n = words.code = 0;
+		words.number--;
 		need(cuMemcpyHtoD(lists + OLD_LIST, &words, sizeof(words)));
 		run(x, point, lists + OLD_LIST, by_word);
 		lead_to(0);
+		open_list(0);
 		run(x, point, lists, gone);
 	}
 	uint64_t runs = 0, differ = 0, old = 0;
@@ -310,8 +322,8 @@ int main(void)
 	need(cuMemAlloc(&image, MAP_IMAGE_HEADER + THREADS * sizeof(struct value)));
 	need(cuMemAlloc(&code, ROOM));
 	need(cuMemAlloc(&lists, 16384));
-	need(cuMemAlloc(&inside, sizeof(struct live_inside) * LIVE_SMS));
-	need(cuMemsetD8(inside, 0, sizeof(struct live_inside) * LIVE_SMS));
+	need(cuMemAlloc(&inside, sizeof(struct live_inside)));
+	need(cuMemsetD8(inside, 0, sizeof(struct live_inside)));
 	need(cuMemAlloc(&word, 8));
 	at_place = load_kernels(&at_access);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
