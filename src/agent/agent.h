@@ -386,8 +386,9 @@ struct params {
  * launch: the driver is asked before it, since it may be loading something afterwards. */
 const struct params *params_of(struct function *f, void *handle);
 
-/* Whether the text behind a kernel's name has the parameters of the loaded code; true where either does not tell. */
-bool params_may_be(const char *behind_name, const char *end, CUfunction loaded);
+/* Whether the loaded code has the parameters of the text behind a kernel's name, *n of them; true where either does not tell, and then *n is UINT32_MAX.
+ * That it has no more is not asked: the driver would answer with an error, which checkers of calls show. */
+bool params_may_be(const char *behind_name, const char *end, CUfunction loaded, uint32_t *n);
 
 /* -- blackbox.c -- */
 /* links: those whose programs run in it. After the driver has taken it. */

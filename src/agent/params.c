@@ -145,7 +145,7 @@ static bool read_all(struct cursor *c, struct params *all, struct buf *text)
 	return take(c, ')');
 }
 
-bool params_may_be(const char *behind_name, const char *end, CUfunction loaded)
+bool params_may_be(const char *behind_name, const char *end, CUfunction loaded, uint32_t *n)
 {
 	struct params all = { 0 };
 	struct buf text = { 0 };
@@ -153,11 +153,13 @@ bool params_may_be(const char *behind_name, const char *end, CUfunction loaded)
 	size_t at, bytes;
 	bool same = true, known = read_all(&c, &all, &text);
 	buf_free(&text);
+	*n = UINT32_MAX;
 	if (!known || !loaded || !REAL(cuFuncGetParamInfo))
 		return true;
+	*n = all.n;
 	for (uint32_t i = 0; i < all.n && same; i++)
 		same = REAL(cuFuncGetParamInfo)(loaded, i, &at, &bytes) == CUDA_SUCCESS && at == all.list[i].at && bytes == all.list[i].bytes;
-	return same && REAL(cuFuncGetParamInfo)(loaded, all.n, &at, &bytes) != CUDA_SUCCESS;
+	return same;
 }
 
 static const struct params *read_text(struct kernel *k)

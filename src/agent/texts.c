@@ -146,6 +146,7 @@ struct candidate {
 	bool exact;		  /* its machine code was made by who loaded it */
 	struct cubin_kernel code; /* if OPEN, once it has been compiled */
 	uint32_t class;		  /* the first of the same code */
+	uint32_t params;	  /* how many, all of which the loaded code has; UINT32_MAX: not known */
 	bool in_memory;
 };
 
@@ -182,15 +183,16 @@ static uint32_t declared_threads(const char *p, const char *word, const char *bo
 	return (uint32_t)n;
 }
 
-static bool text_may_be(const struct text *t, const struct source_query *q, const struct loaded *l)
+static bool text_may_be(const struct text *t, const struct source_query *q, const struct loaded *l, uint32_t *params)
 {
 	const char *p = behind_name(t->bytes, q->name), *body = p ? strchr(p, '{') : NULL;
+	*params = UINT32_MAX;
 	if (!body)
 		return false;
 	uint32_t most = declared_threads(p, ".maxntid", body), all = declared_threads(p, ".reqntid", body);
 	if ((most && l->threads > most) || (all && l->threads != all))
 		return false;
-	return params_may_be(p, t->bytes + t->n, q->loaded);
+	return params_may_be(p, t->bytes + t->n, q->loaded, params);
 }
 
 /* The same text with the kernel under another name. */
@@ -335,6 +337,25 @@ static const struct text *choose(struct choice *c, const char **how)
 	return c->foreign ? NULL : only(c, any ? lies_in_memory : takes_its_registers);
 }
 
+static void add_candidate(struct choice *c, const struct text *t, uint32_t i)
+{
+	struct candidate *k = &c->list[i];
+	*k = (struct candidate){ .text = t, .class = i };
+	k->verdict = text_may_be(t, c->q, &c->loaded, &k->params) ? OPEN : OUT;
+}
+
+/* The loaded code has all parameters of the text that has the most of them: others are too short. */
+static void drop_short(struct choice *c)
+{
+	uint32_t most = 0;
+	for (uint32_t i = 0; i < c->n; i++)
+		if (c->list[i].verdict == OPEN && c->list[i].params != UINT32_MAX && c->list[i].params > most)
+			most = c->list[i].params;
+	for (uint32_t i = 0; i < c->n; i++)
+		if (c->list[i].params < most)
+			c->list[i].verdict = OUT;
+}
+
 static const struct text *which(struct texts *t, const struct source_query *q)
 {
 	struct choice *c = calloc(1, sizeof(*c));
@@ -344,9 +365,8 @@ static const struct text *which(struct texts *t, const struct source_query *q)
 		c->q = q;
 		c->n = t->n;
 		for (uint32_t i = 0; i < t->n; i++)
-			c->list[i] = (struct candidate){ .text = &t->list[i],
-				.verdict = text_may_be(&t->list[i], q, &c->loaded) ? OPEN : OUT,
-				.class = i };
+			add_candidate(c, &t->list[i], i);
+		drop_short(c);
 		found = choose(c, &how);
 		for (uint32_t i = 0; i < t->n; i++)
 			cubin_kernel_free(&c->list[i].code);
@@ -359,9 +379,10 @@ static const struct text *which(struct texts *t, const struct source_query *q)
 int texts_image(struct texts *t, struct source_query *q, uint64_t until_ns, struct image **out, const char **why)
 {
 	struct loaded l;
+	uint32_t params;
 	const struct text *found = t->n == 1 ? &t->list[0] : NULL;
 	*out = NULL;
-	if (found && ask_all(q->loaded, &l) && !text_may_be(found, q, &l)) {
+	if (found && ask_all(q->loaded, &l) && !text_may_be(found, q, &l, &params)) {
 		*why = "the PTX text of this name that is in the process's memory is of another version than what was loaded";
 		return 0;
 	}

@@ -64,8 +64,9 @@ CUresult compile_text(const char *ptx, size_t bytes, char **cubin, size_t *cubin
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-bool params_may_be(const char *behind_name, const char *end, CUfunction loaded)
+bool params_may_be(const char *behind_name, const char *end, CUfunction loaded, uint32_t *n)
 {
+	*n = UINT32_MAX;
 	return true;
 }
 
