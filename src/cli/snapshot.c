@@ -111,12 +111,26 @@ static void sampling_since(const struct snapshot *snap, struct snap_kernel *k, c
 	k->overhead_ppm = 0;
 }
 
+/* A graph that ran unprobed has a row of its own. Where it has not since, it is probed by now, or gone. */
+static void drop_graphs(struct snapshot *snap, const struct snapshot *before)
+{
+	static const char name[] = "CUDA graph ";
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < snap->n_kernels; i++) {
+		const struct snap_kernel *k = &snap->kernels[i], *was = before ? kernel_of_id(before, k->id) : NULL;
+		if (!was || was->launches != k->launches || strncmp(k->name, name, sizeof(name) - 1))
+			snap->kernels[n++] = *k;
+	}
+	snap->n_kernels = n;
+}
+
 void snap_since(struct snapshot *snap, const struct snapshot *before)
 {
 	snap->filter.seen = before ? less(snap->filter.seen, before->filter.seen) : snap->filter.seen;
 	snap->launches = snap->launches_instrumented = 0;
 	snap->time_ns = snap->probed_ns = 0;
 	snap->untimed = 0;
+	drop_graphs(snap, before);
 	for (uint32_t i = 0; i < snap->n_kernels; i++) {
 		struct snap_kernel *k = &snap->kernels[i];
 		const struct snap_kernel *was = before ? kernel_of_id(before, k->id) : NULL;

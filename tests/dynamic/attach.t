@@ -358,6 +358,22 @@ part_contexts() {
 	finish contexts
 }
 
+# A graph that ran unprobed in one attach, and is probed in the next, is none of its report.
+part_graph() {
+	target=$EGPU_BUILD/tests/dynamic/target_twins
+	start graph graph
+	attach_for 0.4 "$pid" "$probe"; ok $? "graph: attach"
+	grep -q 'refused: CUDA graph 1' "$work/err"; ok $? "graph: one from before is told of"
+	attach -d "$pid" "$probe"; ok $? "graph: attach -d"
+	for _ in $(seq 200); do "$egpu" link 2> /dev/null | grep -q " $pid  *1  *1 " && break; sleep 0.02; done
+	kill -USR1 "$pid"; sleep 0.2
+	attach_for 0.4 "$pid" "$probe"; ok $? "graph: attach after an update"
+	whole; ok $? "graph: counts are whole"
+	! grep -q 'CUDA graph' "$work/err"; ok $? "graph: it is probed, and not told of"
+	"$egpu" detach "$pid" > "$work/err" 2>&1
+	finish graph
+}
+
 # A program that egpu run has started, with sessions in another place than ours.
 part_elsewhere() {
 	[ -z "$EGPU_DRIVER_DIR" ] || return
@@ -419,6 +435,7 @@ part stranded part_stranded
 part cached part_cached
 part twins part_twins
 part contexts part_contexts
+part graph part_graph
 part elsewhere part_elsewhere
 part other part_other
 part huge part_huge

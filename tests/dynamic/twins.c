@@ -13,6 +13,7 @@
  *	both		both are loaded and launched, and differ in registers
  *	contexts	there is only one, loaded in two contexts; launches in the second begin at SIGUSR1, of a graph too, which
  *			is launched while the first is current
+ *	graph		there is only one, launched by a graph from before too, which is updated once at SIGUSR1
  *	broken		the other one is a text that memory has been used for something else within
  *
  * One line at the end says how many steps there were, and how many results were wrong. */
@@ -104,6 +105,7 @@ static struct {
 	CUcontext first, context;
 	CUfunction fn;
 	CUdeviceptr out;
+	CUgraph graph;
 	CUgraphExec exec;
 	CUstream stream;
 } second;
@@ -120,7 +122,6 @@ static void prepare_second(const char *text)
 
 static void make_second_graph(void **params)
 {
-	CUgraph graph;
 	CUgraphNode node;
 	CUDA_KERNEL_NODE_PARAMS p = { .func = second.fn,
 		.gridDimX = BLOCKS,
@@ -130,9 +131,9 @@ static void make_second_graph(void **params)
 		.blockDimY = 1,
 		.blockDimZ = 1,
 		.kernelParams = params };
-	CU(cuGraphCreate(&graph, 0));
-	CU(cuGraphAddKernelNode(&node, graph, NULL, 0, &p));
-	CU(cuGraphInstantiate(&second.exec, graph, 0));
+	CU(cuGraphCreate(&second.graph, 0));
+	CU(cuGraphAddKernelNode(&node, second.graph, NULL, 0, &p));
+	CU(cuGraphInstantiate(&second.exec, second.graph, 0));
 }
 
 /* Once by itself, and once as a graph while the first context is current. */
@@ -209,6 +210,13 @@ int main(int argc, char **argv)
 		prepare_second(text);
 	}
 	CU(cuMemAlloc(&out, N * 4));
+	if (!strcmp(what, "graph")) {
+		uint32_t any = 1;
+		void *params[] = { &out, &any };
+		memset(twin, 0, strlen(twin));
+		second.fn = fn;
+		make_second_graph(params);
+	}
 	for (uint32_t add = 0; !over; add++, steps++) {
 		uint32_t host[N], unused = 0;
 		void *params[] = { &out, &add, &unused };
@@ -220,6 +228,13 @@ int main(int argc, char **argv)
 			for (uint32_t k = 0; k < N; k++)
 				wrong += host[k] != (i ? k - add : k + add);
 		}
+		CUgraphExecUpdateResultInfo info = { 0 };
+		if (more && second.graph && !second.context) {
+			CU(cuGraphExecUpdate(second.exec, second.graph, &info));
+			more = 0;
+		}
+		if (second.exec && !second.context)
+			CU(cuGraphLaunch(second.exec, NULL));
 		if (more && second.context)
 			wrong += launch_second();
 		if (!steps)
