@@ -8,7 +8,7 @@ static bool needs_base(const struct tr *t, struct tr_inst *inst, uint32_t i)
 {
 	const struct ebpf_fact *f = tr_fact(t, inst, i);
 	struct tr_inst *owner;
-	if (f->region == EBPF_REGION_CONTEXT || tr_frozen_load(t, inst, i))
+	if ((f->region == EBPF_REGION_CONTEXT && f->fixed) || tr_frozen_load(t, inst, i))
 		return false;
 	return !(f->region == EBPF_REGION_STACK && tr_in_slots(t, inst, i, &owner));
 }

@@ -177,6 +177,46 @@ static int load_param(struct tr *t, struct tr_inst *inst, uint32_t i, struct tr_
 	return 0;
 }
 
+/* dst = bytes [shift, shift + bytes) of a field. */
+static void load_field(struct tr *t, int field, uint32_t shift, uint32_t bytes, bool is_signed, struct tr_name dst)
+{
+	const struct ebpf_field_row *row = &ebpf_fields[field];
+	t->fields |= 1ull << field;
+	char src[40];
+	snprintf(src, sizeof(src), "%%egpu_%s", row->name);
+	if (row->bytes == 8) {
+		extract(t, dst, tr_text(src), shift, 8, bytes, is_signed);
+		return;
+	}
+	tr_emit(t, "cvt.u64.u32 %s, %s;", dst.s, src);
+	if (shift || bytes < 4 || is_signed)
+		extract(t, dst, dst, shift, 4, bytes, is_signed);
+}
+
+/* `c ? ctx->thread.x : ctx->block.x` is one load by one of two offsets to clang. The base holds the offset here, and fields that the program reads
+ * at all are compared with it. */
+static int load_some_field(struct tr *t, struct tr_inst *inst, uint32_t i, bool is_signed)
+{
+	const struct bpf_insn *in = tr_bpf(t, inst, i);
+	const struct ebpf_fact *f = tr_fact(t, inst, i);
+	uint32_t bytes = ebpf_insn_bytes(in->code), shift;
+	bool has_params = t->p->context == EBPF_CONTEXT_ENTRY || t->p->context == EBPF_CONTEXT_EXIT;
+	struct tr_name all = tr_t64(t), one = tr_t64(t), p = tr_pred(t);
+	if (f->low < 0 || f->high + (int64_t)bytes > ebpf_context_bytes(t->p->context) || (has_params && f->high + (int64_t)bytes > EBPF_PARAM_OFFSET))
+		return tr_unsupported(t, inst->at[i].pc, "the offset into the context varies");
+	tr_emit(t, "mov.u64 %s, 0;", all.s);
+	for (int32_t at = f->low; at <= f->high; at++) {
+		int field = ebpf_field_at(t->p->context, (uint32_t)at, bytes, &shift);
+		if (field < 0 || !(t->v->fields >> field & 1))
+			continue;
+		load_field(t, field, shift, bytes, is_signed, one);
+		tr_emit(t, "setp.eq.u64 %s, %s, %d;", p.s, tr_reg(inst, in->src_reg).s, at - in->off);
+		tr_emit(t, "selp.b64 %s, %s, %s, %s;", all.s, one.s, all.s, p.s);
+	}
+	tr_emit(t, "mov.u64 %s, %s;", tr_reg(inst, in->dst_reg).s, all.s);
+	return 0;
+}
+
 static int load_context(struct tr *t, struct tr_inst *inst, uint32_t i, bool is_signed)
 {
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
@@ -184,7 +224,7 @@ static int load_context(struct tr *t, struct tr_inst *inst, uint32_t i, bool is_
 	uint32_t bytes = ebpf_insn_bytes(in->code), shift;
 	struct tr_name dst = tr_reg(inst, in->dst_reg);
 	if (!f->fixed || f->offset < 0)
-		return tr_unsupported(t, inst->at[i].pc, "the offset into the context varies");
+		return load_some_field(t, inst, i, is_signed);
 	enum ebpf_context ctx = t->p->context;
 	int field = ebpf_field_at(ctx, (uint32_t)f->offset, bytes, &shift);
 	bool has_params = ctx == EBPF_CONTEXT_ENTRY || ctx == EBPF_CONTEXT_EXIT;
@@ -196,17 +236,7 @@ static int load_context(struct tr *t, struct tr_inst *inst, uint32_t i, bool is_
 	}
 	if (field < 0)
 		return tr_unsupported(t, inst->at[i].pc, "no field of the context is there");
-	const struct ebpf_field_row *row = &ebpf_fields[field];
-	t->fields |= 1ull << field;
-	char src[40];
-	snprintf(src, sizeof(src), "%%egpu_%s", row->name);
-	if (row->bytes == 8) {
-		extract(t, dst, tr_text(src), shift, 8, bytes, is_signed);
-		return 0;
-	}
-	tr_emit(t, "cvt.u64.u32 %s, %s;", dst.s, src);
-	if (shift || bytes < 4 || is_signed)
-		extract(t, dst, dst, shift, 4, bytes, is_signed);
+	load_field(t, field, shift, bytes, is_signed, dst);
 	return 0;
 }
 

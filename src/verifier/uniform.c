@@ -90,7 +90,7 @@ static bool load_varies(const struct uniform *u, uint32_t at, const struct lanes
 		int field = f->fixed ? ebpf_field_at(u->p->context, (uint32_t)f->offset, ebpf_insn_bytes(i->code), &shift) : -1;
 		if (field >= 0)
 			return ebpf_fields[field].uniform == EBPF_VARYING;
-		return false; /* parameters, reserved bytes */
+		return !f->fixed; /* parameters, reserved bytes */
 	}
 	case EBPF_REGION_STACK: {
 		int slot = own_slot(u, at, i->src_reg, i->off);

@@ -28,7 +28,7 @@ struct ebpf_fact {
 	bool fixed;	  /* offset below is the same on every path */
 	int32_t offset;	  /* fixed: byte offset from the region's start (CONTEXT), or from the frame's top (STACK, negative).
 			   * STACK offsets are relative to the frame of `frame`. */
-	int32_t low, high; /* STACK, fixed or not: the least and the greatest offset on any path */
+	int32_t low, high; /* STACK and CONTEXT, fixed or not: the least and the greatest offset on any path */
 	uint8_t frame;	  /* STACK: call depth of the frame that owns the slot, when every path agrees; 255: differs */
 	int32_t map;	  /* index in program->maps of the map value or key touched, or of a call's map argument or record; -1: none or differs */
 	uint32_t callback; /* helpers that call a function of the program: its first instruction; 0: none */

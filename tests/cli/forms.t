@@ -19,6 +19,7 @@ for options in "" "--sample-warps=1"; do
 	is "$(value 'join " ", map { $g->{kept}[0]{$_} } "most", "sum"')" "31 0" "a greatest value that is used as well"
 	is "$(value '$g->{common}[0]{most}')" 94 "one store for two greatest values"
 	is "$(value 'join " ", @{$g->{passes}}')" "320 320" "lanes in different passes of a loop"
+	is "$(value '$g->{fields}[0]{sum}')" 6400 "one load of one of two fields"
 	is "$(value '$g->{aside}[1]{sum}')" 640 "an address on the stack beside an array"
 	is "$(json "$tmp/json" 'join " ", map { my $m = $j->{maps}{$_}; map { $_->{value} } sort { $a->{key} <=> $b->{key} } @{$m->{entries}} } "first", "second"')" \
 		"160 320 480 640 320 320 320 320" "two counts that begin with their keys, their first values in one place"

@@ -13,7 +13,7 @@ struct row {
 	__u16 half, half_pad;
 };
 
-struct row moved[4], ways[4], far[4], other[4], kept[4], common[4];
+struct row moved[4], ways[4], far[4], other[4], kept[4], common[4], fields[4];
 __u64 passes[2];
 __u32 zero;
 #define TO(sym) [sym] "i"(&sym)
@@ -105,6 +105,14 @@ NAKED(form_aside)
 	asm volatile(LD_CTX
 		"r2 = %[aside] ll; r2 += 24; *(u64 *)(r10 - 8) = r2; r3 = 1; *(u64 *)(r10 - 16) = r3; *(u64 *)(r10 - 24) = r3; r8 &= 8; r4 = r10; r4 += r8;"
 		"r3 = *(u64 *)(r4 - 24); r2 = *(u64 *)(r10 - 8); lock *(u64 *)(r2 + 8) += r3;" OUT ::TO(aside));
+}
+
+/* One load of one of two fields of the context. */
+NAKED(form_fields)
+{
+	asm volatile(LD_CTX
+		"r8 &= 1; r2 = r1; if r8 == 0 goto 1f; r2 += 4; goto 2f; 1: r2 += 136; 2: r3 = *(u32 *)(r2 + 0); r2 = %[fields] ll;"
+		"lock *(u64 *)(r2 + 8) += r3;" OUT ::TO(fields));
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
