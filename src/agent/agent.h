@@ -145,6 +145,8 @@ struct pace {
 	struct pace_times plain, sampled; /* launches of the original; with the programs in one warp of one_in */
 };
 
+enum { SHAPE_LANES = 8 };
+
 struct kernel {
 	struct image *image;
 	const char *name, *demangled;            /* demangled NULL: same as name */
@@ -152,7 +154,7 @@ struct kernel {
 	uint32_t row;                            /* in the session; UINT32_MAX: none */
 	_Atomic(struct session_kernel *) shared; /* NULL: no row */
 	atomic_int row_asked;
-	_Atomic(struct shape *) shapes, last_shape; /* ways in which it was launched (shape.c) */
+	_Atomic(struct shape *) shapes, last_shape[SHAPE_LANES]; /* ways in which it was launched (shape.c); the latter by lane of threads */
 	uint32_t first_site, n_sites;
 	bool has_sites;
 	uint64_t site_links;                     /* links whose points number the sites: beyond memory */
