@@ -162,14 +162,15 @@ static const char *behind_name(const char *text, const char *name)
 	return NULL;
 }
 
-/* Threads of `.maxntid 8, 8` or `.reqntid`, between parameters and body; 0: it does not say. */
-static uint32_t declared_threads(const char *p, const char *word, const char *body)
+/* Threads of `.maxntid 8, 8`, between parameters and body; 0: it does not say. (What the driver tells of a kernel with .reqntid is not that.) */
+static uint32_t most_threads(const char *p, const char *body)
 {
-	const char *at = memmem(p, (size_t)(body - p), word, strlen(word));
+	static const char word[] = ".maxntid";
+	const char *at = memmem(p, (size_t)(body - p), word, sizeof(word) - 1);
 	uint64_t n = 1;
 	if (!at)
 		return 0;
-	for (at += strlen(word); at < body; at++) {
+	for (at += sizeof(word) - 1; at < body; at++) {
 		char *end;
 		at = text_token(at);
 		unsigned long v = strtoul(at, &end, 10);
@@ -189,10 +190,8 @@ static bool text_may_be(const struct text *t, const struct source_query *q, cons
 	*params = UINT32_MAX;
 	if (!body)
 		return false;
-	uint32_t most = declared_threads(p, ".maxntid", body), all = declared_threads(p, ".reqntid", body);
-	if ((most && l->threads > most) || (all && l->threads != all))
-		return false;
-	return params_may_be(p, t->bytes + t->n, q->loaded, params);
+	uint32_t most = most_threads(p, body);
+	return !(most && l->threads > most) && params_may_be(p, t->bytes + t->n, q->loaded, params);
 }
 
 /* The same text with the kernel under another name. */

@@ -198,7 +198,7 @@ int main(int argc, char **argv)
 		fn = load(text);
 	}
 	if (!strcmp(what, "foreign")) {
-		struct form third = { "7.0", "xor", "", "", "", "", 0 };
+		struct form third = { "7.0", "min", "", "", "", "", 0 };
 		char *gone = make(&third);
 		kept[0] = link_text(gone);
 		memset(gone, 0, strlen(gone));
