@@ -13,7 +13,8 @@
  *   triton.c   PTX in caches of Triton's             unprobed.c graphs that run as they are
  *   texts.c    which of several texts was loaded     memcode.c  machine code for devices in memory
  *   devmap.c   maps: device <-> session             ptxas.c    the compiler of last resort
- *   old.c      launches as before CUDA 4.0
+ *   old.c      launches as before CUDA 4.0           ending.c   modules that are unloaded while in use
+ *   residency.c  blocks that run together
  *   live.c     programs into kernels that are running
  *   hold.c     launches held until the device is idle
  *   filter.c   which launches are probed            gputime.c  how long kernels run
@@ -570,11 +571,8 @@ int cache_text(const char *text, size_t bytes, uint64_t id[2]);
  * loading. */
 void variant_prepare(struct module *m, struct context *c);
 /* The variant to launch in place of a function's kernel, made and loaded if that is possible now;
- * NULL: the original. */
-/* fn: what is about to be launched as f, by its handle; NULL: nothing is, or it is loaded. */
+ * NULL: the original. fn: what is about to be launched as f, by its handle; NULL: nothing is, or it is loaded. */
 struct variant *variant_for_launch(struct function *f, CUcontext current, void *fn);
-/* Has the driver load a function that it would else load at the first launch. */
-void function_load(void *fn, bool is_kernel);
 /* v, or a variant of fewer registers, or NULL: whether all blocks of this launch that would be
  * resident together stay so. */
 struct variant *variant_that_fits(struct function *f, struct variant *v, uint64_t blocks,
@@ -594,8 +592,6 @@ enum load_hurry {
 };
 void variant_load_queued(enum load_hurry hurry);
 void variant_retire_module(struct module *m);
-/* The program unloads it, before that. True: a variant that may be running uses what the module has; it is unloaded for the program when nothing runs. */
-bool variant_unload_later(struct module *m);
 /* Links that are attached now. */
 uint64_t links_attached(void);
 /* Maps of programs that are attached now; fragments of others are dropped. Under agent.build. */
@@ -610,7 +606,25 @@ void devmap_drop(struct context *c, uint64_t mask); /* the same, by who holds c-
 bool variant_prepared(const struct module *m, const struct context *c);
 void variant_context_gone(struct context *c);
 
+/* -- residency.c ------------------------------------------------------------- */
+
+/* Whether of a launch of this shape as many blocks are resident together as of the original, as far as it has them. */
+bool residency_fits(struct variant *v, uint64_t blocks, uint32_t threads, size_t shared, bool cooperative);
+
+/* -- ending.c ---------------------------------------------------------------- */
+
+/* The program unloads it, and it is not retired yet. True: a variant that may be running uses what it has; it is unloaded for the program when
+ * nothing runs. False: it has to end now. Not under agent.build; the others are. */
+bool ending_later(const struct module *m);
+void endings_unload(void); /* nothing runs; n_retired is the caller's */
+void endings_forget(CUcontext gone); /* they go with their context */
+
 /* -- module.c -------------------------------------------------------------- */
+
+/* What the driver has of a kernel in the current context; NULL: it does not tell. */
+CUfunction function_handle(void *fn, bool is_kernel);
+/* Has the driver load a function that it would else load at the first launch. */
+void function_load(void *fn, bool is_kernel);
 
 struct function *function_get(void *handle);
 /* The same; a handle that came by ways we do not see is found by its module. in: the context that it is launched in. */

@@ -227,7 +227,7 @@ bool blackbox_fault(void)
 void blackbox_last_look(void)
 {
 	CUcontext current = NULL;
-	if (!agent.row || !blackbox_launches() || own_box()->fault || atomic_load(&agent.captures) ||
+	if (!agent.row || !blackbox_launches() || blackbox_fault() || atomic_load(&agent.captures) ||
 		REAL(cuCtxGetCurrent)(&current) != CUDA_SUCCESS || !current)
 		return;
 	blackbox_result("the end of the process", REAL(cuStreamQuery)(CU_STREAM_LEGACY));

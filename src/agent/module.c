@@ -107,6 +107,21 @@ static struct module *module_of_function(void *handle, const char *name)
 	return only;
 }
 
+CUfunction function_handle(void *fn, bool is_kernel)
+{
+	CUfunction f = fn;
+	if (!is_kernel)
+		return f;
+	return REAL(cuKernelGetFunction) && REAL(cuKernelGetFunction)(&f, fn) == CUDA_SUCCESS ? f : NULL;
+}
+
+void function_load(void *fn, bool is_kernel)
+{
+	CUfunction f = function_handle(fn, is_kernel);
+	if (f && REAL(cuFuncLoad))
+		REAL(cuFuncLoad)(f);
+}
+
 struct function *function_find(void *handle, CUcontext in)
 {
 	struct function *f = handles_get(&agent.functions, handle);
@@ -348,7 +363,7 @@ static bool forget(const void *handle)
 	}
 	if (!m)
 		return false;
-	bool later = variant_unload_later(m);
+	bool later = ending_later(m);
 	variant_retire_module(m);
 	handles_put(&agent.loaded, handle, NULL);
 	handles_sweep(&agent.functions, function_of_module, m);

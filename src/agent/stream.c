@@ -225,13 +225,13 @@ static void forget_thread(void)
 			atomic_store(&u->epoch, 0);
 }
 
-/* A thread's stream is asked about by itself, in its context. */
-static bool own_idle(CUcontext context)
+/* A context's default stream: the legacy one, or the calling thread's own. */
+static bool default_idle(CUcontext context, CUstream which)
 {
 	CUcontext was;
 	if (REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS)
 		return false;
-	CUresult r = REAL(cuStreamQuery)(CU_STREAM_PER_THREAD);
+	CUresult r = REAL(cuStreamQuery)(which);
 	REAL(cuCtxPopCurrent_v2)(&was);
 	return r == CUDA_SUCCESS;
 }
@@ -245,7 +245,7 @@ static bool threads_idle(CUcontext only, bool mine, bool ask)
 		bool is_mine = atomic_load(&u->tid) == tid;
 		if (!atomic_load(&u->epoch) || (only && context != only) || (mine && !is_mine))
 			continue;
-		if (!ask || !is_mine || !own_idle(context))
+		if (!ask || !is_mine || !default_idle(context, CU_STREAM_PER_THREAD))
 			return false;
 		atomic_store(&u->epoch, 0);
 	}
@@ -418,16 +418,6 @@ void stream_purge(void)
 
 /* -- questions ------------------------------------------------------------------------ */
 
-static bool legacy_idle(CUcontext handle)
-{
-	CUcontext was;
-	if (REAL(cuCtxPushCurrent_v2)(handle) != CUDA_SUCCESS)
-		return false;
-	CUresult r = REAL(cuStreamQuery)(CU_STREAM_LEGACY);
-	REAL(cuCtxPopCurrent_v2)(&was);
-	return r == CUDA_SUCCESS;
-}
-
 bool contexts_known(void)
 {
 	struct context *c = atomic_load(&agent.contexts);
@@ -439,7 +429,7 @@ bool contexts_known(void)
 static bool contexts_idle(void)
 {
 	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next)
-		if (!atomic_load(&c->dead) && !legacy_idle(c->handle))
+		if (!atomic_load(&c->dead) && !default_idle(c->handle, CU_STREAM_LEGACY))
 			return false;
 	return true;
 }
@@ -528,7 +518,7 @@ bool stream_context_idle(CUcontext handle, bool threads)
 	if (!begin_asking())
 		return false;
 	bool idle = !is_unknown() && streams_idle(handle) &&
-		    (!threads || threads_idle(handle, false, false)) && legacy_idle(handle);
+		    (!threads || threads_idle(handle, false, false)) && default_idle(handle, CU_STREAM_LEGACY);
 	end_asking();
 	return idle;
 }

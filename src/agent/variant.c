@@ -473,66 +473,6 @@ static void unlink_variant(struct variant *v)
 		atomic_store(&at->next, v->next);
 }
 
-/* A module that the program has unloaded while a variant of it ran that reads or writes its variables. The driver waits for a module's own kernels
- * then, and knows nothing of variants. */
-struct ending {
-	struct ending *next;
-	void *handle;
-	bool is_library;
-	CUcontext context; /* of a module */
-};
-
-static bool is_used(const struct module *m)
-{
-	for (const struct variant *v = atomic_load(&m->variants); v; v = v->next)
-		if (v->handle && v->build && v->build->result.n_symbols && !atomic_load(&v->context->dead) &&
-			!stream_context_idle(v->context->handle, true))
-			return true;
-	return false;
-}
-
-/* False: it has to end now. */
-static bool end_later(const struct module *m)
-{
-	struct ending *e = is_used(m) ? calloc(1, sizeof(*e)) : NULL;
-	if (!e)
-		return false;
-	*e = (struct ending){ agent.endings, m->handle, m->is_library, m->is_library ? NULL : m->context->handle };
-	agent.endings = e;
-	atomic_fetch_add(&agent.n_retired, 1);
-	return true;
-}
-
-static void end_modules(void)
-{
-	for (struct ending *e = agent.endings, *next; e; e = next) {
-		CUcontext was;
-		next = e->next;
-		if (e->is_library) {
-			REAL(cuLibraryUnload)(e->handle);
-		} else if (REAL(cuCtxPushCurrent_v2)(e->context) == CUDA_SUCCESS) {
-			REAL(cuModuleUnload)(e->handle);
-			REAL(cuCtxPopCurrent_v2)(&was);
-		}
-		free(e);
-	}
-	agent.endings = NULL;
-}
-
-/* They go with their context. */
-static void forget_endings(CUcontext gone)
-{
-	for (struct ending **at = &agent.endings, *e; (e = *at);) {
-		if (e->is_library || e->context != gone) {
-			at = &e->next;
-			continue;
-		}
-		*at = e->next;
-		atomic_fetch_sub(&agent.n_retired, 1);
-		free(e);
-	}
-}
-
 /* The gate is closed and nothing runs. What an executable graph may launch stays. The record itself is
  * never freed: a launch may be looking at it. */
 static void unload_retired(void)
@@ -540,7 +480,7 @@ static void unload_retired(void)
 	struct variant *v = agent.retired, *next;
 	agent.retired = NULL;
 	atomic_store(&agent.n_retired, 0);
-	end_modules();
+	endings_unload();
 	for (; v; v = next) {
 		CUcontext was;
 		next = v->queued;
@@ -843,21 +783,6 @@ static enum load_hurry load_hurry(void)
 	return atomic_load_explicit(&agent.late, memory_order_relaxed) ? LOAD_POLL : LOAD_MUST;
 }
 
-static CUfunction function_of(void *fn, bool is_kernel)
-{
-	CUfunction f = fn;
-	if (!is_kernel)
-		return f;
-	return REAL(cuKernelGetFunction) && REAL(cuKernelGetFunction)(&f, fn) == CUDA_SUCCESS ? f : NULL;
-}
-
-void function_load(void *fn, bool is_kernel)
-{
-	CUfunction f = function_of(fn, is_kernel);
-	if (f && REAL(cuFuncLoad))
-		REAL(cuFuncLoad)(f);
-}
-
 /* The driver loads a function at its first launch, and waits for that until nothing runs: this is a load of the program's own, beside which
  * ours waits for no more than the program does anyway. Whether it was one. Not while something is captured, where the driver may forbid it. */
 static bool take_first_launch(const struct function *f, CUcontext context, void *fn)
@@ -867,7 +792,7 @@ static bool take_first_launch(const struct function *f, CUcontext context, void 
 	if (!fn || !atomic_load(&agent.n_queued) || atomic_load(&agent.captures) || !REAL(cuFuncIsLoaded) || !REAL(cuFuncLoad) ||
 		REAL(cuCtxGetCurrent)(&now) != CUDA_SUCCESS || now != context)
 		return false;
-	CUfunction handle = function_of(fn, !f->context);
+	CUfunction handle = function_handle(fn, !f->context);
 	return handle && REAL(cuFuncIsLoaded)(&state, handle) == CUDA_SUCCESS && state == CU_FUNCTION_LOADING_STATE_UNLOADED &&
 	       REAL(cuFuncLoad)(handle) == CUDA_SUCCESS;
 }
@@ -892,57 +817,18 @@ struct variant *variant_for_launch(struct function *f, CUcontext current, void *
 	if (!atomic_load(&f->kernel->wanted))
 		return NULL;
 	/* What ran has ended; that the driver says so of each stream may take a moment. */
-	bool first = load_hurry() == LOAD_MUST && take_first_launch(f, context, fn);
+	enum load_hurry hurry = load_hurry();
+	bool first = hurry == LOAD_MUST && take_first_launch(f, context, fn);
 	uint64_t until = first ? now_ns() + FIRST_LAUNCH_NS : 0;
-	variant_load_queued(load_hurry());
+	variant_load_queued(hurry);
 	while (!(v = ready(f, context)) && first && now_ns() < until) {
 		usleep(20);
-		variant_load_queued(LOAD_MUST);
+		variant_load_queued(hurry);
 	}
 	return v;
 }
 
 /* -- residency ------------------------------------------------------------------------ */
-
-/* Blocks of this shape an SM holds of the original and of the variant. The last answers are kept in
- * one word: bit 63, threads from bit 40, shared bytes from bit 16, the two answers from bits 8 and
- * 0. */
-static bool resident_blocks(
-	struct variant *v, uint32_t threads, size_t shared, uint32_t *original, uint32_t *variant)
-{
-	bool keep = threads < 1 << 20 && shared < 1 << 24;
-	uint64_t question = (uint64_t)1 << 63 | (uint64_t)threads << 40 | (uint64_t)shared << 16,
-		 word = atomic_load(&v->fit);
-	if (keep && word >> 16 == question >> 16) {
-		*original = word >> 8 & 0xff;
-		*variant = word & 0xff;
-		return true;
-	}
-	int a = 0, b = 0;
-	if (REAL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(
-		    &a, v->original, (int)threads, shared) != CUDA_SUCCESS ||
-		REAL(cuOccupancyMaxActiveBlocksPerMultiprocessor)(
-			&b, v->function, (int)threads, shared) != CUDA_SUCCESS)
-		return false;
-	*original = (uint32_t)a;
-	*variant = (uint32_t)b;
-	if (keep && a < 256 && b < 256)
-		atomic_store(&v->fit, question | (uint64_t)a << 8 | (uint64_t)b);
-	return true;
-}
-
-/* Blocks that run together may wait for each other, in a cooperative launch by promise, in others
- * because it works. */
-static bool fits(
-	struct variant *v, uint64_t blocks, uint32_t threads, size_t shared, bool cooperative)
-{
-	uint32_t original, variant;
-	if (!resident_blocks(v, threads, shared, &original, &variant))
-		return false;
-	uint64_t sms = v->context->sms;
-	return variant >= original || blocks <= variant * sms ||
-	       (!cooperative && blocks > original * sms);
-}
 
 /* The same variant with no more registers than the original has. */
 static struct variant *make_capped(struct variant *v)
@@ -973,7 +859,7 @@ static struct variant *make_capped(struct variant *v)
 struct variant *variant_that_fits(struct function *f, struct variant *v, uint64_t blocks,
 	uint32_t threads, size_t shared, bool cooperative)
 {
-	if (fits(v, blocks, threads, shared, cooperative))
+	if (residency_fits(v, blocks, threads, shared, cooperative))
 		return v;
 	struct variant *c = make_capped(v);
 	if (!c)
@@ -981,7 +867,7 @@ struct variant *variant_that_fits(struct function *f, struct variant *v, uint64_
 	if (atomic_load(&c->state) == VARIANT_PENDING)
 		variant_load_queued(load_hurry());
 	if (atomic_load_explicit(&c->state, memory_order_acquire) == VARIANT_READY &&
-		fits(c, blocks, threads, shared, cooperative))
+		residency_fits(c, blocks, threads, shared, cooperative))
 		return c;
 	struct session_kernel *row = atomic_load(&v->kernel->shared);
 	if (row && !row->reason)
@@ -1087,14 +973,6 @@ static bool of_context(struct variant *v, void *arg)
 
 /* The program unloads: what is loaded for it goes at the next idle moment, since unloading waits as
  * loading does. */
-bool variant_unload_later(struct module *m)
-{
-	lock_take(&agent.build);
-	bool later = end_later(m);
-	lock_drop(&agent.build);
-	return later;
-}
-
 void variant_retire_module(struct module *m)
 {
 	lock_take(&agent.build);
@@ -1111,7 +989,7 @@ void variant_context_gone(struct context *c)
 {
 	lock_take(&agent.build);
 	drop_from_queue(of_context, c);
-	forget_endings(c->handle);
+	endings_forget(c->handle);
 	for (struct module *m = atomic_load(&agent.modules); m; m = m->next)
 		for (struct variant *v = atomic_load(&m->variants); v; v = v->next)
 			if (v->context == c) {

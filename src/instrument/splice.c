@@ -10,7 +10,8 @@
  *		{ fragment }
  *	$egpu_w:
  *	$egpu_end:
- *		bar.warp.sync               where lanes may have parted
+ *		bar.warp.sync               where lanes may have parted; a branch behind it that none takes begins the site
+ *	$egpu_met:
  *	}
  */
 #include <errno.h>

@@ -659,6 +659,23 @@ static bool step(int to, int from)
 	return write(to, &c, 1) == 1 && read(from, &c, 1) == 1;
 }
 
+/* step(in[1], out[0]) makes it launch. */
+static pid_t start_interactive(struct run *r, int in[2], int out[2])
+{
+	if (pipe(in) || pipe(out))
+		exit(1);
+	fflush(stdout);
+	pid_t pid = fork();
+	if (!pid) {
+		dup2(in[0], 0);
+		dup2(out[1], 9);
+		close(in[1]);
+		run_child(r, "interactive");
+	}
+	close(in[0]);
+	return pid;
+}
+
 static void attach_detach(void)
 {
 	struct run r;
@@ -668,17 +685,7 @@ static void attach_detach(void)
 		 later = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
 	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY),
 			     g = counter(later, EBPF_POINT_ENTRY);
-	if (pipe(in) || pipe(out))
-		exit(1);
-	fflush(stdout);
-	pid_t pid = fork();
-	if (!pid) {
-		dup2(in[0], 0);
-		dup2(out[1], 9);
-		close(in[1]);
-		run_child(&r, "interactive");
-	}
-	close(in[0]);
+	pid_t pid = start_interactive(&r, in, out);
 	ok(step(in[1], out[0]), "nothing attached");
 	uint32_t link = run_attach(&r, &f, "fill");
 	ok(step(in[1], out[0]), "attached while it runs");
@@ -712,17 +719,7 @@ static void shown(void)
 	run_begin(&r);
 	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1), other = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
 	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY), g = counter(other, EBPF_POINT_ENTRY);
-	if (pipe(in) || pipe(out))
-		exit(1);
-	fflush(stdout);
-	pid_t pid = fork();
-	if (!pid) {
-		dup2(in[0], 0);
-		dup2(out[1], 9);
-		close(in[1]);
-		run_child(&r, "interactive");
-	}
-	close(in[0]);
+	pid_t pid = start_interactive(&r, in, out);
 	uint64_t one = UINT64_C(1) << run_attach(&r, &f, "fill");
 	step(in[1], out[0]);
 	struct session_kernel *k = run_kernel(&r, "fill");
@@ -751,15 +748,7 @@ static void killed(void)
 	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
 	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
 	run_attach(&r, &f, "fill");
-	if (pipe(in) || pipe(out))
-		exit(1);
-	fflush(stdout);
-	pid_t pid = fork();
-	if (!pid) {
-		dup2(in[0], 0);
-		dup2(out[1], 9);
-		run_child(&r, "interactive");
-	}
+	pid_t pid = start_interactive(&r, in, out);
 	ok(step(in[1], out[0]), "launched");
 	for (int i = 0; i < 500 && count != 10 * N; i++) {
 		usleep(10000);
@@ -769,10 +758,9 @@ static void killed(void)
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	is_int(run_count(&r, map, 0), 10 * N, "read after it was killed");
-	for (int i = 0; i < 2; i++) {
-		close(in[i]);
-		close(out[i]);
-	}
+	close(in[1]);
+	close(out[0]);
+	close(out[1]);
 	run_end(&r);
 }
 

@@ -26,15 +26,7 @@ for built in "clang v3" "clang-14 v2" "clang-19 v4"; do
 		is "$(sum one_to_one)" 224 "$built, vecadd $n: what is set without a look-up"
 	done
 done
-ptxas=$(command -v ptxas || echo /usr/local/cuda/bin/ptxas)
 run "$egpu" instrument -o "$tmp/probed.ptx" "$probe" "$samples/vecadd.ptx"
 is $status 0 "instrument"
-if [ -x "$ptxas" ]; then
-	for arch in sm_75 sm_80 sm_90; do
-		"$ptxas" -arch=$arch "$tmp/probed.ptx" -o /dev/null >&2
-		ok $? "ptxas takes it for $arch"
-	done
-else
-	skip "no ptxas" "ptxas takes it"
-fi
+takes "$tmp/probed.ptx" sm_75 sm_80 sm_90
 finish

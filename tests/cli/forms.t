@@ -24,16 +24,8 @@ for options in "" "--sample-warps=1"; do
 	is "$(json "$tmp/json" 'join " ", map { my $m = $j->{maps}{$_}; map { $_->{value} } sort { $a->{key} <=> $b->{key} } @{$m->{entries}} } "first", "second"')" \
 		"160 320 480 640 320 320 320 320" "two counts that begin with their keys, their first values in one place"
 done
-ptxas=$(command -v ptxas || echo /usr/local/cuda/bin/ptxas)
 run "$egpu" instrument -o "$tmp/probed.ptx" ${EGPU_FORMS:-"$probe"} "$samples/vecadd.ptx"
 is $status 0 "instrument"
 is "$(grep -c 'st\.global\.u' "$tmp/probed.ptx")" 0 "nothing is stored otherwise"
-if [ -x "$ptxas" ]; then
-	for arch in sm_75 sm_90; do
-		"$ptxas" -arch=$arch "$tmp/probed.ptx" -o /dev/null >&2
-		ok $? "ptxas takes it for $arch"
-	done
-else
-	skip "no ptxas" "ptxas takes it"
-fi
+takes "$tmp/probed.ptx" sm_75 sm_90
 finish

@@ -59,6 +59,15 @@ skip() { # skip WHY DESCRIPTION
 	echo "ok $test_count - $2 # skip $1"
 }
 
+takes() { # takes PTX ARCH...: ptxas does
+	ptxas=$(command -v ptxas || echo /usr/local/cuda/bin/ptxas) ptx=$1
+	shift
+	[ -x "$ptxas" ] || { skip "no ptxas" "ptxas takes it"; return; }
+	for arch; do
+		"$ptxas" -arch="$arch" "$ptx" -o /dev/null >&2
+		ok $? "ptxas takes it for $arch"
+	done
+}
 skip_all() {
 	echo "1..0 # skip $1"
 	exit 0

@@ -30,7 +30,7 @@
 #include <unistd.h>
 
 #define EGPU_CUDA_NO_ALIASES
-#include "egpu/cuda.h"
+#include "must.h"
 
 #define PTX                                                                                        \
 	".version 7.0\n.target sm_75\n.address_size 64\n"                                          \
@@ -63,16 +63,6 @@ static void end(int sig)
 {
 	over = 1;
 }
-
-static void must(CUresult r, const char *what)
-{
-	if (r == CUDA_SUCCESS)
-		return;
-	printf("%s gave %d\n", what, (int)r);
-	fflush(stdout);
-	_exit(3);
-}
-#define CU(call) must(call, #call)
 
 static double now(void)
 {

@@ -25,7 +25,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "egpu/cuda.h"
+#include "must.h"
 
 enum { N = 256, THREADS = 64, BLOCKS = N / THREADS };
 
@@ -40,16 +40,6 @@ static void begin(int sig)
 {
 	more = 1;
 }
-
-static void must(CUresult r, const char *what)
-{
-	if (r == CUDA_SUCCESS)
-		return;
-	printf("%s gave %d\n", what, (int)r);
-	fflush(stdout);
-	_exit(3);
-}
-#define CU(call) must(call, #call)
 
 /* What one of the two texts differs in. The parts are put together on the heap, so that there are no other texts of the name. */
 struct form {

@@ -14,6 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "load.h"
+
 static uint64_t records, bad, process;
 
 static void on_record(const void *data, uint64_t bytes, void *arg)
@@ -24,32 +26,18 @@ static void on_record(const void *data, uint64_t bytes, void *arg)
 	bad += bytes != sizeof(e) || arg != &records || e[0] % 64 != 3 || e[1] != process;
 }
 
-static int fail(const char *what)
-{
-	printf("%s: %s\n", what, strerror(errno));
-	return 1;
-}
-
 int main(int argc, char **argv)
 {
 	struct bpf_link *links[8] = { 0 };
-	struct bpf_program *p;
 	int n = 0;
 	int (*poll)(int, void *, void (*)(const void *, uint64_t, void *)) =
 		(int (*)(int, void *, void (*)(const void *, uint64_t, void *)))dlsym(RTLD_DEFAULT, "bpftime_syscall_server__poll_gpu_ringbuf_map");
 	if (argc < 4 || !poll)
 		return 2;
 	process = strtoull(argv[3], NULL, 10);
-	struct bpf_object *o = bpf_object__open_file(argv[1], NULL);
+	struct bpf_object *o = load_and_attach(argv[1], links, &n);
 	if (!o)
-		return fail("open");
-	if (bpf_object__load(o))
-		return fail("load");
-	bpf_object__for_each_program(p, o) {
-		links[n] = bpf_program__attach(p);
-		if (!links[n++])
-			return fail(bpf_program__name(p));
-	}
+		return 1;
 	int calls = bpf_object__find_map_fd_by_name(o, "calls"), shared = bpf_object__find_map_fd_by_name(o, "shared"),
 	    rb = bpf_object__find_map_fd_by_name(o, "rb");
 	for (int i = 0; i < atoi(argv[2]) * 20; i++, usleep(50000))

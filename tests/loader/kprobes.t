@@ -1,29 +1,9 @@
 #!/bin/bash
 # A loader written for bpftime, unmodified but for what it prints: libbpf attaches its kprobes through perf_event_open.
-. "$(dirname "$0")/../cli/lib.sh"
-loader=$EGPU_BUILD/tests/loader/kprobes
-target=$EGPU_BUILD/tests/dynamic/target_plain
+loader=kprobes
+. "$(dirname "$0")/lib.sh"
 probe=$EGPU_BUILD/tests/loader/kprobes.bpf.o
-preload=$EGPU_BUILD/src/syscall/libegpu-syscall.so
-if [ ! -x "$loader" ] || ! ldd "$loader" | grep -q 'libbpf.so.*=> /'; then
-	echo "1..0 # SKIP no shared libbpf"
-	exit 0
-fi
-trap 'kill $egpu_pid 2> /dev/null; rm -rf "$tmp"' EXIT
-cat > "$tmp/none.bpf.c" <<'C'
-#include <egpu/probe.bpf.h>
-__u64 x;
-SEC("gpu/entry/none_of_them") int none(struct egpu_entry *ctx) { x++; return 0; }
-C
-"$egpu" run --softgpu --allow-empty -o "$tmp/report" "$tmp/none.bpf.c" -- "$target" linked > "$tmp/target" 2>&1 &
-egpu_pid=$!
-for _ in $(seq 200); do grep -qs running "$tmp/target" && break; sleep 0.02; done
-pid=
-for _ in $(seq 200); do
-	pid=$("$egpu" ps 2> /dev/null | sed -n 's/^ *\([0-9][0-9]*\) .*/\1/p' | head -1)
-	[ -n "$pid" ] && break
-	sleep 0.02
-done
+start
 
 # Every launch of 256 threads: each counts itself once, four of them send a record, 200 of them store. Links come and go one after the other.
 exact() { # LABEL
@@ -56,9 +36,5 @@ is $status 1 "functions whose names say nothing of a GPU are refused"
 says "with what to do" 'a kprobe is one when its function.s name begins with cuda__'
 run env LD_PRELOAD="$preload" cat /sys/bus/event_source/devices/software/type
 is "$status $(cat "$tmp/out")" "0 1" "other files are the machine's"
-kill -TERM $egpu_pid
-wait $egpu_pid
-is $? 0 "the program ends well"
-grep -q 'wrong 0' "$tmp/target"
-ok $? "its results were right"
+stop "the program under loaders"
 finish

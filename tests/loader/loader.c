@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "load.h"
+
 static volatile sig_atomic_t over;
 static uint64_t records, sum, bad;
 static long work;
@@ -58,16 +60,9 @@ static void globals(struct bpf_object *o, uint64_t out[2])
 			bpf_map_lookup_elem(bpf_map__fd(m), &key, out);
 }
 
-static int fail(const char *what)
-{
-	printf("%s: %s\n", what, strerror(errno));
-	return 1;
-}
-
 int main(int argc, char **argv)
 {
 	struct bpf_link *links[8] = { 0 };
-	struct bpf_program *p;
 	int n_links = 0;
 	double start = now();
 	if (argc < 4)
@@ -75,17 +70,9 @@ int main(int argc, char **argv)
 	double seconds = atof(argv[3]);
 	work = argc > 4 ? atol(argv[4]) : 0;
 	signal(SIGTERM, end);
-	struct bpf_object *o = bpf_object__open_file(argv[1], NULL);
+	struct bpf_object *o = load_and_attach(argv[1], links, &n_links);
 	if (!o)
-		return fail("open");
-	if (bpf_object__load(o))
-		return fail("load");
-	bpf_object__for_each_program(p, o) {
-		links[n_links] = bpf_program__attach(p);
-		if (!links[n_links])
-			return fail(bpf_program__name(p));
-		n_links++;
-	}
+		return 1;
 	int map = bpf_object__find_map_fd_by_name(o, argv[2]);
 	struct ring_buffer *rb = ring_buffer__new(map, on_record, &records, NULL);
 	if (!rb)
