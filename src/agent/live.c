@@ -32,6 +32,9 @@ enum {
 	FLIGHT_NS = 100000, /* by then what a lane stored before it counted itself out has been stored */
 	HELD_NS = 1000000000, /* after that lists that are not left are looked at now and then */
 	HELD_MS = 20,
+	REST_AFTER_NS = 4000000, /* that a list is not left, others rest */
+	REST_NS = 10000000,
+	REST_AGAIN = 10, /* times as long since it was closed */
 };
 
 /* A list on the device, from the first word that leads to it until nobody is inside. */
@@ -68,10 +71,13 @@ struct live {
 	CUdeviceptr program[SESSION_MAX_LINKS];
 	struct list lists[LIVE_LISTS];
 	uint32_t lists_number;  /* of the last one */
+	uint64_t rest_ns;	/* since when others rest; 0: they do not */
+	uint64_t rest_after;	/* a list was closed they rest, if it is not left by then */
 	struct live_line lines[LIVE_SMS]; /* what is read or written of one list */
 	uint8_t list[LIVE_POINTS][LIVE_KERNELS];   /* that a word leads to, and 1; 0: none */
 	uint64_t shown[LIVE_POINTS][LIVE_KERNELS]; /* links in it */
 	bool coded[LIVE_POINTS][LIVE_KERNELS];	   /* which has code */
+	bool had[LIVE_KERNELS];			   /* a program, at any point */
 };
 
 static bool ok(CUresult r)
@@ -440,6 +446,7 @@ static void note_word(struct live *l, const struct change *change)
 		l->lists[*place - 1].words--;
 	*place = change->place;
 	if (*place) {
+		l->had[change->kernel] = true;
 		l->lists[*place - 1].links = change->links;
 		l->lists[*place - 1].words++;
 	}
@@ -521,6 +528,50 @@ static void look_inside(struct context *c)
 	}
 }
 
+/* -- turns for those that are inside ---------------------------------------------------- */
+
+/* The word says until when, so that nobody rests longer whatever becomes of this thread. */
+static bool set_rest(struct context *c, bool on)
+{
+	struct live *l = c->live;
+	uint64_t word = on ? LIVE_REST_UNTIL(now_ns() - (uint64_t)c->clock_offset_ns + REST_NS) : 0;
+	bool good = true;
+	for (uint32_t k = 0; k < LIVE_KERNELS && good; k++)
+		if (l->had[k] && !l->list[LIVE_LOOP][k])
+			good = put(c, l->value + LIVE_WORD(LIVE_LOOP, k), &word, sizeof(word));
+	l->rest_ns = on ? now_ns() : 0;
+	return good && finished(c) && ring_bell(c);
+}
+
+/* Since when the first of the lists that somebody is inside of is closed; 0: nobody is. */
+static uint64_t held_up_since(const struct live *l)
+{
+	uint64_t since = 0;
+	for (uint32_t k = 0; k < LIVE_LISTS; k++)
+		if (is_old(&l->lists[k]) && l->lists[k].inside && (!since || l->lists[k].closed_ns < since))
+			since = l->lists[k].closed_ns;
+	return since;
+}
+
+/* Seldom, where it does not help: whoever is inside may wait for something else. */
+static void give_turns(struct context *c)
+{
+	struct live *l = c->live;
+	uint64_t since = held_up_since(l), now = now_ns();
+	if (!since)
+		l->rest_after = REST_AFTER_NS;
+	if (l->rest_ns ? !since || now - l->rest_ns >= REST_NS : since && !l->rings && now - since >= l->rest_after) {
+		bool on = !l->rest_ns;
+		if (on)
+			l->rest_after = REST_AGAIN * (now - since);
+		if (!set_rest(c, on))
+			agent_log("live: a word at loop heads cannot be written");
+		agent_log("live: others rest%s", on ? "" : " no more");
+	}
+}
+
+/* -- what holds links ------------------------------------------------------------------ */
+
 /* The links that lanes may be inside of although no word leads to them; since: the first of them. */
 static uint64_t held(const struct live *l, uint64_t *since)
 {
@@ -569,6 +620,8 @@ static bool start_over(struct context *c)
 	memset(l->list, 0, sizeof(l->list));
 	memset(l->shown, 0, sizeof(l->shown));
 	memset(l->coded, 0, sizeof(l->coded));
+	memset(l->had, 0, sizeof(l->had));
+	l->rest_ns = 0;
 	native_start_over(l->native);
 	memset(l->program, 0, sizeof(l->program));
 	l->code_used = 0;
@@ -713,6 +766,7 @@ static void settle(struct context *c)
 	if (c->live->rings)
 		hear(c);
 	look_inside(c);
+	give_turns(c);
 	note_gone(c);
 }
 
@@ -839,13 +893,13 @@ static void go_native(struct context *c)
 static bool waits(const struct live *l)
 {
 	uint64_t since;
-	return l->rings || held(l, &since);
+	return l->rings || l->rest_ns || held(l, &since);
 }
 
 static int next_look(const struct live *l)
 {
 	uint64_t since;
-	if (l->rings)
+	if (l->rings || l->rest_ns)
 		return SETTLE_MS;
 	if (held(l, &since))
 		return now_ns() - since < HELD_NS ? SETTLE_MS : HELD_MS;
@@ -913,6 +967,7 @@ int live_prepare(struct context *c, CUdeviceptr image, struct diag *d)
 		free(l);
 		return err;
 	}
+	l->rest_after = REST_AFTER_NS;
 	c->live = l;
 	update(c);
 	return 0;

@@ -22,8 +22,8 @@ bool check_running(struct variant *v, const struct instrument_request *req)
 {
 	if (!has_live(req))
 		return true;
-	if (v->target.sm < 70 || v->target.version < 602)
-		return variant_refuse(v, 0, "probing it while it runs needs PTX 6.2 for sm_70 or later; this is PTX %u.%u for sm_%u",
+	if (v->target.sm < 70 || v->target.version < 603)
+		return variant_refuse(v, 0, "probing it while it runs needs PTX 6.3 for sm_70 or later; this is PTX %u.%u for sm_%u",
 			v->target.version / 100, v->target.version % 100, v->target.sm);
 	for (uint32_t k = 0; k < v->n_places; k++) {
 		const struct ptx_func *f = v->places[k].func;

@@ -2,7 +2,7 @@
  *
  * Compiled by clang to PTX when egpu is built (embed), twice, and from then on text: the variant's splice check compares it
  * byte for byte, because the addresses that programs compute cannot be followed in it. The verifier has proved the programs.
- * It has no module-scope data and calls nothing, so that it can be put into any module from sm_70 and PTX 6.2 on.
+ * It has no module-scope data and calls nothing, so that it can be put into any module from sm_70 and PTX 6.3 on.
  *
  * Maps and ring buffers are in device/.
  */

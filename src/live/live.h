@@ -26,6 +26,9 @@
  * whoever is counted later finds it closed. What was taken away is *gone* when the lists with it are left: a multiprocessor that has not heard of it
  * finds out at each guard, which costs time.
  *
+ * A multiprocessor whose warps only compute gives one that waits for memory few turns (docs/dynamic.md): those that are inside a list could be there for
+ * seconds. While a closed list is not left, words at loop heads that lead to no list have others *rest*, for a moment.
+ *
  * The device's side is interp.c, compiled to PTX when egpu is built.
  */
 #ifndef EGPU_LIVE_LIVE_H
@@ -53,7 +56,11 @@ enum {
 	LIVE_INSIDE_BYTES = 2 * LIVE_SMS * LIVE_LINE,
 	LIVE_VALUE_BYTES = LIVE_INSIDE + LIVE_LISTS * LIVE_INSIDE_BYTES,
 	LIVE_SETTLE_NS = 1000000,
+	LIVE_REST_NS = 50000, /* of a pass, while a word says so */
 };
+
+/* A word that leads to nothing, and has a lane that comes upon it sleep for LIVE_REST_NS on the average, until %globaltimer says t. Lists are aligned: no address is odd. */
+#define LIVE_REST_UNTIL(t) ((uint64_t)(t) << 1 | 1)
 
 /* Offset in the value of a kernel's word at a point. */
 #define LIVE_WORD(point, kernel) (((uint64_t)(point) * LIVE_KERNELS + (kernel)) * 8)

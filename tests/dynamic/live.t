@@ -123,9 +123,16 @@ cat > "$work/long.bpf.c" <<'C'
 #include <egpu/probe.bpf.h>
 __u64 runs;
 static long step(__u32 i, void *ctx) { return i == 4000000000u; }
-SEC("gpu.warp/block/queue") int inside(struct egpu_warp *ctx) { __sync_fetch_and_add(&runs, 1); bpf_loop(8000000, step, 0, 0); return 0; }
+SEC("gpu.warp/block/queue") int inside(struct egpu_warp *ctx)
+{
+	if (ctx->block.x)
+		return 0;
+	__sync_fetch_and_add(&runs, 1);
+	bpf_loop(8000000, step, 0, 0);
+	return 0;
+}
 C
-EGPU_SAMPLE_SMALL=1 EGPU_LIVE_TIER=interpreted "$egpu" run --softgpu=sm_90,sms=2,strict --live -k queue -- "$EGPU_BUILD/samples/persistent" queue 600000 > "$work/out" 2> "$work/run" &
+EGPU_SAMPLE_SMALL=1 EGPU_LIVE_TIER=interpreted EGPU_AGENT_LOG="$work/log" "$egpu" run --softgpu=sm_90,sms=2,strict --live -k queue -- "$EGPU_BUILD/samples/persistent" queue 600000 > "$work/out" 2> "$work/run" &
 run=$!
 echo $run > "$work/run.pid"
 for _ in $(seq 500); do grep -qs rate "$work/out" && break; sleep 0.02; done
@@ -135,6 +142,11 @@ for _ in $(seq 200); do "$egpu" link 2>&1 | grep -q "armed in 1 context" && brea
 "$egpu" detach "$pid" > "$work/err" 2>&1; grep -q "still hold it" "$work/err"; ok $? "egpu detach says that it is not gone"
 "$egpu" link > "$work/err" 2>&1
 grep -q "going for .*: [1-9][0-9]* groups of lanes have not come to its end" "$work/err"; ok $? "egpu link says why"
+rests=$(grep -c 'others rest$' "$work/log") ended=$(grep -c 'others rest no more' "$work/log")
+[ "$rests" -ge 1 ] && [ "$rests" -le 4 ] && [ "$ended" -ge $((rests - 1)) ]; ok $? "others rest for those inside, now and then ($rests times, $ended over)"
+passes=$(grep -c rate "$work/out")
+for _ in $(seq 100); do [ "$(grep -c rate "$work/out")" -gt $((passes + 4)) ] && break; sleep 0.02; done
+tail -2 "$work/out" | grep -q 'rate [0-9]*[1-9]'; ok $? "and go on"
 kill -9 "$pid" $run; wait $run 2> /dev/null
 rm -f "$work/run.pid"
 

@@ -243,9 +243,10 @@ static void try(const struct one *x, bool ptxas)
 	uint32_t ops[2] = { ~0u, ~0u };
 	enum live_point point = LIVE_ENTRY;
 	struct live_list words = { .n = x->programs };
-	static struct value by_data[THREADS], by_code[THREADS], by_word[THREADS], gone[THREADS];
+	static struct value by_data[THREADS], by_code[THREADS], by_word[THREADS], gone[THREADS], rest[THREADS];
 	struct buf ptx = { 0 };
 	struct diag d = { 0 };
+	uint64_t rested = 0;
 	bool good = true;
 	table[EBPF_TABLE_SMS] = 1;
 	for (uint32_t k = 0; k < x->programs && good; k++) {
@@ -284,6 +285,14 @@ static void try(const struct one *x, bool ptxas)
 		lead_to(0);
 		open_list(0);
 		run(x, point, lists, gone);
+		/* A word may also say that whoever comes upon it sleeps: instead of a list, or behind one that is closed. */
+		lead_to(LIVE_REST_UNTIL(UINT64_MAX / 2));
+		const uint64_t seen[] = { LIVE_REST_UNTIL(0), LIVE_REST_UNTIL(UINT64_MAX / 2), lists };
+		for (int k = 0; k < 3; k++) {
+			run(x, point, seen[k], rest);
+			for (uint32_t i = 0; i < THREADS; i++)
+				rested += rest[i].program[0].runs;
+		}
 	}
 	uint64_t runs = 0, differ = 0, old = 0;
 	for (uint32_t i = 0; i < THREADS && good; i++) {
@@ -294,6 +303,7 @@ static void try(const struct one *x, bool ptxas)
 	ok(good && !differ && (runs != 0) == (x->what[0] != 'n'), "%s: %llu runs, interpreted and as machine code%s%s", x->what,
 		(unsigned long long)runs, d.err ? ": " : "", d.text);
 	ok(good && !old && !count_inside(), "and what the word leads to decides, not what the guard saw; all who came in have left");
+	ok(good && !rested && !count_inside(), "a word that has lanes rest leads to nothing");
 	if (ptxas && good)
 		ok(judged(&r), "ptxas takes it");
 	buf_free(&ptx);
