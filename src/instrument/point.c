@@ -88,6 +88,11 @@ static bool is_call_param(const struct ptx_func *f, const struct ptx_insn *insn)
 	return !own;
 }
 
+static bool is_argument(const struct ptx_func *f, const struct ptx_stmt *s)
+{
+	return s->insn && is_call_param(f, s->insn) && !strcmp(s->insn->base, "st");
+}
+
 /* Arguments are stored right before their call: a probe of the call goes before the first. */
 static uint32_t before_call(const struct wanted *w, uint32_t stmt)
 {
@@ -96,16 +101,23 @@ static uint32_t before_call(const struct wanted *w, uint32_t stmt)
 
 	for (; i > 0; i--) {
 		const struct ptx_stmt *s = &f->stmts[i - 1];
-		bool belongs =
-			s->kind == PTX_STMT_REG || s->kind == PTX_STMT_VAR ||
-			(s->insn && is_call_param(f, s->insn) && !strcmp(s->insn->base, "st"));
-		if (!belongs)
+		if (s->kind != PTX_STMT_REG && s->kind != PTX_STMT_VAR && !is_argument(f, s))
 			break;
 	}
 	/* What registers a guard or an operand names must still be declared behind it. */
 	while (i < stmt && f->stmts[i].kind == PTX_STMT_REG)
 		i++;
 	return insert_point(w->v, f, i);
+}
+
+/* Whether no argument of its call is stored before that of this statement. */
+static bool is_first_argument(const struct ptx_func *f, uint32_t stmt)
+{
+	uint32_t i = stmt;
+
+	while (i > 0 && !f->stmts[i - 1].insn)
+		i--;
+	return is_argument(f, &f->stmts[stmt]) && (!i || !is_argument(f, &f->stmts[i - 1]));
 }
 
 /* -- each point -- */
@@ -117,11 +129,12 @@ static bool visit_block(struct wanted *w, uint32_t i)
 
 	if (block->first_insn != i)
 		return true;
-	uint32_t at = insert_point(w->v, w->place->func, i);
-	if (!add_point(w, EBPF_POINT_BLOCK, i, at))
+	const struct ptx_func *f = w->place->func;
+	bool first = is_first_argument(f, i);
+	if (!add_point(w, EBPF_POINT_BLOCK, i, first ? before_call(w, i) : insert_point(w->v, f, i)))
 		return false;
 	last_site(w)->opcode = "block";
-	if (!last_site(w)->skipped && is_call_param(w->place->func, w->place->func->stmts[i].insn))
+	if (!last_site(w)->skipped && !first && is_call_param(f, f->stmts[i].insn))
 		last_site(w)->skipped = in_call;
 	return true;
 }

@@ -26,6 +26,9 @@ static const char original[] = PTX_HEAD
 	" bar.sync 3, 64;\n"
 	" bar.red.popc.u32 %r4, 2, 64, %p2;\n"
 	" { .param .b32 a; st.param.b32 [a], %r1; .param .b32 r; call.uni (r), twice, (a); ld.param.b32 %r5, [r]; }\n"
+	" @!%p2 bra OVER;\n" /* a block that begins with the arguments of a call */
+	" { .reg .b32 %twice; .param .b32 a; .param .b32 r; st.param.b32 [a], %r1; call.uni (r), twice, (a); ld.param.b32 %twice, [r]; }\n"
+	"OVER:\n"
 	" mul.wide.u32 %rd2, %r1, 16; add.s64 %rd3, %rd1, %rd2;\n"
 	" @%p2 st.global.u32 [%rd3+8], %r5;\n"
 	" ld.global.u64 %rd3, [%rd3];\n" /* overwrites its address */
@@ -104,8 +107,8 @@ int main(void)
 	for (uint32_t i = 0; i < n_sites; i++)
 		ok(sites[i].point == result.sites[i].point && sites[i].ptx_line == result.sites[i].ptx_line,
 			"site %u is the same with other points", i);
-	is_int(result.n_sites, 5 + 6 + 2 + 2 + 1 + 2 + 2,
-		"and blocks, branches, barriers, a call, two opcodes, two loads");
+	is_int(result.n_sites, 5 + 8 + 3 + 2 + 2 + 2 + 2,
+		"and blocks, branches, barriers, two calls, two opcodes, two loads");
 	is_str(result.sites[n_sites - 1].opcode, "ret", "the last of the old sites");
 
 	device_open(2, 0);
@@ -122,13 +125,13 @@ int main(void)
 	CUresult e = run_start(&r, sg_module_kernel(variant, "k"), 1, THREADS, 0, &out, false);
 	is_int(e ? e : run_wait(&r), CUDA_SUCCESS, "it runs");
 	const struct sums *got = (const struct sums *)sums;
-	/* Blocks of k: 0 start (3), 1 loop (4), 2 test (2), 3 big (1), 4 rest; of twice: 0 (4). */
-	uint64_t rest = 2 + 3 + 2 + 1 + 1 + 1 + 1; /* barriers, call with its parameters, address, memory, ret */
-	check(got, BLOCK_SUMS, (struct sums){ THREADS * 7 + 8, THREADS * (3 + 2 + 4) + 8 * 3,
-		THREADS * (3 + 12 + 2 + rest + 4) + 8, THREADS * 3, 0 }, "blocks");
-	check(got, BRANCH_SUMS, (struct sums){ THREADS * 4, THREADS * 2 + 40, THREADS * (3 * 1 + 4), 0, 0 }, "branches");
+	/* Blocks of k: 0 start (3), 1 loop (4), 2 test (2), 3 big (1), 4 barriers, 5 calls again (3), 6 rest (6); of twice: 0 (4). */
+	uint64_t barriers = 2 + 3 + 1; /* a call with its parameters, a branch */
+	check(got, BLOCK_SUMS, (struct sums){ THREADS * 8 + 8 * 3, THREADS * (3 + 2 + 4 + 6) + 8 * (3 + 5),
+		THREADS * (3 + 12 + 2 + barriers + 6 + 4) + 8 * (1 + 3 + 4), THREADS * 3, 0 }, "blocks");
+	check(got, BRANCH_SUMS, (struct sums){ THREADS * 5, THREADS * 2 + 40 * 2, THREADS * (3 * 1 + 4 + 6), 0, 0 }, "branches");
 	check(got, BARRIER_SUMS, (struct sums){ THREADS * 2, THREADS * 2, THREADS * (3 + 2), THREADS * 128, 0 }, "barriers");
-	check(got, CALL_SUMS, (struct sums){ THREADS, (uint64_t)THREADS * hash("twice"), 0, 0, 0 }, "calls");
+	check(got, CALL_SUMS, (struct sums){ THREADS + 8, (uint64_t)(THREADS + 8) * hash("twice"), 0, 0, 0 }, "calls");
 	check(got, MAD_SUMS, (struct sums){ 8, 24, 40 + 41 + 42 + 43 + 44 + 45 + 46 + 47, 24, 40 }, "mad.lo");
 	check(got, FMA_SUMS, (struct sums){ 3 * THREADS, 9 * THREADS, 3ull * THREADS * 0x3f800000, 3ull * THREADS * 0x40000000, 0 }, "fma");
 	uint64_t addresses = 0, values = 0;
@@ -138,7 +141,7 @@ int main(void)
 	}
 	check(got, DONE_SUMS, (struct sums){ THREADS + 8, addresses, values, (THREADS + 8) * 8,
 		(THREADS + 8) * EGPU_SPACE_GLOBAL }, "loads that are done");
-	is_int(got[WARP_SUMS].a, THREADS * 7 + 8, "lanes of the warps that enter blocks");
+	is_int(got[WARP_SUMS].a, THREADS * 8 + 8 * 3, "lanes of the warps that enter blocks");
 	ok(got[WARP_SUMS].count >= 15 && got[WARP_SUMS].count < THREADS, "few times each");
 	sg_module_free(variant);
 	sg_device_free(device);
