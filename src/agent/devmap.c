@@ -326,7 +326,7 @@ static bool copy_maps(struct context *c, bool images)
 			flows |= got > 0;
 			c->stuck |= got == -EAGAIN;
 			fine &= got >= 0 || got == -EAGAIN;
-			waits |= c->stuck || c->settling;
+			waits |= got > 0 || c->stuck || c->settling; /* what was taken may have left some that found no room */
 		} else if (dirty >> i & 1) {
 			fine &= copy_image(c, m);
 		}

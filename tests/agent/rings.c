@@ -4,7 +4,7 @@
 
 enum { THREADS = 64, BLOCKS = 5 };
 
-/* Reserves 8 bytes in the first bin, writes the launch id, commits: what the translator's ring helpers come to, without their
+/* Reserves 8 bytes in the bin of the launch's number modulo 8, writes the launch id, commits: what the translator's ring helpers come to, without their
  * choice of bins. */
 static const char ring_body[] =
 	"{\n\t.reg .pred %egpu_p<3>;\n\t.reg .b64 %egpu_r<12>;\n\t.reg .b32 %egpu_w<6>;\n"
@@ -14,6 +14,10 @@ static const char ring_body[] =
 	"\tmad.wide.u32 %egpu_r2, %egpu_w0, 256, %egpu_r0;\n"  /* committed */
 	"\tmad.wide.u32 %egpu_r3, %egpu_w0, 384, %egpu_r0;\n"  /* heads */
 	"\tmad.wide.u32 %egpu_r4, %egpu_w0, 512, %egpu_r0;\n"  /* data */
+	"\tand.b64 %egpu_r6, %egpu_launch, 7;\n"
+	"\tmad.lo.u64 %egpu_r2, %egpu_r6, 64, %egpu_r2;\n"
+	"\tmad.lo.u64 %egpu_r3, %egpu_r6, 64, %egpu_r3;\n"
+	"\tmad.lo.u64 %egpu_r4, %egpu_r6, 4096, %egpu_r4;\n"
 	"\tatom.global.add.u64 %egpu_r5, [%egpu_r3+128], 32;\n"
 	"\tsetp.ge.u64 %egpu_p0, %egpu_r5, 4096;\n"
 	"\t@%egpu_p0 bra $egpu_full;\n"
@@ -105,6 +109,13 @@ static int slowly(void)
 	return launches(20, true);
 }
 
+/* More than fits a reader's ring, and then nothing for a while. */
+static int stays(void)
+{
+	int bad = launches(8, false);
+	return bad || usleep(10000000) ? 1 : 0;
+}
+
 static int quickly(void)
 {
 	return launches(200, false);
@@ -112,7 +123,7 @@ static int quickly(void)
 
 static const struct role roles[] = { { "once", once }, { "slowly", slowly }, { "quickly", quickly },
 	{ "devices", devices },
-	{ 0 } };
+	{ "stays", stays }, { 0 } };
 
 struct seen {
 	uint64_t records, sum, last;
@@ -132,6 +143,19 @@ static int take(void *arg, const void *data, uint32_t bytes)
 	return 0;
 }
 
+static uint32_t ring_attach(struct run *r)
+{
+	uint32_t map = run_map(r, BPF_MAP_TYPE_RINGBUF, 0, 0, 4096);
+	struct ebpf_fragment f = { .name = "ring",
+		.point = EBPF_POINT_ENTRY,
+		.fields = (uint64_t)1 << EBPF_FIELD_LAUNCH,
+		.maps = 1,
+		.max_insns = 20,
+		.body = ring_body };
+	run_attach(r, &f, "fill");
+	return map;
+}
+
 static void ring(const char *role, int n, bool loses, bool read_meanwhile)
 {
 	struct run r;
@@ -139,15 +163,8 @@ static void ring(const char *role, int n, bool loses, bool read_meanwhile)
 	struct diag d = { 0 };
 	struct seen s = { .ordered = true, .sized = true };
 	run_begin(&r);
-	uint32_t map = run_map(&r, BPF_MAP_TYPE_RINGBUF, 0, 0, 4096);
-	struct ebpf_fragment f = { .name = "ring",
-		.point = EBPF_POINT_ENTRY,
-		.fields = (uint64_t)1 << EBPF_FIELD_LAUNCH,
-		.maps = 1,
-		.max_insns = 20,
-		.body = ring_body };
-	run_attach(&r, &f, "fill");
-	r.env[0] = !strcmp(role, "devices") ? "EGPU_SOFTGPU=devices=2" : NULL;
+	uint32_t map = ring_attach(&r);
+	r.env[0] = !strcmp(role, "devices") ? "EGPU_SOFTGPU=devices=2,sms=4" : "EGPU_SOFTGPU=sms=4";
 	if (map_open(r.session, map, &m, &d)) {
 		ok(false, "%s", d.text);
 		return;
@@ -172,6 +189,34 @@ static void ring(const char *role, int n, bool loses, bool read_meanwhile)
 		is_int(s.sum, (uint64_t)n * (n + 1) / 2 * THREADS * BLOCKS,
 			"%s: each launch's records are whole", role);
 	}
+	map_close(m);
+	run_end(&r);
+}
+
+/* What waits on the device comes as the reader makes room, also while the program does nothing more. */
+static void waiting(void)
+{
+	struct run r;
+	struct map *m;
+	struct diag d = { 0 };
+	struct seen s = { .sized = true };
+	const uint64_t total = 8ull * THREADS * BLOCKS;
+	run_begin(&r);
+	if (map_open(r.session, ring_attach(&r), &m, &d)) {
+		ok(false, "%s", d.text);
+		return;
+	}
+	r.env[0] = "EGPU_SOFTGPU=sms=4";
+	pid_t pid = run_start(&r, "stays");
+	usleep(150000); /* the first look at the ring finds nobody who reads */
+	for (int i = 0; i < 40 && s.records + map_lost(m) < total && !waitpid(pid, &r.status, WNOHANG); i++) {
+		map_ring_consume(m, take, &s);
+		usleep(80000); /* a look of the agent's, or two */
+	}
+	ok(map_lost(m) < total, "stays: not all were lost");
+	is_int(s.records + map_lost(m), total, "stays: every record came or was counted, and the program is still there");
+	kill(pid, SIGKILL);
+	run_wait(&r, pid, 10);
 	map_close(m);
 	run_end(&r);
 }
@@ -208,6 +253,8 @@ int main(int argc, char **argv)
 	ring("once", 1, true, false);
 	ring("quickly", 200, true, true);
 	ring("devices", 20, true, true);
+	for (int i = 0; i < 3; i++) /* it depends on when the agent looks */
+		waiting();
 	percpu();
 	return tap_done();
 }
