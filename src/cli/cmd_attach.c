@@ -201,6 +201,7 @@ static int report(const struct opts *o, const struct probe *p, struct attached *
 		.snap = snap_take(a->in.session),
 		.dump = w->dump,
 		.tool = p->tool,
+		.programs = p,
 		.probe = p->options->name,
 		.command = command,
 		.attached = true,

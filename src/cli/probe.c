@@ -389,7 +389,11 @@ int probe_attach(struct probe *p)
 	if (!p->links)
 		return say_fail("out of memory");
 	int status = 0;
-	bpf_object__for_each_program(prog, p->object) if (!status) status = attach_one(p, prog);
+	bpf_object__for_each_program(prog, p->object)
+		if (!status && bpf_program__autoload(prog))
+			status = attach_one(p, prog);
+	if (!status && !p->n_links)
+		return say_fail("%s: no program is left: those of sections that begin with '?' are not loaded", p->options->name);
 	return status;
 }
 

@@ -8,6 +8,7 @@
 #include "cli/filter.h"
 #include "cli/names.h"
 #include "cli/near.h"
+#include "cli/probe.h"
 #include "cli/report.h"
 #include "tools/tool.h"
 
@@ -84,6 +85,27 @@ static void list_differing(const struct snapshot *snap, struct buf *text)
 			snap->kernels[i].state == SESSION_KERNEL_INSTRUMENTED)
 			buf_printf(text, "  last bit of floating-point results may differ: %s\n",
 				name_short(snap->arena, snap->kernels[i].name, NAME_WIDTH));
+}
+
+static bool has_opcode(const struct snapshot *snap, const char *opcode, size_t n)
+{
+	for (uint32_t i = 0; i < snap->n_sites; i++)
+		if (snap->sites[i].point == EBPF_POINT_INSN && !strncmp(snap->sites[i].opcode, opcode, n))
+			return true;
+	return false;
+}
+
+/* A mistyped opcode would count nothing, in silence. */
+static void list_placeless(const struct run_report *r, struct buf *text)
+{
+	struct bpf_program *prog;
+	for (size_t i = 0; r->snap->n_probed && (prog = probe_program(r->programs, i)); i++) {
+		const char *opcode;
+		uint32_t n = ebpf_section_opcode(bpf_program__section_name(prog), &opcode);
+		if (n && bpf_program__autoload(prog) && !has_opcode(r->snap, opcode, n))
+			buf_printf(text, "  program %s: no instruction of the probed kernels begins with '%.*s'\n", bpf_program__name(prog),
+				(int)n, opcode);
+	}
 }
 
 static bool is_limited(const struct snapshot *snap)
@@ -200,6 +222,7 @@ static void coverage_text(const struct run_report *r, struct buf *text)
 		buf_printf(text, "  nothing was probed on device %u\n", snap->filter.device - 1);
 	list_unprobed(snap, text);
 	list_differing(snap, text);
+	list_placeless(r, text);
 	list_slowed(snap, r->per_cpu, text);
 	if (r->per_cpu)
 		list_compiled(snap, text);

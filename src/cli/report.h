@@ -6,6 +6,7 @@
 #include "cli/json.h"
 #include "cli/snapshot.h"
 
+struct probe;
 struct tool;
 
 struct run_report {
@@ -13,6 +14,7 @@ struct run_report {
 	struct snapshot *snap;
 	struct dump *dump;
 	const struct tool *tool; /* NULL: a raw object, whose maps are printed */
+	const struct probe *programs;
 	const char *probe;       /* as the user wrote it */
 	char **command;
 	int exit_status;

@@ -89,4 +89,29 @@ says "and the points are named" "no known point" "insn:OPCODE" "nearest: block"
 sed 's|gpu/insn:mul.wide|gpu/insn|' "$probe" >"$tmp/bad.bpf.c"
 run "$egpu" run $on "$tmp/bad.bpf.c" -- "$samples/vecadd" 1
 is $status 125 "gpu/insn without an opcode is an error"
+# An opcode that no instruction has is told of: a mistyped one would count nothing, in silence.
+cat >"$tmp/mistyped.bpf.c" <<'C'
+#include <egpu/probe.bpf.h>
+__u64 stores, none;
+SEC("gpu/insn:st.global") int right(struct egpu_insn *ctx) { stores++; return 0; }
+SEC("gpu/insn:ST.GLOBAL") int mistyped(struct egpu_insn *ctx) { none++; return 0; }
+C
+run "$egpu" run $on -o "$tmp/report" "$tmp/mistyped.bpf.c" -- "$samples/vecadd" 100
+is $status 0 "an opcode that is nowhere: status 0"
+is "$(grep 'no instruction' "$tmp/report")" "  program mistyped: no instruction of the probed kernels begins with 'ST.GLOBAL'" "and the report says so, of that program alone"
+
+# As everywhere with libbpf, a section that begins with '?' is left out.
+cat >"$tmp/left.bpf.c" <<'C'
+#include <egpu/probe.bpf.h>
+__u64 entries, exits;
+SEC("gpu/entry") int enter(struct egpu_entry *ctx) { entries++; return 0; }
+SEC("?gpu/exit") int leave(struct egpu_exit *ctx) { exits++; return 0; }
+C
+run "$egpu" run $on --json="$tmp/json" -o "$tmp/report" "$tmp/left.bpf.c" -- "$samples/vecadd" 100
+is "$status $(json "$tmp/json" "$(variables entries exits)")" "0 256 0" "a section that begins with ? is left out, the others run"
+sed -i 's/"gpu/"?gpu/' "$tmp/left.bpf.c"
+run "$egpu" run $on "$tmp/left.bpf.c" -- "$samples/vecadd" 100
+is $status 125 "none is left: refused"
+says "and why" 'left.bpf.c: .*begin with .\?.'
+
 finish
