@@ -32,16 +32,17 @@ enum {
 	FLIGHT_NS = 100000, /* by then what a lane stored before it counted itself out has been stored */
 	HELD_NS = 1000000000, /* after that lists that are not left are looked at now and then */
 	HELD_MS = 20,
-	REST_AFTER_NS = 4000000, /* that a list is not left, others rest */
+	REST_AFTER_NS = 3000000, /* from a change on: if a closed list is not left by then, others rest */
 	REST_NS = 10000000,
-	REST_AGAIN = 10, /* times as long since it was closed */
+	REST_AGAIN = 10, /* times as long until they do again */
 };
 
 /* A list on the device, from the first word that leads to it until nobody is inside. */
 struct list {
 	uint64_t links;		/* 0: the place is free */
 	uint32_t words;		/* that lead to it */
-	uint32_t inside;	/* groups of lanes, when last looked */
+	uint32_t number;
+	uint32_t inside;	/* lanes, when last looked */
 	uint64_t closed_ns;	/* since when it is closed; 0: it is open */
 	uint64_t empty_ns;	/* since when nobody is seen inside; 0: not yet */
 };
@@ -72,7 +73,7 @@ struct live {
 	struct list lists[LIVE_LISTS];
 	uint32_t lists_number;  /* of the last one */
 	uint64_t rest_ns;	/* since when others rest; 0: they do not */
-	uint64_t rest_after;	/* a list was closed they rest, if it is not left by then */
+	uint64_t rest_at, rest_wait; /* when they do again if a closed list is not left by then, and how long that is from the last time */
 	struct live_line lines[LIVE_SMS]; /* what is read or written of one list */
 	uint8_t list[LIVE_POINTS][LIVE_KERNELS];   /* that a word leads to, and 1; 0: none */
 	uint64_t shown[LIVE_POINTS][LIVE_KERNELS]; /* links in it */
@@ -317,6 +318,7 @@ struct change {
 	uint64_t links;
 	CUdeviceptr list;
 	uint8_t place; /* in struct live, and 1 */
+	uint32_t number; /* of the list */
 	struct live_list *bytes; /* of the list, where it is the first with these links: the copy may read them until it has finished */
 };
 
@@ -375,13 +377,13 @@ static void free_changes(struct changes *x)
 	free(x->all);
 }
 
-/* The number that makes a list open; 0 closes it. */
-static bool set_open(struct context *c, uint32_t list, uint32_t number)
+/* The number that makes a list open; 0 closes it. Who comes in before the time (of the device) rests; 0: nobody. */
+static bool set_open(struct context *c, uint32_t list, uint32_t number, uint64_t rest_until)
 {
 	struct live *l = c->live;
 	uint32_t n = count_sms(c);
 	for (uint32_t i = 0; i < n; i++)
-		l->lines[i] = (struct live_line){ .n = number };
+		l->lines[i] = (struct live_line){ .n = number | (rest_until ? LIVE_RESTS : 0), .rest_until = rest_until };
 	return put(c, inside_of(l, list) + offsetof(struct live_inside, open), l->lines, n * sizeof(*l->lines)) && finished(c);
 }
 
@@ -395,10 +397,10 @@ static bool write_list(struct context *c, struct change *change)
 			list->programs[list->n++] = c->live->program[link];
 	list->code = native_code(c->live->native, change->links);
 	list->inside = inside_of(c->live, change->place - 1);
-	list->number = ++c->live->lists_number;
+	list->number = change->number = ++c->live->lists_number;
 	list->words = c->live->value;
 	change->list = code_room(c->live, sizeof(*list));
-	return change->list && set_open(c, change->place - 1, (uint32_t)list->number) && put(c, change->list, list, sizeof(*list));
+	return change->list && set_open(c, change->place - 1, (uint32_t)list->number, 0) && put(c, change->list, list, sizeof(*list));
 }
 
 /* One list serves every kernel and point with the same links: the first change with them. */
@@ -435,6 +437,7 @@ static bool write_lists(struct context *c, struct changes *x)
 		if (change->links && change == first)
 			good = write_list(c, change);
 		change->list = first->list;
+		change->number = first->number;
 	}
 	return finished(c) && good;
 }
@@ -448,6 +451,7 @@ static void note_word(struct live *l, const struct change *change)
 	if (*place) {
 		l->had[change->kernel] = true;
 		l->lists[*place - 1].links = change->links;
+		l->lists[*place - 1].number = change->number;
 		l->lists[*place - 1].words++;
 	}
 	l->shown[change->point][change->kernel] = change->links;
@@ -481,7 +485,7 @@ static bool close_lists(struct context *c)
 		struct list *x = &c->live->lists[k];
 		if (!is_old(x) || x->closed_ns)
 			continue;
-		good = set_open(c, k, 0);
+		good = set_open(c, k, 0, 0);
 		x->closed_ns = now_ns();
 	}
 	return good;
@@ -495,7 +499,7 @@ static bool count_inside(struct context *c, uint32_t k)
 		return false;
 	l->lists[k].inside = 0;
 	for (uint32_t i = 0; i < n; i++)
-		l->lists[k].inside += l->lines[i].n;
+		l->lists[k].inside += (uint32_t)l->lines[i].n;
 	return true;
 }
 
@@ -506,7 +510,7 @@ static void look_into(struct context *c, uint32_t k, uint64_t now)
 	if (!count_inside(c, k))
 		return;
 	if (x->inside && !before)
-		agent_log("live: %u groups of lanes are inside links %llx", x->inside, (unsigned long long)x->links);
+		agent_log("live: %u lanes are inside links %llx", x->inside, (unsigned long long)x->links);
 	if (before && !x->inside)
 		agent_log("live: links %llx are left after %.2f ms", (unsigned long long)x->links, (double)(now - x->closed_ns) / 1e6);
 	x->empty_ns = x->inside ? 0 : now_ns();
@@ -530,44 +534,45 @@ static void look_inside(struct context *c)
 
 /* -- turns for those that are inside ---------------------------------------------------- */
 
-/* The word says until when, so that nobody rests longer whatever becomes of this thread. */
-static bool set_rest(struct context *c, bool on)
+static bool write_rest(struct context *c, uint64_t until)
 {
 	struct live *l = c->live;
-	uint64_t word = on ? LIVE_REST_UNTIL(now_ns() - (uint64_t)c->clock_offset_ns + REST_NS) : 0;
+	uint64_t word = until ? LIVE_REST_UNTIL(until) : 0;
 	bool good = true;
+	for (uint32_t k = 0; k < LIVE_LISTS && good; k++)
+		if (l->lists[k].words)
+			good = set_open(c, k, l->lists[k].number, until);
 	for (uint32_t k = 0; k < LIVE_KERNELS && good; k++)
 		if (l->had[k] && !l->list[LIVE_LOOP][k])
 			good = put(c, l->value + LIVE_WORD(LIVE_LOOP, k), &word, sizeof(word));
-	l->rest_ns = on ? now_ns() : 0;
 	return good && finished(c) && ring_bell(c);
 }
 
-/* Since when the first of the lists that somebody is inside of is closed; 0: nobody is. */
-static uint64_t held_up_since(const struct live *l)
+/* Whether somebody is inside of a list that is closed. */
+static bool is_held_up(const struct live *l)
 {
-	uint64_t since = 0;
 	for (uint32_t k = 0; k < LIVE_LISTS; k++)
-		if (is_old(&l->lists[k]) && l->lists[k].inside && (!since || l->lists[k].closed_ns < since))
-			since = l->lists[k].closed_ns;
-	return since;
+		if (is_old(&l->lists[k]) && l->lists[k].inside)
+			return true;
+	return false;
 }
 
-/* Seldom, where it does not help: whoever is inside may wait for something else. */
+/* Ever more seldom, since whoever is inside may wait for something else. The device is told until when, so that nobody rests longer
+ * whatever becomes of this thread. */
 static void give_turns(struct context *c)
 {
 	struct live *l = c->live;
-	uint64_t since = held_up_since(l), now = now_ns();
-	if (!since)
-		l->rest_after = REST_AFTER_NS;
-	if (l->rest_ns ? !since || now - l->rest_ns >= REST_NS : since && !l->rings && now - since >= l->rest_after) {
-		bool on = !l->rest_ns;
-		if (on)
-			l->rest_after = REST_AGAIN * (now - since);
-		if (!set_rest(c, on))
-			agent_log("live: a word at loop heads cannot be written");
-		agent_log("live: others rest%s", on ? "" : " no more");
+	bool held_up = is_held_up(l), rests = l->rest_ns;
+	uint64_t now = now_ns();
+	if (rests ? held_up && now - l->rest_ns < REST_NS : !held_up || l->rings || now < l->rest_at)
+		return;
+	if (!rests) {
+		l->rest_wait *= REST_AGAIN;
+		l->rest_at = now + l->rest_wait;
 	}
+	l->rest_ns = rests ? 0 : now;
+	bool good = write_rest(c, rests ? 0 : now - (uint64_t)c->clock_offset_ns + REST_NS);
+	agent_log("live: others rest%s%s", rests ? " no more" : "", good ? "" : ", but that cannot be written");
 }
 
 /* -- what holds links ------------------------------------------------------------------ */
@@ -694,7 +699,7 @@ static void note_armed(struct context *c)
 	note_native(c, native_links(l->native, l->links) | (l->coded_links & ~l->links));
 }
 
-/* How many groups of lanes keep a link from being gone. */
+/* How many lanes keep a link from being gone. */
 static void note_inside(const struct live *l)
 {
 	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
@@ -802,6 +807,8 @@ static int publish(struct context *c, uint64_t links, struct diag *d)
 	if (!err && x.n) {
 		c->live->written_ns = now_ns();
 		c->live->rings = 2;
+		c->live->rest_wait = REST_AFTER_NS;
+		c->live->rest_at = c->live->written_ns + REST_AFTER_NS;
 		if (!ring_bell(c))
 			err = -EIO;
 	}
@@ -967,7 +974,6 @@ int live_prepare(struct context *c, CUdeviceptr image, struct diag *d)
 		free(l);
 		return err;
 	}
-	l->rest_after = REST_AFTER_NS;
 	c->live = l;
 	update(c);
 	return 0;

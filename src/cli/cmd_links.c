@@ -184,7 +184,7 @@ static void live_line(struct session *s, const struct session_link *l)
 {
 	uint32_t armed = __atomic_load_n(&l->armed, __ATOMIC_ACQUIRE), unheard = l->unheard, inside = l->inside;
 	if (is_going(l))
-		printf("%-12s going for %.1f s: %u groups of lanes have not come to its end\n", "", snap_seconds_since(l->since_ns), inside);
+		printf("%-12s going for %.1f s: %u lanes have not come to its end\n", "", snap_seconds_since(l->since_ns), inside);
 	else if (armed)
 		armed_line(s, l, armed);
 	else if (l->why)

@@ -7,8 +7,11 @@
  * see then, finds the list closed. So neither a fence nor an answer from the counter is needed, which each pass would wait for; that the addition is issued
  * first is enough, and compilers keep the order, since both may be at one address for all they know.
  *
- * The lowest lane counts for its group. Nobody leaves the group in between: they meet behind the programs, and only then it counts them out. The
- * counter's address is kept, since a warp that was preempted may go on elsewhere.
+ * The lowest lane counts all of its group, of which nobody leaves in between: they decide together whether the list is open, and meet behind the programs before
+ * it counts them out. Where they have to begin again each counts itself. The counter's address is kept, since a warp that was preempted may go on elsewhere.
+ *
+ * All lanes of a group do the same all the way. Where the lowest looked, looped and slept for the others, part of a group waited for ever on an H200 at the shuffle that told
+ * them, which the rest had passed (docs/decisions.md).
  *
  * A lane that yields in a loop of a program lets those go that wait for it where the ways join, all but at a barrier like the one behind the programs: without it they
  * would never come together again in a kernel that sees no reason why they should have parted.
@@ -35,46 +38,50 @@
 #define NAME(bits, i, comma) comma "p" #i
 #define TYPE(bits, i, comma) comma ".param .b" #bits " _"
 
-/* No loop the first time: ptxas would have the lane yield at its head. */
+/* %first is true for who counts %n lanes. Then %p: the list is open; %high: those who come rest first. */
 #define COUNT_IN                                                                                                                           \
 	"\tld.global.u64 %count, [%a0+144];\n\tmov.u32 %sm, %smid;\n\tand.b32 %sm, %sm, 1023;\n\tmad.wide.u32 %count, %sm, 32, %count;\n" \
-	"\tred.relaxed.gpu.global.add.u32 [%count], 1;\n\tld.relaxed.sys.global.u32 %open, [%count+32768];\n"                              \
-	"\tld.global.u32 %number, [%a0+152];\n"
+	"\t@%first red.relaxed.gpu.global.add.u32 [%count], %n;\n\tld.relaxed.sys.global.u64 %open, [%count+32768];\n"                    \
+	"\tld.global.u32 %number, [%a0+152];\n\tmov.b64 {%low, %high}, %open;\n\tsetp.eq.u32 %p, %low, %number;\n"
 
 /* No lane is missing from its own group, so none takes this way; but the compiler does not know it, and has all join at MET as one. */
-#define NEVER_LEFT "\tmov.u32 %lane, %lanemask_eq;\n\tand.b32 %lane, %lane, %mask;\n\tsetp.eq.u32 %first, %lane, -1;\n\tsetp.eq.u32 %p, %lane, 0;\n\t@%p bra MET;\n"
+#define NEVER_LEFT                                                                                                                         \
+	"\tmov.u32 %lane, %lanemask_eq;\n\tand.b32 %lane, %lane, %mask;\n\tsetp.eq.u32 %first, %lane, -1;\n"                              \
+	"\tsetp.eq.u32 %p, %lane, 0;\n\t@%p bra MET;\n"
 
-/* index: of the word among LIVE_POINTS * LIVE_KERNELS. */
+#define SLEEP(until, otherwise)                                                                                                            \
+	"\tmov.u64 %code, %globaltimer;\n\tsetp.gt.u64 %p, %code, " until ";\n\t@%p bra " otherwise ";\n\tnanosleep.u32 50000;\n"
+
+/* index: of the word among LIVE_POINTS * LIVE_KERNELS: 15 bits, and the list's address is aligned. */
 #define TEXT(name, interpreter, ARGS, INDEX)                                                                                               \
 	".func " name "(" ARGS(DECLARE) ")\n{\n"                                                                                           \
-	"\t.reg .pred %p, %first;\n\t.reg .b32 %index, %mask, %lane, %low, %high, %sm, %open, %number;\n\t.reg .b64 %count, %word, %code;\n" \
+	"\t.reg .pred %p, %first;\n\t.reg .b32 %index, %mask, %lane, %n, %low, %high, %sm, %number;\n"                                    \
+	"\t.reg .b64 %count, %word, %code, %open;\n"                                                                                      \
 	ARGS(LOAD) INDEX                                                                                                                   \
-	"\tactivemask.b32 %mask;\n\tmatch.any.sync.b32 %mask, %index, %mask;\n" NEVER_LEFT                                                \
-	"\tand.b64 %code, %a0, 1;\n\tsetp.eq.u64 %p, %code, 1;\n\t@%p bra REST;\n"                                                      \
-	"\tbrev.b32 %low, %mask;\n\tclz.b32 %low, %low;\n\tmov.u32 %lane, %laneid;\n\tsetp.eq.u32 %first, %lane, %low;\n"                 \
-	"\tmov.u32 %lane, %low;\n\t@!%first bra TOGETHER;\n"                                                                              \
-	COUNT_IN "\tsetp.eq.u32 %p, %open, %number;\n\t@%p bra TOGETHER;\n"                                                                 \
-	"AGAIN:\n\tred.relaxed.gpu.global.add.u32 [%count], -1;\n"                                                                          \
+	"\tactivemask.b32 %mask;\n\tcvt.u64.u32 %word, %index;\n\tshl.b64 %code, %a0, 7;\n\tor.b64 %word, %word, %code;\n"                \
+	"\tmatch.any.sync.b64 %mask, %word, %mask;\n" NEVER_LEFT                                                                           \
+	"\tand.b64 %code, %a0, 1;\n\tsetp.eq.u64 %p, %code, 1;\n\t@%p bra REST;\n"                                                        \
+	"\tmov.u32 %lane, %lanemask_lt;\n\tand.b32 %lane, %lane, %mask;\n\tsetp.eq.u32 %first, %lane, 0;\n\tpopc.b32 %n, %mask;\n"        \
+	COUNT_IN "\tvote.sync.all.pred %p, %p, %mask;\n\t@%p bra OPEN;\n"                                                                  \
+	"CLOSED:\n\tneg.s32 %n, %n;\n\t@%first red.relaxed.gpu.global.add.u32 [%count], %n;\n"                                            \
 	"\tld.global.u64 %word, [%a0+160];\n\tmad.wide.u32 %word, %index, 8, %word;\n\tld.relaxed.sys.global.u64 %a0, [%word];\n"         \
 	"\tand.b64 %code, %a0, 1;\n\tsetp.eq.u64 %p, %code, 1;\n\tselp.b64 %a0, 0, %a0, %p;\n"                                            \
-	"\tsetp.eq.u64 %p, %a0, 0;\n\t@%p bra TOGETHER;\n"                                                                                \
-	COUNT_IN "\tsetp.ne.u32 %p, %open, %number;\n\t@%p bra AGAIN;\n"                                                                    \
-	"TOGETHER:\n"                                                                                                                      \
-	"\tmov.b64 {%low, %high}, %a0;\n\tshfl.sync.idx.b32 %low, %low, %lane, 31, %mask;\n"                                              \
-	"\tshfl.sync.idx.b32 %high, %high, %lane, 31, %mask;\n\tmov.b64 %a0, {%low, %high};\n"                                            \
 	"\tsetp.eq.u64 %p, %a0, 0;\n\t@%p bra NONE;\n"                                                                                    \
-	"\tld.global.u64 %code, [%a0+136];\n\tsetp.eq.u64 %p, %code, 0;\n\t@%p bra INTERPRET;\n\t{\n"                                    \
+	"\tsetp.ne.u64 %first, %a0, 0;\n\tmov.u32 %n, 1;\n" COUNT_IN "\t@!%p bra CLOSED;\n"                                               \
+	"OPEN:\n\tsetp.eq.u32 %p, %high, 0;\n\t@%p bra RUN;\n"                                                                            \
+	"\tld.relaxed.sys.global.u64 %word, [%count+32776];\n" SLEEP("%word", "RUN")                                                       \
+	"RUN:\n\tld.global.u64 %code, [%a0+136];\n\tsetp.eq.u64 %p, %code, 0;\n\t@%p bra INTERPRET;\n\t{\n"                               \
 	"\tTYPE: .callprototype _ (" ARGS(TYPE) ");\n" ARGS(PASS) "\tcall %code, (" ARGS(NAME) "), TYPE;\n\t}\n\tbra OUT;\n"             \
-	"INTERPRET:\n\t{\n" ARGS(PASS) "\tcall " interpreter ", (" ARGS(NAME) ");\n\t}\n"                                                \
-	"OUT:\n\tbar.warp.sync %mask;\n\tbra MET;\n"                                                                                     \
-	"REST:\n\tshr.u64 %word, %a0, 1;\n\tmov.u64 %code, %globaltimer;\n\tsetp.gt.u64 %p, %code, %word;\n\t@%p bra NONE;\n"             \
-	"\tnanosleep.u32 50000;\n"                                                                                                         \
-	"NONE:\n\tsetp.ne.u32 %first, %mask, %mask;\n"                                                                                  \
-	"MET:\n\t@%first red.relaxed.gpu.global.add.u32 [%count], -1;\n\tret;\n}\n"
+	"INTERPRET:\n\t{\n" ARGS(PASS) "\tcall " interpreter ", (" ARGS(NAME) ");\n\t}\n\tbra OUT;\n"                                     \
+	"REST:\n\tshr.u64 %word, %a0, 1;\n" SLEEP("%word", "NONE")                                                                         \
+	"NONE:\n\tsetp.ne.u32 %first, %mask, %mask;\n"                                                                                    \
+	"OUT:\n\tbar.warp.sync %mask;\n"                                                                                                   \
+	"MET:\n\tneg.s32 %n, %n;\n\t@%first red.relaxed.gpu.global.add.u32 [%count], %n;\n\tret;\n}\n"
 
 _Static_assert(offsetof(struct live_list, code) == 136 && offsetof(struct live_list, inside) == 144 && offsetof(struct live_list, number) == 152 &&
 		       offsetof(struct live_list, words) == 160 && offsetof(struct live_inside, open) == 32768 && sizeof(struct live_line) == 32 &&
-		       LIVE_SMS == 1024 && LIVE_KERNELS == 8192 && LIVE_REST_NS == 50000,
+		       offsetof(struct live_line, rest_until) == 8 && LIVE_RESTS == UINT64_C(1) << 32 && LIVE_REST_NS == 50000 && LIVE_SMS == 1024 &&
+		       LIVE_KERNELS == 8192 && LIVE_POINTS * LIVE_KERNELS <= 1 << 15 && LIVE_ALIGN >= 1 << 8,
 	"TEXT");
 
 #define OF_ACCESS "\tmad.lo.u32 %index, %a1, 8192, %a3;\n"

@@ -27,7 +27,7 @@
  * finds out at each guard, which costs time.
  *
  * A multiprocessor whose warps only compute gives one that waits for memory few turns (docs/dynamic.md): those that are inside a list could be there for
- * seconds. While a closed list is not left, words at loop heads that lead to no list have others *rest*, for a moment.
+ * seconds. While a closed list is not left, others *rest* for a moment: who comes to a list that is open, or to a word at a loop head that leads to none.
  *
  * The device's side is interp.c, compiled to PTX when egpu is built.
  */
@@ -77,17 +77,21 @@ struct live_list {
 	uint64_t programs[LIVE_PER_LIST]; /* device addresses of struct live_program */
 	uint64_t code; /* of a function that does what all of them do, and takes what the guard passes; 0: they are interpreted */
 	uint64_t inside; /* address of its struct live_inside */
-	uint64_t number; /* of the list, not 0 */
+	uint64_t number; /* of the list, 32 bits, not 0 */
 	uint64_t words;	 /* address of the value */
 };
 
+#define LIVE_RESTS (UINT64_C(1) << 32)
+
 /* Of a list, by the multiprocessor that lanes came in on. */
 struct live_line {
-	uint32_t n, reserved[LIVE_LINE / 4 - 1];
+	uint64_t n;
+	uint64_t rest_until; /* %globaltimer: who comes in before that sleeps first, as at LIVE_REST_UNTIL */
+	uint64_t reserved[LIVE_LINE / 8 - 2];
 };
 struct live_inside {
-	struct live_line count[LIVE_SMS]; /* groups of lanes that are inside, or about to find that they must not be; writer: kernels, atomic */
-	struct live_line open[LIVE_SMS];  /* the list's number while a word leads to it; writer: agent */
+	struct live_line count[LIVE_SMS]; /* lanes that are inside, or about to find that they must not be; writer: kernels, atomic */
+	struct live_line open[LIVE_SMS];  /* the list's number while a word leads to it, and LIVE_RESTS where rest_until says something; writer: agent */
 };
 _Static_assert(sizeof(struct live_inside) == LIVE_INSIDE_BYTES, "the counts");
 

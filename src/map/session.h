@@ -110,7 +110,7 @@ struct session_link { /* writer: loader; state is stored last, with release orde
 	uint32_t why; /* session_string; writer: agents: why its program is not on the device; 0: it is */
 	uint32_t native; /* writer: agents, atomic: contexts in which it is machine code */
 	uint32_t native_why; /* session_string; writer: agents: why it is not; 0: that is not known yet */
-	uint32_t inside; /* writer: agents: groups of lanes that are inside it after its detach */
+	uint32_t inside; /* writer: agents: lanes that are inside it after its detach */
 	uint64_t matched; /* writer: agents, atomic: kernels it was attached to */
 	uint64_t changed; /* generation at which it was attached, or detached */
 	uint64_t since_ns; /* CLOCK_MONOTONIC of that */

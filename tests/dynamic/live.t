@@ -141,7 +141,7 @@ attach --live -d --max-insns 100000000 "$pid" "$work/long.bpf.c"; ok $? "a progr
 for _ in $(seq 200); do "$egpu" link 2>&1 | grep -q "armed in 1 context" && break; sleep 0.02; done
 "$egpu" detach "$pid" > "$work/err" 2>&1; grep -q "still hold it" "$work/err"; ok $? "egpu detach says that it is not gone"
 "$egpu" link > "$work/err" 2>&1
-grep -q "going for .*: [1-9][0-9]* groups of lanes have not come to its end" "$work/err"; ok $? "egpu link says why"
+grep -q "going for .*: [1-9][0-9]* lanes have not come to its end" "$work/err"; ok $? "egpu link says why"
 rests=$(grep -c 'others rest$' "$work/log") ended=$(grep -c 'others rest no more' "$work/log")
 [ "$rests" -ge 1 ] && [ "$rests" -le 4 ] && [ "$ended" -ge $((rests - 1)) ]; ok $? "others rest for those inside, now and then ($rests times, $ended over)"
 passes=$(grep -c rate "$work/out")

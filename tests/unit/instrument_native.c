@@ -156,22 +156,22 @@ static void lead_to(CUdeviceptr list)
 	need(cuMemcpyHtoD(word, &list, sizeof(list)));
 }
 
-static void open_list(uint32_t number)
+static void open_list(uint32_t number, uint64_t rest_until)
 {
 	static struct live_line open[LIVE_SMS];
 	for (uint32_t i = 0; i < LIVE_SMS; i++)
-		open[i].n = number;
+		open[i] = (struct live_line){ .n = number | (rest_until ? LIVE_RESTS : 0), .rest_until = rest_until };
 	need(cuMemcpyHtoD(inside + offsetof(struct live_inside, open), open, sizeof(open)));
 }
 
-static uint32_t count_inside(void)
+static bool any_inside(void)
 {
 	static struct live_line counts[LIVE_SMS];
-	uint32_t n = 0;
+	uint64_t n = 0;
 	need(cuMemcpyDtoH(counts, inside, sizeof(counts)));
 	for (uint32_t i = 0; i < LIVE_SMS; i++)
 		n |= counts[i].n;
-	return n;
+	return n != 0;
 }
 
 static CUdeviceptr put_data(const struct buf *object, CUdeviceptr at)
@@ -271,7 +271,7 @@ static void try(const struct one *x, bool ptxas)
 	words.words = word - LIVE_WORD(point, KERNEL);
 	if (good) {
 		lead_to(lists);
-		open_list(NUMBER);
+		open_list(NUMBER, 0);
 		need(cuMemcpyHtoD(lists, &words, sizeof(words)));
 		run(x, point, lists, by_data);
 		words.code = code;
@@ -283,7 +283,7 @@ static void try(const struct one *x, bool ptxas)
 		need(cuMemcpyHtoD(lists + OLD_LIST, &words, sizeof(words)));
 		run(x, point, lists + OLD_LIST, by_word);
 		lead_to(0);
-		open_list(0);
+		open_list(0, 0);
 		run(x, point, lists, gone);
 		/* A word may also say that whoever comes upon it sleeps: instead of a list, or behind one that is closed. */
 		lead_to(LIVE_REST_UNTIL(UINT64_MAX / 2));
@@ -293,6 +293,9 @@ static void try(const struct one *x, bool ptxas)
 			for (uint32_t i = 0; i < THREADS; i++)
 				rested += rest[i].program[0].runs;
 		}
+		/* Who comes to a list that is open sleeps first. */
+		open_list(NUMBER, UINT64_MAX / 2);
+		run(x, point, lists, rest);
 	}
 	uint64_t runs = 0, differ = 0, old = 0;
 	for (uint32_t i = 0; i < THREADS && good; i++) {
@@ -302,8 +305,8 @@ static void try(const struct one *x, bool ptxas)
 	}
 	ok(good && !differ && (runs != 0) == (x->what[0] != 'n'), "%s: %llu runs, interpreted and as machine code%s%s", x->what,
 		(unsigned long long)runs, d.err ? ": " : "", d.text);
-	ok(good && !old && !count_inside(), "and what the word leads to decides, not what the guard saw; all who came in have left");
-	ok(good && !rested && !count_inside(), "a word that has lanes rest leads to nothing");
+	ok(good && !old && !any_inside(), "and what the word leads to decides, not what the guard saw; all who came in have left");
+	ok(good && !rested && !memcmp(rest, by_code, sizeof(rest)) && !any_inside(), "a word that has lanes rest leads to nothing, a list that has to what is in it");
 	if (ptxas && good)
 		ok(judged(&r), "ptxas takes it");
 	buf_free(&ptx);
