@@ -115,6 +115,14 @@ int session_enter(struct session *s, const char *probe, struct diag *d)
 		   : 0;
 }
 
+bool session_has_others(const struct session *s)
+{
+	for (uint32_t i = 0; i < SESSION_MAX_CLIENTS; i++)
+		if (i + 1 != s->client && client_alive(s, i))
+			return true;
+	return false;
+}
+
 void session_stay(struct session *s)
 {
 	if (s->client)

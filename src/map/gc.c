@@ -129,7 +129,8 @@ void session_destroy(struct session *s)
 {
 	if (!s)
 		return;
-	if (s->maker == getpid()) {
+	/* Others read their maps when the program has ended; what they leave, session_gc finds. */
+	if (s->maker == getpid() && !session_has_others(s)) {
 		char root[SESSION_PATH_BYTES];
 		snprintf(root, sizeof(root), "%s", s->path);
 		char *slash = strrchr(root, '/');

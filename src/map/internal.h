@@ -46,6 +46,8 @@ uint64_t session_now_ns(void);
 int session_lock(struct session *s);
 void session_unlock(int lock);
 int session_claim_client(struct session *s, const char *probe);
+/* Whether another loader is in it, and alive. */
+bool session_has_others(const struct session *s);
 /* Files of a map: its own, its ring, its instances. */
 /* Rows of links for running kernels that are over, and of their programs. */
 void session_recycle_links(struct session *s);

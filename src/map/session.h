@@ -339,7 +339,7 @@ struct session;
 /* -- loader -- */
 /* Makes the directory and the file. 0, -errno with d. */
 int session_create(struct session **out, struct diag *d);
-/* Removes the directory if this process made it; frees. NULL is allowed. */
+/* Removes the directory if this process made it and no other loader lives in it; frees. NULL is allowed. */
 void session_destroy(struct session *s);
 /* Removes the directories of this user whose loader and agents are all dead; the number removed. */
 int session_gc(void);

@@ -112,6 +112,7 @@ __attribute__((destructor)) static void end(void)
 	session_end_client(here.session);
 	session_close(here.session);
 	here.session = NULL;
+	session_gc(); /* `egpu run` leaves the session to loaders that live */
 }
 
 /* -- rings ------------------------------------------------------------------------ */

@@ -388,7 +388,13 @@ part_elsewhere() {
 	pid=$(cat /proc/$runner/task/$runner/children); pid=${pid%% *}
 	attach_for 0.4 "$pid" "$probe"; ok $? "elsewhere: attach to what egpu run has started"
 	whole; ok $? "elsewhere: counts launches whole"
+	"$egpu" attach "$pid" "$probe" > "$work/err" 2>&1 & attached=$!
+	for _ in $(seq 400); do "$egpu" link 2> /dev/null | grep -q "$attached" && break; sleep 0.02; done
+	sleep 0.2
 	kill -TERM "$pid"; wait $runner; ok $? "elsewhere: it ended well"
+	wait $attached; ok $? "elsewhere: an attach that was still there reports"
+	whole; ok $? "elsewhere: and has what was counted to the end, though egpu run has ended first"
+	[ -z "$(ls "$work/elsewhere")" ]; ok $? "elsewhere: no session is left"
 	grep -q 'wrong 0' "$work/elsewhere.out"; ok $? "elsewhere: every step's results were right"
 }
 

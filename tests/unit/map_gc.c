@@ -26,7 +26,8 @@ static pid_t child_with_session(char path[256])
 	return pid;
 }
 
-static pid_t child_agent(const char *path)
+/* A child that joins a session, as an agent or as a loader beside the maker. */
+static pid_t child_joins(const char *path, bool agent)
 {
 	int pipe_fd[2];
 	char c;
@@ -35,7 +36,7 @@ static pid_t child_agent(const char *path)
 	pid_t pid = fork();
 	if (!pid) {
 		struct session *s;
-		if (session_open(path, &s, NULL) || session_join(s, getpid()) ||
+		if (session_open(path, &s, NULL) || (agent ? session_join(s, getpid()) : session_enter(s, "beside", NULL)) ||
 			write(pipe_fd[1], "x", 1) != 1)
 			_exit(1);
 		pause();
@@ -66,7 +67,7 @@ static void test_killed(void)
 	is_int(session_gc(), 0, "once");
 
 	loader = child_with_session(path);
-	pid_t agent = child_agent(path);
+	pid_t agent = child_joins(path, true);
 	end_child(loader);
 	is_int(session_gc(), 0, "a live agent keeps it");
 	end_child(agent);
@@ -87,6 +88,50 @@ static void test_killed(void)
 	waitid(P_PID, (id_t)loader, &info, WEXITED | WNOWAIT);
 	is_int(session_gc(), 1, "a zombie holds nothing");
 	waitpid(loader, NULL, 0);
+}
+
+/* A child makes a session, this one or a loader that is dead is in it too, and the maker removes it, or leaves it. */
+static void maker_ends(char path[256], bool alive)
+{
+	int told[2], tell[2];
+	if (pipe(told) || pipe(tell))
+		exit(99);
+	pid_t maker = fork();
+	if (!maker) {
+		struct session *s;
+		char c;
+		if (session_create(&s, NULL) || write(told[1], session_path(s), 256) != 256 || read(tell[0], &c, 1) != 1)
+			_exit(1);
+		session_destroy(s);
+		_exit(0);
+	}
+	if (read(told[0], path, 256) != 256)
+		exit(99);
+	pid_t beside = child_joins(path, false);
+	if (!alive)
+		end_child(beside);
+	if (write(tell[1], "x", 1) != 1)
+		exit(99);
+	waitpid(maker, NULL, 0);
+	for (int i = 0; i < 2; i++) {
+		close(told[i]);
+		close(tell[i]);
+	}
+	if (!alive)
+		return;
+	ok(!access(path, F_OK), "the maker leaves its session to a loader that lives");
+	is_int(session_gc(), 0, "as long as it does");
+	end_child(beside);
+	is_int(session_gc(), 1, "not longer");
+}
+
+/* The maker's program has ended; another loader reads what its own maps have got. */
+static void test_beside(void)
+{
+	char path[256];
+	maker_ends(path, true);
+	maker_ends(path, false);
+	ok(access(path, F_OK) != 0, "and to none that is dead");
 }
 
 static void make(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -186,6 +231,7 @@ int main(void)
 {
 	fixture_make();
 	test_killed();
+	test_beside();
 	test_half_made();
 	test_race();
 	is_int(fixture_end(), 0, "nothing is left behind");
