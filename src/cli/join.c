@@ -1,11 +1,14 @@
 /* join.c - see join.h. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -16,6 +19,7 @@
 #include "map/file.h"
 
 enum { COME_MS = 5000, LOCK_MS = 15000, LOCK_TICK_MS = 5, LATE_MS = 1500 };
+enum { ROOM_FILES = 4, ROOM_BYTES = 512 << 20 }; /* what the agent needs, and more */
 
 static int put_link(const struct session *s, const char *to, const char *name)
 {
@@ -100,7 +104,7 @@ static int find_session(pid_t pid, struct session **s, struct diag *d)
 {
 	char root[64], dir[96];
 	int err = session_of_process(pid, s, d);
-	if (err != -ESRCH || inject_same_namespace(pid, "mnt") || foreign_root(pid, root))
+	if (err != -ESRCH || inject_same_root(pid) || foreign_root(pid, root))
 		return err;
 	for (size_t i = 0; err == -ESRCH && i < sizeof(foreign_dirs) / sizeof(foreign_dirs[0]); i++) {
 		snprintf(dir, sizeof(dir), "%s%s", root, foreign_dirs[i]);
@@ -261,6 +265,52 @@ static void library_path(const struct joined *a, char out[PATH_MAX])
 	snprintf(out, PATH_MAX, "%s/libegpu-attach.so", path);
 }
 
+static uint64_t count_files(pid_t pid)
+{
+	char path[64];
+	uint64_t n = 0;
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	DIR *list = opendir(path);
+	for (struct dirent *e; list && (e = readdir(list));)
+		n += e->d_name[0] != '.';
+	if (list)
+		closedir(list);
+	return n;
+}
+
+static uint64_t address_space(pid_t pid)
+{
+	char path[64];
+	unsigned long pages = 0;
+	snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
+	FILE *f = fopen(path, "re");
+	if (f && fscanf(f, "%lu", &pages) != 1)
+		pages = 0;
+	if (f)
+		fclose(f);
+	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Which of its limits may have kept the agent out. */
+static const char *tight_limit(const struct joined *a)
+{
+	const struct {
+		enum __rlimit_resource which;
+		uint64_t needs;
+		const char *what;
+	} limits[] = {
+		{ RLIMIT_NOFILE, count_files(a->pid) + ROOM_FILES, "; it can hardly open a file more (RLIMIT_NOFILE): prlimit --pid=PID --nofile=N gives it room" },
+		{ RLIMIT_AS, address_space(a->pid) + ROOM_BYTES, "; its address space is limited (RLIMIT_AS): prlimit --pid=PID --as=BYTES gives it room" },
+		{ RLIMIT_NPROC, a->target.uid ? UINT64_MAX : 0, "; its user's threads are limited (RLIMIT_NPROC): prlimit --pid=PID --nproc=N gives it room" },
+	};
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		struct rlimit now;
+		if (!prlimit(a->pid, limits[i].which, NULL, &now) && now.rlim_cur != RLIM_INFINITY && now.rlim_cur < limits[i].needs)
+			return limits[i].what;
+	}
+	return "";
+}
+
 int join_bring_agent(struct joined *a, bool verbose)
 {
 	char library[PATH_MAX];
@@ -273,11 +323,12 @@ int join_bring_agent(struct joined *a, bool verbose)
 		return say_fail("%s", d.text);
 	for (int ms = 0; ms < COME_MS && !join_agent(a->session, a->pid); ms++)
 		file_sleep_ms(1);
+	const char *tight = join_agent(a->session, a->pid) ? NULL : tight_limit(a);
 	if (become(a->target.uid, a->target.gid))
 		return EGPU_FAILED;
-	if (!join_agent(a->session, a->pid))
-		return say_fail("process %d (%s) did not load the agent: it goes on unchanged",
-			(int)a->pid, a->target.command);
+	if (tight)
+		return say_fail("process %d (%s) did not load the agent: it goes on unchanged%s",
+			(int)a->pid, a->target.command, tight);
 	if (verbose)
 		say("%s was stopped for %.1f ms, after %.1f ms of waiting for a safe moment",
 			a->target.command, (double)r.paused_ns / 1e6, (double)r.waited_ns / 1e6);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cuda/fatbin.h"
@@ -148,6 +149,97 @@ static void add_locked(struct code *c, const struct object *o)
 	add_ranges(o, brief, sizeof(brief) / sizeof(brief[0]), c->brief, &c->n_brief);
 }
 
+/* -- an allocator in the C library's place ------------------------------------------- */
+
+static const char *const family[] = { "malloc", "free", "calloc", "realloc", "memalign", "aligned_alloc", "posix_memalign", "valloc", "pvalloc",
+	"reallocarray", "cfree", "_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm" };
+
+/* Where the C library's own calls of malloc go; 0: not known. */
+static uint64_t bound_malloc(pid_t pid, const struct object *libc)
+{
+	static const char *const tables[] = { ".rela.dyn", ".rela.plt" };
+	const uint8_t *syms, *names, *rels;
+	uint64_t n_syms, n_names, n, to = 0;
+	if (!section(libc, ".dynsym", &syms, &n_syms) || !section(libc, ".dynstr", &names, &n_names) || !n_names || names[n_names - 1])
+		return 0;
+	for (size_t k = 0; k < sizeof(tables) / sizeof(tables[0]); k++) {
+		if (!section(libc, tables[k], &rels, &n))
+			continue;
+		for (uint64_t i = 0; i + sizeof(Elf64_Rela) <= n; i += sizeof(Elf64_Rela)) {
+			Elf64_Rela r;
+			Elf64_Sym s;
+			memcpy(&r, rels + i, sizeof(r));
+			uint64_t at = ELF64_R_SYM(r.r_info);
+			if (!at || at >= n_syms / sizeof(s))
+				continue;
+			memcpy(&s, syms + at * sizeof(s), sizeof(s));
+			if (s.st_name < n_names && !strcmp((const char *)names + s.st_name, "malloc") &&
+				read_memory(pid, libc->bias + r.r_offset, &to, sizeof(to)) == sizeof(to))
+				return to;
+		}
+	}
+	return 0;
+}
+
+struct place {
+	uint64_t at, inode;
+	char path[PATH_MAX];
+};
+
+static int note_place(const struct mapping *m, void *arg)
+{
+	struct place *p = arg;
+	if (p->at < m->start || p->at >= m->end)
+		return 0;
+	snprintf(p->path, sizeof(p->path), "%s", m->path);
+	p->inode = m->inode;
+	return 1;
+}
+
+static int note_object(const struct mapping *m, void *arg)
+{
+	struct object *o = arg;
+	if (strcmp(o->path, m->path))
+		return 0;
+	if (!m->offset && !o->first)
+		o->first = m->start;
+	if (m->exec) {
+		o->text.from = o->text.from ? o->text.from : m->start;
+		o->text.to = m->end;
+	}
+	return 0;
+}
+
+static int note_vdso(const struct mapping *m, void *arg)
+{
+	if (strcmp(m->path, "[vdso]"))
+		return 0;
+	*(struct range *)arg = (struct range){ m->start, m->end };
+	return 1;
+}
+
+/* A thread that is inside it may hold its locks. A library of its own does little else; what is the program itself, or a checker's
+ * runtime, is asked about its functions' names. */
+static void find_allocator(pid_t pid, struct code *c, const struct object *libc)
+{
+	struct place p = { .at = bound_malloc(pid, libc) };
+	struct object o = { 0 };
+	struct range checker;
+	struct stat program;
+	char exe[64];
+	if (!p.at || (p.at >= libc->text.from && p.at < libc->text.to) || each_mapping(pid, note_place, &p) || p.path[0] != '/')
+		return;
+	snprintf(exe, sizeof(exe), "/proc/%d/exe", (int)pid);
+	memcpy(o.path, p.path, sizeof(o.path));
+	if (stat(exe, &program) || each_mapping(pid, note_object, &o) || map_object(pid, &o))
+		return;
+	if (program.st_ino == p.inode || function(&o, "__sanitizer_print_stack_trace", &checker))
+		add_ranges(&o, family, sizeof(family) / sizeof(family[0]), c->family, &c->n_family);
+	else
+		c->allocator = o.text;
+	unmap_object(&o);
+}
+
 /* Where in memory a byte of the file is; 0: nowhere. */
 static uint64_t address_of(const struct object *o, uint64_t file_at)
 {
@@ -271,6 +363,8 @@ int code_find(const struct inject_target *t, struct code *c, struct diag *d)
 	c->loader = s.loader->text;
 	add_locked(c, s.libc);
 	add_locked(c, s.libdl);
+	find_allocator(t->pid, c, s.libc);
+	each_mapping(t->pid, note_vdso, &c->vdso);
 out:
 	for (int i = 0; i < 3; i++)
 		unmap_object(&objects[i]);

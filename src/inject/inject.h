@@ -23,7 +23,7 @@ struct inject_target {
 	pid_t pid;
 	uid_t uid;
 	gid_t gid;
-	bool other_root;       /* another mount namespace: paths are seen through /proc/PID/root */
+	bool other_root;       /* another mount namespace or root directory: paths are seen through /proc/PID/root */
 	bool other_pids;       /* another pid namespace: it has another number for itself */
 	char driver[PATH_MAX]; /* the CUDA driver it has loaded, as it names it; "" when none */
 	char command[64];
@@ -38,6 +38,8 @@ int inject_look(pid_t pid, struct inject_target *t, struct diag *d);
 bool inject_has_mapped(pid_t pid, const char *path);
 /* Whether the process is in our namespace of that kind ("mnt", "pid"). */
 bool inject_same_namespace(pid_t pid, const char *which);
+/* Whether a path means the same file to the process and to us. */
+bool inject_same_root(pid_t pid);
 
 struct inject_result {
 	uint64_t paused_ns; /* threads were stopped for so long, all together */

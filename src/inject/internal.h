@@ -14,11 +14,15 @@ struct mapping {
 
 /* Reads /proc/PID/what as text: its length, or -errno. */
 int proc_read(pid_t pid, const char *what, char *text, size_t size);
+/* Of the target's memory: bytes read, or -1. */
+ssize_t read_memory(pid_t pid, uint64_t at, void *to, size_t n);
 /* Calls fn for each mapping until it returns nonzero; negative values are passed on. */
 int each_mapping(pid_t pid, int (*fn)(const struct mapping *m, void *arg), void *arg);
 
 /* -EBUSY with d, which says who traces this thread; 0: nobody does. */
 int look_tracer(pid_t pid, pid_t tid, struct diag *d);
+/* Whether a signal waits for the thread that it has not blocked. */
+bool look_signalled(pid_t pid, pid_t tid);
 /* Whether the thread is in a wait that nothing but its end ends: the kernel's, or that of who has called vfork(2). */
 bool look_waits(pid_t pid, pid_t tid);
 
@@ -39,6 +43,10 @@ struct code {
 	uint32_t n_locked;
 	struct range brief[MAX_RANGES]; /* those that hold one for a moment of their own: they wait for nothing but the lock */
 	uint32_t n_brief;
+	struct range vdso;
+	struct range allocator;         /* the whole of a library whose malloc is used in the C library's place */
+	struct range family[MAX_RANGES]; /* malloc and its like where these are the program's own, or a checker's, which wraps much else */
+	uint32_t n_family;
 };
 int code_find(const struct inject_target *t, struct code *c, struct diag *d);
 /* The first bytes of what returns from a signal. */

@@ -71,6 +71,21 @@ bool look_waits(pid_t pid, pid_t tid)
 	return state && state[1] == ' ' && state[2] == 'D';
 }
 
+static uint64_t signals(const char *status, const char *name)
+{
+	const char *at = field(status, name);
+	return at ? strtoull(at, NULL, 16) : 0;
+}
+
+bool look_signalled(pid_t pid, pid_t tid)
+{
+	char status[8192], what[32];
+	snprintf(what, sizeof(what), "task/%d/status", (int)tid);
+	if (proc_read(pid, what, status, sizeof(status)) <= 0)
+		return true;
+	return (signals(status, "SigPnd") | signals(status, "ShdPnd")) & ~signals(status, "SigBlk");
+}
+
 /* One that vfork(2) has made runs in its parent's memory until it begins a program of its own. */
 static int check_memory(pid_t pid, const char *status, struct diag *d)
 {
@@ -114,6 +129,8 @@ static int check_status(pid_t pid, const char *status, struct diag *d)
 	const char *state = field(status, "State");
 	long tracer = number(status, "TracerPid"), seccomp = number(status, "Seccomp");
 	const char *features = field(status, "x86_Thread_features");
+	if (state && *state == 'Z' && number(status, "Threads") > 1)
+		return diag_set(d, ENOTSUP, "the first thread of process %d has ended, and others go on: without it there is no way in", (int)pid);
 	if (state && (*state == 'Z' || *state == 'X'))
 		return diag_set(d, ESRCH, "process %d has ended", (int)pid);
 	if (state && (*state == 'T' || *state == 't') && !tracer)
@@ -141,11 +158,37 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
+/* A line's end in a name is written as \\012 there. */
+static void restore_newlines(char *path)
+{
+	for (char *at = path; (at = strstr(at, "\\012"));) {
+		*at++ = '\n';
+		memmove(at, at + 3, strlen(at + 3) + 1);
+	}
+}
+
+/* Where its root directory is for us; "": the same, or nowhere that has a name. */
+static void root_path(pid_t pid, char out[PATH_MAX])
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/%d/root", (int)pid);
+	ssize_t n = readlink(path, out, PATH_MAX - 1);
+	out[n > 1 ? n : 0] = 0;
+}
+
+/* A name that we see is not the process's where its root directory is another (chroot). */
+static const char *below(const char *root, const char *path)
+{
+	size_t n = strlen(root);
+	return n && !strncmp(path, root, n) && path[n] == '/' ? path + n : path;
+}
+
 int each_mapping(pid_t pid, int (*fn)(const struct mapping *m, void *arg), void *arg)
 {
-	char path[64], *line = NULL;
+	char path[64], root[PATH_MAX], *line = NULL;
 	size_t size = 0;
 	int stop = 0;
+	root_path(pid, root);
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
 	FILE *f = fopen(path, "re");
 	if (!f)
@@ -162,7 +205,8 @@ int each_mapping(pid_t pid, int (*fn)(const struct mapping *m, void *arg), void 
 		line[strcspn(line, "\n")] = 0;
 		m.inode = ino;
 		m.exec = perms[2] == 'x';
-		m.path = at ? line + at : "";
+		restore_newlines(line);
+		m.path = at ? below(root, line + at) : "";
 		stop = fn(&m, arg);
 	}
 	free(line);
@@ -217,6 +261,17 @@ bool inject_has_mapped(pid_t pid, const char *path)
 	return !each_mapping(pid, is_inode, &inode) && !inode;
 }
 
+/* The root directory may differ within one namespace (chroot). */
+bool inject_same_root(pid_t pid)
+{
+	char path[64];
+	struct stat ours, theirs;
+	snprintf(path, sizeof(path), "/proc/%d/root", (int)pid);
+	if (!inject_same_namespace(pid, "mnt"))
+		return false;
+	return stat(path, &theirs) || stat("/", &ours) || (ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino);
+}
+
 bool inject_same_namespace(pid_t pid, const char *which)
 {
 	char path[64], a[64] = "", b[64] = "";
@@ -225,6 +280,18 @@ bool inject_same_namespace(pid_t pid, const char *which)
 		return true;
 	snprintf(path, sizeof(path), "/proc/self/ns/%s", which);
 	return readlink(path, b, sizeof(b) - 1) < 0 || !strcmp(a, b);
+}
+
+/* What it has loaded it may not see any more, since it has changed its root directory. */
+static int check_driver(const struct inject_target *t, struct diag *d)
+{
+	char path[PATH_MAX + 32];
+	struct stat st;
+	snprintf(path, sizeof(path), "/proc/%d/root%s", (int)t->pid, t->driver);
+	if (!t->other_root || !stat(path, &st))
+		return 0;
+	return diag_set(d, ENOTSUP, "process %d has changed its root directory (chroot) since it loaded %s, which cannot be found from there: the agent cannot "
+		"come in", (int)t->pid, t->driver);
 }
 
 int inject_look(pid_t pid, struct inject_target *t, struct diag *d)
@@ -278,6 +345,6 @@ int inject_look(pid_t pid, struct inject_target *t, struct diag *d)
 			"process %d: its %s has been replaced or removed since it started: attaching works when it has been started anew",
 			(int)pid, s.replaced);
 	t->other_pids = !inject_same_namespace(pid, "pid");
-	t->other_root = !inject_same_namespace(pid, "mnt");
-	return 0;
+	t->other_root = !inject_same_root(pid);
+	return check_driver(t, d);
 }

@@ -19,6 +19,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +41,12 @@ void inject_step(const char *name)
 		kill(getpid(), SIGKILL);
 }
 
+ssize_t read_memory(pid_t pid, uint64_t at, void *to, size_t n)
+{
+	struct iovec here = { to, n }, there = { (void *)(uintptr_t)at, n };
+	return process_vm_readv(pid, &here, 1, &there, 1, 0);
+}
+
 #ifdef __x86_64__
 #include <sys/reg.h>
 #include <sys/user.h>
@@ -49,6 +56,7 @@ enum {
 	STACK_SEEN = 16384, /* of a stack, looked through for functions that hold locks */
 	STATE_MAX = 32768,
 	TRIES_MS = 3000,
+	HANDLERS = 4, /* of signals, each within the other */
 	PREFER_MS = 15,
 	CALL_MS = 10000,
 	XSTATE_SET = 0x202,      /* NT_X86_XSTATE */
@@ -67,6 +75,7 @@ enum {
 struct thread {
 	pid_t pid, tid;
 	struct user_regs_struct regs;
+	long call; /* the system call that it is in; negative: none */
 	uint8_t state[STATE_MAX];
 	size_t state_bytes;
 	uint64_t mask; /* of signals */
@@ -125,6 +134,50 @@ static void let_go(pid_t tid, int signal)
 	ptrace(PTRACE_DETACH, tid, NULL, (void *)(intptr_t)signal);
 }
 
+/* Calls that end with EINTR when their thread is stopped, though nobody sends it a signal, and that are made again without anybody
+ * noticing, but for a time limit that begins anew. */
+static bool ends_by_stop(long call)
+{
+	switch (call) {
+	case SYS_epoll_wait:
+	case SYS_epoll_pwait:
+	case SYS_epoll_pwait2:
+	case SYS_rt_sigtimedwait:
+	case SYS_semop:
+	case SYS_semtimedop:
+	case SYS_io_getevents:
+	case SYS_io_pgetevents:
+	case SYS_io_uring_enter:
+	/* Sockets with a time limit, and file systems in user space. */
+	case SYS_read:
+	case SYS_readv:
+	case SYS_write:
+	case SYS_writev:
+	case SYS_recvfrom:
+	case SYS_recvmsg:
+	case SYS_recvmmsg:
+	case SYS_sendto:
+	case SYS_sendmsg:
+	case SYS_accept:
+	case SYS_accept4:
+	case SYS_connect:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* The thread goes on with such a call whatever becomes of it now. With a signal on its way EINTR is what the program expects. */
+static int make_again(struct thread *t)
+{
+	if ((long)t->regs.rax != -EINTR || !ends_by_stop(t->call) || look_signalled(t->pid, t->tid))
+		return 0;
+	t->regs.rax = t->regs.orig_rax;
+	t->regs.orig_rax = (unsigned long)-1;
+	t->regs.rip -= 2;
+	return ptrace(PTRACE_SETREGS, t->tid, NULL, &t->regs) ? -errno : 0;
+}
+
 /* Stops the thread between two of its instructions. -EAGAIN: try another time. */
 static int stop(struct thread *t)
 {
@@ -159,7 +212,11 @@ static int stop(struct thread *t)
 		return err;
 	}
 	t->state_bytes = io.iov_len;
-	return 0;
+	t->call = (long)t->regs.orig_rax;
+	err = make_again(t);
+	if (err)
+		let_go(t->tid, 0);
+	return err;
 }
 
 /* -- safe points ------------------------------------------------------------------------ */
@@ -189,16 +246,19 @@ static bool locks_call(long nr)
 	}
 }
 
-static ssize_t read_memory(pid_t pid, uint64_t at, void *to, size_t n)
-{
-	struct iovec here = { to, n }, there = { (void *)(uintptr_t)at, n };
-	return process_vm_readv(pid, &here, 1, &there, 1, 0);
-}
-
+/* A stack grows for what is written through the file, not for process_vm_writev. */
 static bool write_memory(pid_t pid, uint64_t at, const void *from, size_t n)
 {
 	struct iovec here = { (void *)(uintptr_t)from, n }, there = { (void *)(uintptr_t)at, n };
-	return process_vm_writev(pid, &here, 1, &there, 1, 0) == (ssize_t)n;
+	char path[64];
+	if (process_vm_writev(pid, &here, 1, &there, 1, 0) == (ssize_t)n)
+		return true;
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	bool done = fd >= 0 && pwrite(fd, from, n, (off_t)at) == (ssize_t)n;
+	if (fd >= 0)
+		close(fd);
+	return done;
 }
 
 static bool in_any(const struct range *list, uint32_t n, uint64_t at)
@@ -221,25 +281,63 @@ static bool same_code(const struct thread *t, const struct code *c)
 	       !memcmp(restore, code_restore, sizeof(restore));
 }
 
-/* Whether a return address on its stack lies in a function that may hold a lock. Words that are left from calls that are
- * over look alike, so it is not asked about what cannot be: who holds the allocator's locks neither runs the program's code
- * nor waits for anything but a lock. `strict`: nor is there a word of the loader's; but those lie about wherever a function
- * has been called for the first time, and whoever waits inside the loader came through one of its functions' doors. */
-static bool stack_holds(const struct thread *t, const struct code *c, bool strict)
+/* A word of its stack that leads back into a function that may hold a lock. Words that are left from calls that are over look
+ * alike, so it is not asked about what cannot be: who holds an allocator's locks neither runs the program's code nor waits for
+ * anything but a lock, or is a signal's handler that came in between. */
+static bool leads_into_lock(const struct thread *t, const struct code *c, uint64_t word, bool handler)
+{
+	bool locks = handler || t->call == SYS_futex;
+	if (in_any(c->locked, c->n_locked, word))
+		return true;
+	if (locks && (in_any(c->brief, c->n_brief, word) || in(&c->allocator, word)))
+		return true;
+	return (locks || t->call < 0) && in_any(c->family, c->n_family, word);
+}
+
+/* A signal's frame at this place of a stack: where the handler came in between, which is false for what only looks like one. */
+static bool interrupted_at(const struct thread *t, uint64_t frame, greg_t regs[NGREG])
+{
+	ucontext_t u;
+	if (read_memory(t->pid, frame + 8, &u, sizeof(u)) != sizeof(u) || (u.uc_mcontext.gregs[REG_CSGSFS] & 0xffff) != 0x33)
+		return false;
+	memcpy(regs, u.uc_mcontext.gregs, sizeof(u.uc_mcontext.gregs));
+	return true;
+}
+
+/* Whether the C library's code was left there within a system call, and not anywhere. */
+static bool at_call(const struct thread *t, uint64_t rip)
+{
+	uint8_t code[4];
+	return read_memory(t->pid, rip - 2, code, sizeof(code)) == sizeof(code) && (!memcmp(code, "\x0f\x05", 2) || !memcmp(code + 2, "\x0f\x05", 2));
+}
+
+static bool unsafe_at(const struct thread *t, const struct code *c, uint64_t rip, bool call)
+{
+	return in(&c->loader, rip) || in(&c->allocator, rip) || (!call && (in(&c->libc, rip) || in(&c->vdso, rip))) ||
+	       in_any(c->locked, c->n_locked, rip) || in_any(c->brief, c->n_brief, rip) || in_any(c->family, c->n_family, rip);
+}
+
+/* Whether the functions that it is in may hold a lock, as far as its stack tells from `at` on. `strict`: nor is there a word of the
+ * loader's; but those lie about wherever a function has been called for the first time, and whoever waits inside the loader came through
+ * one of its functions' doors. Behind a signal's frame its handler came in between, wherever that was, on a stack that may be another. */
+static bool stack_holds(const struct thread *t, const struct code *c, uint64_t at, bool strict, int handlers)
 {
 	uint64_t words[STACK_SEEN / 8];
 	size_t want = sizeof(words);
 	ssize_t got;
-	uint32_t n_brief = (long)t->regs.orig_rax == SYS_futex ? c->n_brief : 0;
-	while ((got = read_memory(t->pid, t->regs.rsp, words, want)) <= 0 && want > 512)
+	greg_t regs[NGREG];
+	while ((got = read_memory(t->pid, at, words, want)) <= 0 && want > 512)
 		want /= 2;
 	if (got <= 0)
 		return true;
 	for (size_t i = 0; i < (size_t)got / 8; i++) {
 		if (strict && i < 128 && in(&c->loader, words[i]))
 			return true;
-		if (in_any(c->locked, c->n_locked, words[i]) || in_any(c->brief, n_brief, words[i]))
+		if (leads_into_lock(t, c, words[i], handlers > 0))
 			return true;
+		if (words[i] == c->restore_rt && interrupted_at(t, at + i * 8, regs))
+			return unsafe_at(t, c, (uint64_t)regs[REG_RIP], at_call(t, (uint64_t)regs[REG_RIP])) || handlers == HANDLERS ||
+			       stack_holds(t, c, (uint64_t)regs[REG_RSP], strict, handlers + 1);
 	}
 	return false;
 }
@@ -248,18 +346,15 @@ static bool stack_holds(const struct thread *t, const struct code *c, bool stric
  * program's own. */
 static bool safe(const struct thread *t, const struct code *c, bool strict)
 {
-	long nr = (long)t->regs.orig_rax;
-	if (t->regs.cs != 0x33 || in(&c->loader, t->regs.rip))
+	if (t->regs.cs != 0x33 || locks_call(t->call) || unsafe_at(t, c, t->regs.rip, t->call >= 0))
 		return false;
-	if (nr >= 0 ? locks_call(nr) : in(&c->libc, t->regs.rip))
-		return false;
-	return !in_any(c->locked, c->n_locked, t->regs.rip) && !in_any(c->brief, c->n_brief, t->regs.rip) && !stack_holds(t, c, strict);
+	return !stack_holds(t, c, t->regs.rsp, strict, 0);
 }
 
 /* In a system call with a time limit, which needs us for its return: tens of stops, where others need one. */
 static bool timed(const struct thread *t)
 {
-	return (long)t->regs.orig_rax >= 0 && (long)t->regs.rax == E_RESTART_BLOCK;
+	return t->call >= 0 && (long)t->regs.rax == E_RESTART_BLOCK;
 }
 
 /* A stopped thread at a safe point. Threads are looked at in turn until one is; for a moment, only those that

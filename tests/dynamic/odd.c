@@ -6,6 +6,7 @@
  *	odd zombie FILE...  has a child that has ended, whose number it prints
  *	odd vfork FILE...   has one that has not begun its program yet
  *	odd exec FILE...    begins itself again all the time, until its input ends; then it says how often
+ *	odd headless FILE... its first thread ends, another waits
  *	odd thread FILE...  has a second thread, whose number it prints
  */
 #include <errno.h>
@@ -58,6 +59,13 @@ static int again(char **argv)
 	return errno;
 }
 
+static void *wait_for_input(void *arg)
+{
+	until_input_ends();
+	exit(0);
+	return arg;
+}
+
 int main(int argc, char **argv)
 {
 	volatile int number = 0;
@@ -91,6 +99,8 @@ int main(int argc, char **argv)
 		until_input_ends();
 		_exit(0);
 	}
+	if (!strcmp(argv[1], "headless") && !pthread_create(&thread, NULL, wait_for_input, NULL))
+		pthread_exit(NULL);
 	if (!strcmp(argv[1], "strict"))
 		prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
 	until_input_ends();

@@ -179,7 +179,7 @@ part_replaced() {
 part_full() {
 	start full opened 1
 	if prlimit --pid "$pid" --nofile=3: 2> /dev/null; then
-		refused "a process that can open no file" "did not load the agent: it goes on unchanged" "$pid"
+		refused "a process that can open no file" "did not load the agent: it goes on unchanged.*RLIMIT_NOFILE.*prlimit" "$pid"
 		prlimit --pid "$pid" --nofile=1024:
 		timeout 20 "$egpu" attach --for 0.5 "$pid" "$probe" > "$work/err" 2>&1; ok $? "with room again, it is attached to"
 	fi
@@ -208,6 +208,44 @@ part_foreign() {
 	fi
 }
 
+# One in another root directory (chroot) is attached to there; one that has gone there since cannot be. Mounts of ours alone.
+part_rooted() {
+	[ "$(id -u)" = 0 ] && unshare -m true 2> /dev/null && [ -z "$EGPU_DRIVER_DIR" ] || return
+	export -f start finish_target refused look same ok is
+	export work egpu target probe EGPU_BUILD test_count
+	unshare -m bash -c '
+		root=$work/root as=
+		mkdir -p "$root"/{usr,dev,proc,tmp,gpu,bin}
+		for d in lib lib64; do [ -L /$d ] && cp -P /$d "$root/" || { mkdir "$root/$d"; mount --bind /$d "$root/$d"; }; done
+		mount --bind /usr "$root/usr" && mount --bind /dev "$root/dev" && mount -t proc proc "$root/proc" && mount --bind "$EGPU_BUILD/src/softgpu" "$root/gpu" || exit 0
+		cp "$target" "$root/bin/"
+		chroot "$root" env LD_LIBRARY_PATH=/gpu EGPU_SOFTGPU_QUIET=1 /bin/target_plain opened 1 > "$work/rooted.out" 2>&1 & pid=$!
+		echo $pid > "$work/rooted.pid"
+		for _ in $(seq 400); do grep -qs running "$work/rooted.out" && break; sleep 0.02; done
+		timeout 20 "$egpu" attach --for 0.5 "$pid" "$probe" > "$work/err" 2>&1; ok $? "in another root directory: it is attached to"
+		launches=$(sed -n "s/^coverage: .* probed, \([0-9]*\) of [0-9]* launch.*/\1/p" "$work/err")
+		is "$(sed -n "s/^ *threads = \([0-9]*\)$/\1/p" "$work/err")" $((launches * 256)) "in another root directory: counts are exact"
+		finish_target rooted
+		export TARGET_ROOT=$root
+		start moved opened 1
+		refused "a process that has changed its root directory" "has changed its root directory (chroot) since it loaded" "$pid"
+		finish_target moved'
+}
+# A driver in a directory whose name has a space and a line'"'"'s end.
+part_named() {
+	odd_name="$work/a driver"$'\n'"here"
+	mkdir "$odd_name"; ln "${EGPU_DRIVER_DIR:-$EGPU_BUILD/src/softgpu}/libcuda.so.1" "$odd_name/" 2> /dev/null || cp "$EGPU_BUILD/src/softgpu/libcuda.so.1" "$odd_name/"
+	EGPU_DRIVER_DIR=$odd_name; start named linked 1
+	timeout 20 "$egpu" attach --for 0.5 "$pid" "$probe" > "$work/err" 2>&1; ok $? "a driver in a directory of an odd name: it is attached to"
+	finish_target named
+}
+# Its first thread has ended.
+part_headless() {
+	begin headless "$odd" headless "$driver_file"
+	refused "a process whose first thread has ended" "the first thread of process $pid has ended" "$pid"
+	end "a process whose first thread has ended"
+}
+
 parts=
 part() { # NAME FUNCTION ARGS...: beside the others
 	name=$1; shift
@@ -220,7 +258,7 @@ part() { # NAME FUNCTION ARGS...: beside the others
 		touch "$work/done"
 	) &
 }
-for name in full numbers stopped sealed others beginning again traced replaced foreign; do part $name part_$name; done
+for name in rooted named headless full numbers stopped sealed others beginning again traced replaced foreign; do part $name part_$name; done
 wait
 for name in $parts; do
 	[ -e "$all/$name/done" ] || echo "not ok 0 - $name came to its end"

@@ -5,6 +5,7 @@
  *	target linked|opened|updated|both [threads] [sealed|unmapped]
  *
  * TARGET_LOADS: a library that it loads at the beginning. TARGET_BECOMES: a user that it acts as from then on.
+ * TARGET_ROOT: the root directory that it has from then on.
  * TARGET_HUGE: instructions of a kernel `huge` that is launched once in a while,
  * and takes long to compile; then gaps between steps are told.
  * linked: calls the driver through its own GOT. opened: keeps pointers from cuGetProcAddress in a
@@ -216,6 +217,8 @@ int main(int argc, char **argv)
 		seal(!strcmp(argv[3], "unmapped"));
 	const char *user = getenv("TARGET_BECOMES");
 	if (user && (setgid((gid_t)atoi(user)) || seteuid((uid_t)atoi(user))))
+		return 3;
+	if (getenv("TARGET_ROOT") && (chroot(getenv("TARGET_ROOT")) || chdir("/")))
 		return 3;
 	printf("running\n");
 	fflush(stdout);
