@@ -115,16 +115,18 @@ static int assign_scalar(
 {
 	uint64_t v = 0;
 	bool is_enum = btf_is_any_enum(t);
-	bool is_signed = is_enum ? btf_kflag(t) : btf_int_encoding(t) & BTF_INT_SIGNED;
+	bool is_bool = !is_enum && btf_int_encoding(t) & BTF_INT_BOOL;
+	bool is_signed = is_enum ? typed_enum_signed(t) : btf_int_encoding(t) & BTF_INT_SIGNED;
 	if (t->size > 8 || t->size > p->var.size)
 		return diag_set(d, EINVAL, "its type is wider than 64 bits");
-	if (!is_enum && (btf_int_encoding(t) & BTF_INT_BOOL) &&
-		(!strcmp(text, "true") || !strcmp(text, "false"))) {
+	if (is_bool && (!strcmp(text, "true") || !strcmp(text, "false"))) {
 		v = *text == 't';
 	} else if (!is_enum || !enum_constant(p->btf, t, text, &v)) {
 		int err = parse_number(text, t->size, is_signed, &v, d);
 		if (err)
 			return err;
+		if (is_bool && v > 1) /* compilers count on it */
+			return diag_set(d, ERANGE, "'%s' is neither true nor false, nor 1 or 0", text);
 	}
 	for (uint32_t i = 0; i < t->size; i++)
 		p->data[i] = (uint8_t)(v >> (8 * i));
@@ -140,7 +142,7 @@ static int assign_text(
 		return diag_set(d, EINVAL, "only integers, enums and char arrays can be set");
 	if (strlen(text) >= room)
 		return diag_set(
-			d, ERANGE, "'%s' is longer than the %zu bytes it has room for", text, room);
+			d, ERANGE, "'%s' does not fit its %zu bytes with the zero at its end", text, room);
 	memset(p->data, 0, room);
 	memcpy(p->data, text, strlen(text));
 	return 0;

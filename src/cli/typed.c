@@ -60,6 +60,14 @@ void typed_raw(struct json *j, const void *data, size_t size)
 		hex(j, data, size);
 }
 
+bool typed_enum_signed(const struct btf_type *t)
+{
+	bool negative = btf_kflag(t);
+	for (uint32_t i = 0; btf_is_enum(t) && i < btf_vlen(t); i++)
+		negative |= btf_enum(t)[i].val < 0;
+	return negative;
+}
+
 static void enumerator(
 	struct json *j, const struct btf *btf, const struct btf_type *t, uint64_t v, unsigned bits)
 {
@@ -74,7 +82,7 @@ static void enumerator(
 			return;
 		}
 	}
-	if (btf_kflag(t))
+	if (typed_enum_signed(t))
 		json_i64(j, sv);
 	else
 		json_u64(j, v);

@@ -16,6 +16,9 @@ void typed_value(struct json *j, const struct btf *btf, uint32_t id, const void 
 /* Without a type: 1, 2, 4 and 8 bytes as an unsigned integer, else hex. */
 void typed_raw(struct json *j, const void *data, size_t size);
 
+/* An enum's sign: older compilers do not say it, but one with a negative constant has one. */
+bool typed_enum_signed(const struct btf_type *t);
+
 /* A global variable: where it lies in its section's map value. */
 struct typed_var {
 	const char *name;

@@ -26,6 +26,19 @@ is $status 0 "--set: status 0"
 is "$(json "$tmp/json" 'my $m = $j->{maps}; scalar @{$m->{hash}{entries}}, @{$m->{".data"}{variables}}{qw(text color negative)}')" \
 	"9 bye RED -17" "--set: constants and variables of several types"
 is "$(json "$tmp/json" '"$j->{maps}{\".bss\"}{variables}{total}"')" 18446744073709550768 "integers in JSON are exact to 64 bits"
+cat > "$tmp/signs.bpf.c" <<'C'
+#include <egpu/probe.bpf.h>
+enum depth { TOP = 3, LOW = -2 };
+const volatile enum depth depth = TOP;
+const volatile _Bool flag = 0;
+enum depth seen;
+__u64 flags;
+SEC("gpu/entry") int signs(struct egpu_entry *ctx) { seen = depth; flags = flag; return 0; }
+C
+run "$egpu" run $on --json="$tmp/json" -o "$tmp/report" --set depth=-9 --set flag=1 "$tmp/signs.bpf.c" -- "$samples/vecadd" 10
+is "$status $(json "$tmp/json" '@{$j->{maps}{".bss"}{variables}}{qw(seen flags)}')" "0 -9 1" "--set: an enum with a negative constant has a sign"
+run "$egpu" run $on --set flag=2 "$tmp/signs.bpf.c" -- "$samples/vecadd" 10
+says "--set: a bool is one of two" "'2' is neither true nor false"
 
 # -- patterns
 run "$egpu" run $on -k 'unit' --json="$tmp/json" -o "$tmp/report" memtrace -- "$samples/strided"
