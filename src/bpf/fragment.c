@@ -93,21 +93,26 @@ static const char **part_of(struct ebpf_batch *b, const struct part *p)
 	return (const char **)((char *)b + p->at);
 }
 
+static void put_when(struct buf *out, const struct ebpf_when *when, uint32_t n)
+{
+	for (uint32_t k = 0; k < n; k++) {
+		buf_puts(out, "when ");
+		buf_puts(out, ebpf_fields[when[k].field].name);
+		buf_puts(out, " ");
+		buf_puts(out, tests[when[k].test]);
+		buf_puts(out, " ");
+		put_number(out, when[k].value);
+		buf_puts(out, "\n");
+	}
+}
+
 static void put_batch(struct buf *out, const struct ebpf_batch *batch)
 {
 	struct ebpf_batch b = *batch;
 	buf_puts(out, "batch ");
 	put_number(out, b.most);
 	buf_puts(out, "\n");
-	for (uint32_t k = 0; k < b.n_when; k++) {
-		buf_puts(out, "when ");
-		buf_puts(out, ebpf_fields[b.when[k].field].name);
-		buf_puts(out, " ");
-		buf_puts(out, tests[b.when[k].test]);
-		buf_puts(out, " ");
-		put_number(out, b.when[k].value);
-		buf_puts(out, "\n");
-	}
+	put_when(out, b.when, b.n_when);
 	for (int k = 0; k < N_PARTS; k++) {
 		const char *text = *part_of(&b, &parts[k]);
 		if (!text)
@@ -161,6 +166,7 @@ void ebpf_fragment_print(const struct ebpf_fragment *f, struct buf *out)
 		buf_puts(out, "\n");
 		put_text(out, f->funcs[i].text);
 	}
+	put_when(out, f->when, f->n_when);
 	put_line(out, "body", strlen(f->body));
 	put_text(out, f->body);
 	if (f->repeat) {
@@ -526,6 +532,17 @@ static int read_when(struct reader *r, struct ebpf_when *out)
 	return 0;
 }
 
+static int read_whens(struct reader *r, struct ebpf_when **when, uint32_t *n)
+{
+	int err = 0;
+	*when = arena_array(r->arena, MAX_WHEN, sizeof(**when));
+	if (!*when)
+		return -ENOMEM;
+	while (!err && take(r, "when "))
+		err = *n < MAX_WHEN ? read_when(r, &(*when)[(*n)++]) : bad(r, "too many conditions");
+	return err;
+}
+
 static int read_batch(struct reader *r, struct ebpf_fragment *f)
 {
 	uint64_t most;
@@ -537,11 +554,8 @@ static int read_batch(struct reader *r, struct ebpf_fragment *f)
 		return bad(r, "no valid batch");
 	if (!b)
 		return -ENOMEM;
-	*b = (struct ebpf_batch){ .most = (uint32_t)most, .when = arena_array(r->arena, MAX_WHEN, sizeof(*b->when)) };
-	if (!b->when)
-		return -ENOMEM;
-	while (!err && take(r, "when "))
-		err = b->n_when < MAX_WHEN ? read_when(r, &b->when[b->n_when++]) : bad(r, "too many conditions");
+	*b = (struct ebpf_batch){ .most = (uint32_t)most };
+	err = read_whens(r, &b->when, &b->n_when);
 	for (int k = 0; k < N_PARTS && !err; k++)
 		if (take(r, parts[k].word))
 			err = read_text(r, part_of(b, &parts[k]));
@@ -574,6 +588,8 @@ int ebpf_fragment_parse(struct arena *arena, const char *text, size_t size,
 		err = read_params(&r, &f);
 	if (!err)
 		err = read_funcs(&r, &f);
+	if (!err)
+		err = read_whens(&r, &f.when, &f.n_when);
 	if (!err && !take(&r, "body"))
 		err = bad(&r, "no body");
 	if (!err)

@@ -170,6 +170,8 @@ struct ebpf_fragment {
 	uint32_t n_params;
 	struct ebpf_fragment_func *funcs;
 	uint32_t n_funcs;
+	struct ebpf_when *when; /* it does nothing where one of these does not hold */
+	uint32_t n_when;
 	const char *body;
 	const char *repeat; /* run for each %egpu_word below `words`, it adds what %egpu_passes runs of the body add, whatever other lanes do; NULL: there
 			       is none. What it reads is the same in all runs of a thread at one site; of a site itself, numbers that the text knows. */

@@ -42,7 +42,7 @@ struct gather {
 
 /* -- what the instrumenter knows of a site -- */
 
-static bool holds(const struct ebpf_when *w, uint32_t value)
+bool when_holds(const struct ebpf_when *w, uint32_t value)
 {
 	switch (w->test) {
 	case EBPF_TEST_EQ:
@@ -82,7 +82,7 @@ static enum part takes_part(const struct gather *g, uint32_t site)
 		uint32_t value;
 		if (!known_field(g->v, site, g->req->first_site + site, b->when[k].field, &value))
 			part = PART_ALONE;
-		else if (!holds(&b->when[k], value))
+		else if (!when_holds(&b->when[k], value))
 			return PART_NONE;
 	}
 	if (!insn || !access || spot->batched || insn->pred || spot->access.lanes || spot->access.size >= 0 || spot->access.address < 0 ||
@@ -337,6 +337,36 @@ bool batches_held(struct variant *v, const struct place *place, const struct pro
 	return true;
 }
 
+/* -- where the program is called -- */
+
+uint64_t batched_insns(const struct variant *v, const struct instrument_request *req, const struct ebpf_fragment *f)
+{
+	const struct ebpf_batch *text = f->batch;
+	uint64_t n = 0;
+
+	for (const struct batch *b = v->batches; b; b = b->next)
+		if (req->fragments[b->fragment] == f)
+			n += count_lines(text->begin) + (uint64_t)b->n * count_lines(text->item) + count_lines(text->end) + count_lines(text->apart);
+	return n;
+}
+
+void drop_batches(struct variant *v, const struct instrument_request *req, const struct ebpf_fragment *f, uint32_t least)
+{
+	struct batch **at = &v->batches;
+
+	v->last_batch = NULL;
+	for (struct batch *b; (b = *at);) {
+		if (req->fragments[b->fragment] == f && b->n < least) {
+			for (uint32_t i = 0; i < b->n; i++)
+				v->spots[b->items[i].site].batched = NULL;
+			*at = b->next;
+			continue;
+		}
+		v->last_batch = b;
+		at = &b->next;
+	}
+}
+
 /* -- their text -- */
 
 /* The register that stands for one that the first `n` of the slice write; those behind a reader do not matter to it. */
@@ -468,7 +498,10 @@ static void put_apart(const struct variant *v, const struct instrument_request *
 		put_kept(v, req, b, k, out);
 		buf_printf(out, "$egpu_next%u:\n}\n", k);
 	}
-	ebpf_fragment_text(req->fragments[b->fragment]->batch->apart, v->target.version, v->target.sm, out);
+	if (is_called(v, req->fragments[b->fragment]))
+		emit_call(v, req->fragments[b->fragment], out);
+	else
+		ebpf_fragment_text(req->fragments[b->fragment]->batch->apart, v->target.version, v->target.sm, out);
 	buf_printf(out, "\tadd.u32 %%egpu_turn, %%egpu_turn, 1;\n\tsetp.ne.u32 %%egpu_other, %%egpu_turn, %u;\n"
 			"\t@%%egpu_other bra $egpu_l_again;\n}\n$egpu_together:\n", b->n);
 }

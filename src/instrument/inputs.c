@@ -122,6 +122,15 @@ void emit_declarations(const struct inputs *in, struct buf *b)
 		    "\t.reg .b64 %egpu_xu<3>;\n");
 }
 
+uint64_t fields_anywhere(void)
+{
+	uint64_t all = BIT(KERNEL) | BIT(WARP);
+
+	for (size_t i = 0; i < sizeof(specials) / sizeof(specials[0]); i++)
+		all |= UINT64_C(1) << specials[i].field;
+	return all;
+}
+
 /* -- fields every context has -- */
 
 static void emit_warp_number(struct buf *b)

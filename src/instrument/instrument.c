@@ -59,6 +59,7 @@ static bool emit_funcs(struct output *o)
 		}
 	}
 	table_free(seen);
+	emit_programs(o->v, o->req, &o->b);
 	return ok ? true : no_memory(o->v);
 }
 
@@ -233,6 +234,7 @@ int instrument_kernel(struct arena *arena, const struct instrument_request *req,
 	bool ok = variant_init(&v, arena, req->module, req->kernel, d ? d : &local);
 	v.unbound = req->unbound;
 	v.n_unbound = req->n_unbound;
+	v.first_site = req->first_site;
 	ok = ok && collect(&v) && check_running(&v, req) && align_shared(&v) && bind(&v) && find_sites(&v) &&
 	     find_points(&v, numbering, n) && choose_guards(&v, req) && print_bound(&v, &bound) && splice(&v, req, out) &&
 	     print_variant(&v, req, out) &&

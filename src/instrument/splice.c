@@ -25,6 +25,7 @@ struct splicer {
 	struct instrument_result *out;
 	bool launch_in_calls;
 	bool *parts; /* by fragment: its lanes may be apart behind it */
+	struct products *products; /* by place */
 };
 
 static bool fits_point(const struct ebpf_fragment *f, enum ebpf_point point)
@@ -50,10 +51,16 @@ static bool in_batch(const struct splicer *s, const struct ebpf_fragment *f, uin
 	return s->v->spots[site].batched == f;
 }
 
+/* A call that would do nothing. What stands inline vanishes. */
+static bool is_idle(const struct splicer *s, const struct ebpf_fragment *f, uint32_t site)
+{
+	return is_called(s->v, f) && !acts_at(s->v, f, site);
+}
+
 /* A called function does not see the kernel's parameters. */
 static bool runs_at(const struct splicer *s, const struct ebpf_fragment *f, uint32_t site)
 {
-	return !in_batch(s, f, site) && fits_point(f, s->v->sites[site].point) && fits_opcode(s, f, site) && !(is_guard(f) && s->v->sites[site].unguarded) &&
+	return !in_batch(s, f, site) && !is_idle(s, f, site) && fits_point(f, s->v->sites[site].point) && fits_opcode(s, f, site) && !(is_guard(f) && s->v->sites[site].unguarded) &&
 	       (s->v->spots[site].place->is_kernel || !f->n_params);
 }
 
@@ -116,12 +123,12 @@ static struct merged merge(const struct splicer *s, uint32_t site)
 		if (!runs_at(s, f, site))
 			continue;
 		m.n++;
-		m.fields |= f->fields | f->gathered;
+		m.fields |= (is_called(s->v, f) ? call_fields(f) : f->fields) | f->gathered;
 		m.gathered |= f->gathered;
 		m.warp |= f->warp;
 		m.slot |= f->slot;
 		m.n_sampled += f->sampled;
-		m.local_bytes += f->local_bytes - ebpf_lane_bytes(f->gathered);
+		m.local_bytes += is_called(s->v, f) ? 0 : f->local_bytes - ebpf_lane_bytes(f->gathered);
 	}
 	return m;
 }
@@ -157,7 +164,10 @@ static void emit_fragments(const struct splicer *s, uint32_t site, const struct 
 			buf_printf(b, "\t@%%egpu_xe bra $egpu_w%u_%u;\n", site, i);
 		if (skips)
 			buf_printf(b, "\t@!%" CHOSEN_REG " bra.uni $egpu_w%u_%u;\n", site, i);
-		ebpf_fragment_text(repeat ? f->repeat : f->body, s->v->target.version, s->v->target.sm, b);
+		if (!repeat && is_called(s->v, f))
+			emit_call(s->v, f, b);
+		else
+			ebpf_fragment_text(repeat ? f->repeat : f->body, s->v->target.version, s->v->target.sm, b);
 		buf_puts(b, "\n");
 		if (f->warp || skips)
 			buf_printf(b, "$egpu_w%u_%u:\n", site, i);
@@ -552,6 +562,14 @@ static bool splice_here(struct splicer *s, uint32_t site, const struct merged *m
 	return insert_text(v, spot->at, site_text(s, site, m, guarded(s, site)));
 }
 
+static bool any_idle(const struct splicer *s, uint32_t site)
+{
+	for (uint32_t i = 0; i < s->req->n_fragments; i++)
+		if (is_idle(s, s->req->fragments[i], site) && fits_point(s->req->fragments[i], s->v->sites[site].point) && fits_opcode(s, s->req->fragments[i], site))
+			return true;
+	return false;
+}
+
 static bool splice_site(struct splicer *s, uint32_t site)
 {
 	struct variant *v = s->v;
@@ -561,7 +579,7 @@ static bool splice_site(struct splicer *s, uint32_t site)
 	if (!m.n && v->sites[site].unguarded && !v->spots[site].batched)
 		v->sites[site].skipped = v->sites[site].unguarded;
 	if (!m.n || v->sites[site].skipped || v->spots[site].spliced) {
-		s->out->n_probed += v->spots[site].batched && !v->spots[site].spliced;
+		s->out->n_probed += !v->spots[site].spliced && (v->spots[site].batched || (!v->sites[site].skipped && any_idle(s, site)));
 		return true;
 	}
 	if (!splice_group(s, site, &m, &failed) && (failed || !splice_here(s, site, &m)))
@@ -774,20 +792,27 @@ static bool keep_products(struct variant *v, uint32_t site, const struct product
 	return true;
 }
 
+/* Where the probes of a function go that go elsewhere than to their sites. */
+static bool move_probes(struct splicer *s, struct place *place, uint32_t from, uint32_t to)
+{
+	struct variant *v = s->v;
+	struct products *p = &s->products[place - v->places];
+
+	if (!products_find(v, place, p) || (!p->any && (!tally(v, s->req, place, from, to) || !put_entry_behind_loads(v, s->req, place, from, to))))
+		return false;
+	place->summed = p->any;
+	return put_behind_loads(v, s->req, place, p->parted, from, to) && form_batches(v, s->req, place, p->parted, from, to);
+}
+
 static bool keep_sums(struct splicer *s, struct place *place, uint32_t from, uint32_t to)
 {
 	struct variant *v = s->v;
-	struct products p;
+	struct products p = s->products[place - v->places];
 	uint32_t *at = arena_array(v->arena, to - from, sizeof(*at));
 	struct held *held = arena_array(v->arena, to - from, sizeof(*held));
 
 	if (!at || !held)
 		return no_memory(v);
-	if (!products_find(v, place, &p) || (!p.any && (!tally(v, s->req, place, from, to) || !put_entry_behind_loads(v, s->req, place, from, to))))
-		return false;
-	place->summed = p.any;
-	if (!put_behind_loads(v, s->req, place, p.parted, from, to) || !form_batches(v, s->req, place, p.parted, from, to))
-		return false;
 	if (p.any)
 		batches_probed(v, place, &p);
 	for (uint32_t i = from; i < to && p.any; i++) {
@@ -816,6 +841,16 @@ static uint32_t end_of_place(const struct variant *v, uint32_t from)
 	while (to < v->n_sites && v->spots[to].place == v->spots[from].place)
 		to++;
 	return to;
+}
+
+static bool each_place(struct splicer *s, bool (*pass)(struct splicer *s, struct place *place, uint32_t from, uint32_t to))
+{
+	for (uint32_t from = 0, to; from < s->v->n_sites; from = to) {
+		to = end_of_place(s->v, from);
+		if (!pass(s, s->v->spots[from].place, from, to))
+			return false;
+	}
+	return true;
 }
 
 bool mark_parting(struct variant *v)
@@ -896,22 +931,22 @@ static bool splice_sites(struct splicer *s)
 bool splice(struct variant *v, const struct instrument_request *req, struct instrument_result *out)
 {
 	struct splicer s = { .v = v, .req = req, .out = out };
-	uint32_t from = 0, to;
 
 	if (!check_fragments(&s))
 		return false;
 	s.parts = arena_array(v->arena, req->n_fragments + 1, sizeof(*s.parts));
-	if (!s.parts)
+	s.products = arena_array(v->arena, v->n_places + 1, sizeof(*s.products));
+	if (!s.parts || !s.products)
 		return no_memory(v);
 	plan(&s);
-	for (uint32_t i = 0; i < req->n_fragments; i++) {
+	for (uint32_t i = 0; i < req->n_fragments; i++)
 		v->sampled |= req->fragments[i]->sampled;
-		s.parts[i] = may_part(req->fragments[i]);
-	}
-	for (; from < v->n_sites; from = to) {
-		to = end_of_place(v, from);
-		if (!keep_sums(&s, v->spots[from].place, from, to))
-			return false;
+	if (!each_place(&s, move_probes) || !choose_calls(v, req) || !each_place(&s, keep_sums))
+		return false;
+	for (uint32_t i = 0; i < req->n_fragments; i++) {
+		bool called = is_called(v, req->fragments[i]);
+		s.parts[i] = called || may_part(req->fragments[i]);
+		out->local_bytes_added += called ? req->fragments[i]->local_bytes : 0;
 	}
 	if (!prepare_places(&s) || !add_launch_param(&s) || !split_places(v))
 		return false;

@@ -22,7 +22,7 @@
 /* -- whether --------------------------------------------------------------------------- */
 
 /* All warps of a group, or of a cluster, execute the same one. */
-static bool joins_warps(const struct ptx_insn *insn)
+static bool is_joint(const struct ptx_insn *insn)
 {
 	static const char *const bases[] = { "wgmma", "setmaxnreg", "tcgen05", "clusterlaunchcontrol" };
 
@@ -32,12 +32,12 @@ static bool joins_warps(const struct ptx_insn *insn)
 	return (!strcmp(insn->base, "bar") || !strcmp(insn->base, "barrier")) && ptx_insn_has_mod(insn, "cluster");
 }
 
-static bool is_whole(const struct variant *v)
+bool joins_warps(const struct variant *v)
 {
 	for (uint32_t k = 0; k < v->n_places; k++) {
 		const struct ptx_func *f = v->places[k].func;
 		for (uint32_t i = 0; i < f->n_stmts; i++)
-			if (f->stmts[i].insn && joins_warps(f->stmts[i].insn))
+			if (f->stmts[i].insn && is_joint(f->stmts[i].insn))
 				return true;
 	}
 	return false;
@@ -65,7 +65,7 @@ bool may_split(const struct variant *v, const struct place *place)
 {
 	uint32_t first = first_stmt(place->func);
 
-	return first < place->func->n_stmts && !place->cfg.unknown_targets && !declares_memory(place->func, first) && !is_whole(v);
+	return first < place->func->n_stmts && !place->cfg.unknown_targets && !declares_memory(place->func, first) && !joins_warps(v);
 }
 
 /* -- where ----------------------------------------------------------------------------- */

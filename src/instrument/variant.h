@@ -17,6 +17,7 @@
  *   behind.c   counting probes behind the loads of their code
  *   batch.c    ring records of several sites in one reservation
  *   fan.c      several sites' programs by a lane each
+ *   call.c     large programs at many sites, as functions
  *   sample.c   which warps run programs that are sampled
  *   split.c    a version of the function for the other warps
  *   inputs.c   context fields as PTX
@@ -171,9 +172,11 @@ struct variant {
 
 	struct instrument_site *sites;
 	struct spot *spots; /* parallel to sites */
-	uint32_t n_sites;
+	uint32_t n_sites, first_site; /* the first one's id */
 	size_t sites_cap, spots_cap;
 	struct batch *batches, *last_batch; /* in the order of the text, for each program */
+	const struct ebpf_fragment **called; /* that sites call (call.c) */
+	uint32_t n_called;
 
 	struct ptx_edits edits;
 	struct printed *printed; /* of the text that was printed last */
@@ -240,6 +243,8 @@ struct inputs {
  * that are not elected when warp. */
 void emit_declarations(const struct inputs *in, struct buf *b);
 void emit_inputs(const struct inputs *in, struct buf *b);
+/* Fields that a thread knows of itself wherever it is, given the kernel. */
+uint64_t fields_anywhere(void);
 /* Of that, what does not depend on the place: the lanes that are here, and what threads know of themselves. */
 void emit_everywhere(const struct inputs *in, struct buf *b);
 /* What a load_done site keeps from before its load. */
@@ -319,6 +324,8 @@ bool set_samples(struct variant *v);
 /* split.c */
 /* Whether the function can have two versions: a question of its text alone. */
 bool may_split(const struct variant *v, const struct place *place);
+/* Whether several warps execute some instruction of the variant together. */
+bool joins_warps(const struct variant *v);
 /* Whether lanes that pass the block meet others of their warp later, who have not: they would not find them in the other version. */
 bool splits_warps(struct variant *v, const struct place *place, uint32_t block);
 /* Where they part, at `at` or before it: the offset; sets split_stmt. */
@@ -333,6 +340,25 @@ uint32_t stmt_from(const struct ptx_func *f, uint32_t at);
 bool form_batches(struct variant *v, const struct instrument_request *req, const struct place *place, const uint32_t *parted,
 	uint32_t first, uint32_t end);
 bool splice_batches(struct variant *v, const struct instrument_request *req);
+bool when_holds(const struct ebpf_when *w, uint32_t value);
+/* Instructions of a program's batches. */
+uint64_t batched_insns(const struct variant *v, const struct instrument_request *req, const struct ebpf_fragment *f);
+/* Those of less than so many sites, which are then like others. */
+void drop_batches(struct variant *v, const struct instrument_request *req, const struct ebpf_fragment *f, uint32_t least);
+
+/* call.c */
+/* When batches are formed. */
+bool choose_calls(struct variant *v, const struct instrument_request *req);
+bool is_called(const struct variant *v, const struct ebpf_fragment *f);
+/* Fields that a site sets for a program that is called. */
+uint64_t call_fields(const struct ebpf_fragment *f);
+/* Whether it may do anything at a site. */
+bool acts_at(const struct variant *v, const struct ebpf_fragment *f, uint32_t site);
+uint32_t count_lines(const char *text);
+/* A scope. */
+void emit_call(const struct variant *v, const struct ebpf_fragment *f, struct buf *b);
+/* The functions. */
+void emit_programs(const struct variant *v, const struct instrument_request *req, struct buf *b);
 
 /* splice.c */
 /* Sets parts_product of the sites; nothing may be spliced afterwards. */

@@ -32,9 +32,6 @@ static const uint64_t of_place =
 	BIT(BLOCK_DIM_Z) | BIT(BLOCK_X) | BIT(BLOCK_Y) | BIT(BLOCK_Z) | BIT(GRID_DIM_X) |
 	BIT(GRID_DIM_Y) | BIT(GRID_DIM_Z) | BIT(LANE) | BIT(WARP) | BIT(SM) | BIT(THREAD_X) |
 	BIT(THREAD_Y) | BIT(THREAD_Z) | BIT(ADDRESS) | BIT(BYTES) | BIT(SPACE) | BIT(OP);
-/* Fields that the instrumenter knows at most places. */
-static const uint64_t known = BIT(SITE) | BIT(BYTES) | BIT(SPACE) | BIT(OP);
-
 struct batch {
 	struct tr *t;
 	struct tr_inst *inst;
@@ -47,7 +44,7 @@ struct batch {
 	uint32_t bytes; /* of a lane's record; 0: of an access */
 	bool plain;	/* an access whose address and bytes are the context's */
 	bool like;	/* its text is the one that does not ask whether lanes lie side by side */
-	uint8_t field[TR_REGS];	 /* 1 + the field that the register holds */
+	struct tr_fields field;
 	bool is_record[TR_REGS]; /* it holds what a reservation gave */
 
 	/* the text */
@@ -70,60 +67,22 @@ struct batch {
 
 /* -- the path -- */
 
-/* From where on helpers are called, perhaps. */
-static bool find_sends(struct batch *b)
+static bool calls(const struct tr *t, const struct tr_inst *inst, uint32_t i)
 {
-	b->sends = arena_array(b->t->arena, b->inst->n, sizeof(*b->sends));
-	for (bool changed = b->sends; changed;) {
-		changed = false;
-		for (uint32_t i = b->inst->n; i--;) {
-			int32_t next = tr_next(b->t, b->inst, i), jump = tr_jump(b->t, b->inst, i);
-			bool s = tr_is_call(tr_bpf(b->t, b->inst, i)) || (next >= 0 && b->sends[next]) ||
-				 (jump >= 0 && b->sends[jump]);
-			changed |= s != b->sends[i];
-			b->sends[i] = s;
-		}
-	}
-	return b->sends;
-}
-
-static void whole_field(const struct batch *b, uint32_t i, uint8_t *field)
-{
-	const struct bpf_insn *in = tr_bpf(b->t, b->inst, i);
-	const struct ebpf_fact *f = tr_fact(b->t, b->inst, i);
-	uint32_t shift, bytes = ebpf_insn_bytes(in->code);
-	if (!f->fixed || f->offset < 0 || BPF_MODE(in->code) != BPF_MEM)
-		return;
-	int at = ebpf_field_at(b->t->p->context, (uint32_t)f->offset, bytes, &shift);
-	if (at >= 0 && !shift && ebpf_fields[at].bytes == bytes && ((known | BIT(ADDRESS)) >> at & 1))
-		*field = (uint8_t)(at + 1);
-}
-
-static bool holds_field(const struct batch *b, uint8_t reg, enum ebpf_field field)
-{
-	return b->field[reg] == field + 1;
+	return tr_is_call(tr_bpf(t, inst, i));
 }
 
 /* What registers hold behind an instruction. */
 static void follow(struct batch *b, uint32_t i)
 {
 	const struct bpf_insn *in = tr_bpf(b->t, b->inst, i);
-	uint8_t field = 0, class = BPF_CLASS(in->code);
-	bool record = b->sent && i == b->call && in->imm == BPF_FUNC_ringbuf_reserve;
-	bool moves = (class == BPF_ALU64 || class == BPF_ALU) && BPF_OP(in->code) == BPF_MOV &&
-		     BPF_SRC(in->code) == BPF_X && !in->off;
-	if (class == BPF_LDX && tr_fact(b->t, b->inst, i)->region == EBPF_REGION_CONTEXT)
-		whole_field(b, i, &field);
-	if (moves) {
-		field = class == BPF_ALU && holds_field(b, in->src_reg, EBPF_FIELD_ADDRESS) ? 0 : b->field[in->src_reg];
-		record = class == BPF_ALU64 && b->is_record[in->src_reg];
-	}
-	for (uint32_t r = 0; r < TR_REGS; r++) {
-		if (!(tr_defs(b->t, b->inst, i) >> r & 1))
-			continue;
-		b->field[r] = moves || class == BPF_LDX ? field : 0;
-		b->is_record[r] = (moves || r == BPF_REG_0) && record;
-	}
+	bool moves = tr_is_move(in), record = b->sent && i == b->call && in->imm == BPF_FUNC_ringbuf_reserve;
+	if (moves)
+		record = BPF_CLASS(in->code) == BPF_ALU64 && b->is_record[in->src_reg];
+	for (uint32_t r = 0; r < TR_REGS; r++)
+		if (tr_defs(b->t, b->inst, i) >> r & 1)
+			b->is_record[r] = (moves || r == BPF_REG_0) && record;
+	tr_follow(b->t, b->inst, i, &b->field);
 }
 
 static bool good_access(struct batch *b, uint32_t i)
@@ -132,7 +91,7 @@ static bool good_access(struct batch *b, uint32_t i)
 	for (uint32_t a = 1; a <= 4; a++)
 		if (a != 2 && !f->args[a].constant && !(f->uniform >> (a + 1) & 1))
 			return false;
-	b->plain = holds_field(b, BPF_REG_3, EBPF_FIELD_ADDRESS) && (f->args[3].constant || holds_field(b, BPF_REG_4, EBPF_FIELD_BYTES));
+	b->plain = tr_holds(&b->field, BPF_REG_3, EBPF_FIELD_ADDRESS) && (f->args[3].constant || tr_holds(&b->field, BPF_REG_4, EBPF_FIELD_BYTES));
 	b->bytes = 0;
 	return true;
 }
@@ -211,34 +170,13 @@ static bool good_insn(struct batch *b, uint32_t i)
 	}
 }
 
-static const struct {
-	uint8_t op;
-	uint8_t yes, no;
-} tests[] = {
-	{ BPF_JEQ, EBPF_TEST_EQ, EBPF_TEST_NE },
-	{ BPF_JNE, EBPF_TEST_NE, EBPF_TEST_EQ },
-	{ BPF_JLT, EBPF_TEST_LT, EBPF_TEST_GE },
-	{ BPF_JLE, EBPF_TEST_LE, EBPF_TEST_GT },
-	{ BPF_JGT, EBPF_TEST_GT, EBPF_TEST_LE },
-	{ BPF_JGE, EBPF_TEST_GE, EBPF_TEST_LT },
-	{ BPF_JSET, EBPF_TEST_ANY, EBPF_TEST_NONE },
-};
-
 /* A field compared with a number that is none of the negative ones. */
 static bool add_when(struct batch *b, uint32_t i, bool taken)
 {
-	const struct bpf_insn *in = tr_bpf(b->t, b->inst, i);
 	struct ebpf_batch *out = b->out;
-	if (!b->field[in->dst_reg] || holds_field(b, in->dst_reg, EBPF_FIELD_ADDRESS) || BPF_SRC(in->code) != BPF_K || in->imm < 0 || out->n_when == MAX_WHEN)
-		return false;
-	for (size_t k = 0; k < sizeof(tests) / sizeof(tests[0]); k++) {
-		if (tests[k].op != BPF_OP(in->code))
-			continue;
-		out->when[out->n_when++] = (struct ebpf_when){ (enum ebpf_field)(b->field[in->dst_reg] - 1),
-			(enum ebpf_test)(taken ? tests[k].yes : tests[k].no), (uint32_t)in->imm };
-		return true;
-	}
-	return false;
+	bool good = out->n_when < MAX_WHEN && tr_field_test(b->t, b->inst, i, taken, &b->field, &out->when[out->n_when]);
+	out->n_when += good;
+	return good;
 }
 
 /* Where the path goes from a jump, -1: it does not. */
@@ -661,7 +599,9 @@ int tr_batch(struct tr *t, struct ebpf_fragment *f)
 	if (!out || !b.puts)
 		return diag_set(t->d, ENOMEM, "out of memory");
 	*out = (struct ebpf_batch){ .when = arena_array(t->arena, MAX_WHEN, sizeof(*out->when)) };
-	if (!out->when || (is_candidate(t, f) && !find_sends(&b)))
+	if (is_candidate(t, f))
+		b.sends = tr_leads_to(t, b.inst, calls);
+	if (!out->when || (is_candidate(t, f) && !b.sends))
 		return diag_set(t->d, ENOMEM, "out of memory");
 	if (!is_candidate(t, f) || !find_path(&b))
 		return 0;

@@ -3,7 +3,7 @@
  * Pipeline (translate.c): flow (functions, instances, what follows what) -> stack (slots become
  * registers or local memory) -> live (registers; dead instructions) -> begin (updates that give way to a key made meanwhile) -> idiom (load-add-store
  * becomes an atomic) -> extreme (comparisons with what is there become maxima and minima) -> races (refuses updates that lose
- * some) -> use (how maps are used) -> lower (text; once.c: whether one thread runs it for a block). batch.c then makes another text, for
+ * some) -> use (how maps are used) -> lower (text; once.c: whether one thread runs it for a block). when.c then says at which places it does nothing, and batch.c makes another text, for
  * the records of several sites.
  *
  * An instance is a copy of a BPF function in the output. A function with several callers is copied
@@ -397,6 +397,22 @@ int tr_lower(struct tr *t);
 void tr_lower_main(struct tr *t);
 /* One instruction, without its label. */
 int tr_lower_insn(struct tr *t, struct tr_inst *inst, uint32_t i);
+
+/* -- when.c: requires all of the above; leaves the fragment's when -- */
+int tr_when(struct tr *t, struct ebpf_fragment *out);
+/* By index, whether something like this is done from there on, perhaps. NULL: no memory. */
+bool *tr_leads_to(const struct tr *t, struct tr_inst *inst, bool (*is)(const struct tr *t, const struct tr_inst *inst, uint32_t i));
+/* Which fields of the context registers hold, whole: 1 + the field, 0: none. Those that the instrumenter may know, and the address. */
+struct tr_fields {
+	uint8_t of[TR_REGS];
+};
+bool tr_holds(const struct tr_fields *f, uint8_t reg, enum ebpf_field field);
+/* A register copied to another. */
+bool tr_is_move(const struct bpf_insn *in);
+/* What they hold behind an instruction. */
+void tr_follow(const struct tr *t, struct tr_inst *inst, uint32_t i, struct tr_fields *f);
+/* What a jump that is taken, or is not, says about one of them but the address. False: nothing of a form that there is a test for. */
+bool tr_field_test(const struct tr *t, const struct tr_inst *inst, uint32_t i, bool taken, const struct tr_fields *f, struct ebpf_when *out);
 
 /* -- batch.c: requires all of the above; leaves the fragment's batch, or NULL -- */
 int tr_batch(struct tr *t, struct ebpf_fragment *out);

@@ -207,6 +207,8 @@ int translate_program(struct arena *arena, const struct ebpf_program *p,
 	if (!err && (point == EBPF_POINT_BLOCK || (point >= EBPF_POINT_LOAD && point <= EBPF_POINT_MEM)) && tr_repeats(&t))
 		err = add_repeat(&t, out);
 	if (!err)
+		err = tr_when(&t, out);
+	if (!err)
 		err = tr_batch(&t, out);
 	buf_free(&t.body);
 	return err;

@@ -111,6 +111,19 @@ static struct ebpf_fragment make_fragment(struct arena *a, enum ebpf_point point
 	return f;
 }
 
+/* The same with so long a text that sites call it (call.c). */
+static struct ebpf_fragment make_large(struct arena *a, const struct ebpf_fragment *f)
+{
+	enum { LINES = 30000 };
+	struct ebpf_fragment out = *f;
+	char *body = arena_alloc(a, LINES + strlen(f->body) + 1);
+	memset(body + 1, '\n', LINES);
+	body[0] = '{';
+	strcpy(body + 1 + LINES, f->body + 1);
+	out.body = body;
+	return out;
+}
+
 static bool have_ptxas(void)
 {
 	static int have = -1;

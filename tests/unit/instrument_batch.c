@@ -138,7 +138,7 @@ struct got {
 	bool accesses, bad;
 	uint64_t *order; /* by thread: of the sites that it sent from, as they lie in the ring; where the program says which thread */
 	uint64_t memory; /* what the kernel left there */
-	uint32_t shuffles; /* instructions of the variant's text */
+	uint32_t shuffles, calls; /* instructions of the variant's text */
 };
 
 struct wide { /* of the probe */
@@ -202,7 +202,7 @@ static struct ringwalk run_with(const struct probe_object *o, const struct ebpf_
 	const struct { uint64_t data; uint32_t n; } params = { data, N };
 	uint64_t memory[8] = { 0 };
 	struct run r;
-	got->n = *batches = got->shuffles = 0;
+	got->n = *batches = got->shuffles = got->calls = 0;
 	got->bad = false;
 	memset(got->order, 0, GRID * BLOCK * sizeof(*got->order));
 	if (instrument_kernel(arena, &req, &result, &d)) {
@@ -213,6 +213,8 @@ static struct ringwalk run_with(const struct probe_object *o, const struct ebpf_
 		++*batches;
 	for (const char *p = result.ptx; (p = strstr(p, "shfl.sync")); p++)
 		got->shuffles++;
+	for (const char *p = result.ptx; (p = strstr(p, "call __egpu_program")); p++)
+		got->calls++;
 	struct sg_module *m = load(result.ptx);
 	if (!m)
 		return none;
@@ -298,6 +300,17 @@ static void check_alike(const struct probe_object *o, const struct ebpf_fragment
 	kernel = "k";
 }
 
+/* The same as a function that sites call, in chosen ones together. */
+static void call_it(const struct probe_object *o, const char *name, const struct ebpf_fragment *f, const struct got *want, struct got *got, bool tiny)
+{
+	struct ebpf_fragment large = make_large(arena, f);
+	uint32_t batches;
+	struct ringwalk w = run_with(o, &large, 1, got, &batches);
+	ok(!w.bad && got->calls > 1, "%s: as a function, called at %u places", name, got->calls);
+	ok(tiny || (!w.lost && contains(want, got) && contains(got, want)), "%s: which sends the same records", name);
+	is_int(batches, 0, "%s: none of them together: that would be as long", name);
+}
+
 static void check(const struct probe_object *o, uint32_t k)
 {
 	static const char *const alone[] = { "counts_too", "some_lanes", "twice", "changes_its_mind" };
@@ -341,6 +354,8 @@ static void check(const struct probe_object *o, uint32_t k)
 			ask_all(o, p->name, &f, &want, &got);
 		ok(want.memory == got.memory, "%s: the kernel does what it did", p->name);
 		ok(!memcmp(want.order, got.order, GRID * BLOCK * sizeof(*got.order)), "%s: in the same order", p->name);
+		if (!seed)
+			call_it(o, p->name, &f, &want, &got, tiny);
 		if (!strcmp(p->name, "access_global"))
 			check_alike(o, &f, &want, &got);
 		sg_device_free(device);

@@ -232,16 +232,23 @@ static uint64_t global_of(struct sg_module *m, const char *name)
 	return address;
 }
 
-int main(void)
+/* large: as functions. */
+static void test(bool large)
 {
-	const struct ebpf_fragment *list[] = { &thread_mem, &warp_mem, &thread_edge[0], &thread_edge[1],
-		&thread_edge[2] };
+	const struct ebpf_fragment *all[] = { &thread_mem, &warp_mem, &thread_edge[0], &thread_edge[1], &thread_edge[2] }, *list[5];
+	struct ebpf_fragment other[5];
 	struct arena *a = arena_new();
 	struct ptx_module *ptx = parse_text(original);
 	struct instrument_request req = { .module = ptx, .kernel = "k", .fragments = list, .n_fragments = 5 };
 	struct instrument_result result;
 	struct diag d = { 0 };
+	for (int i = 0; i < 5; i++) {
+		other[i] = large ? make_large(a, all[i]) : *all[i];
+		list[i] = &other[i];
+	}
 	is_int(instrument_kernel(a, &req, &result, &d), 0, "instrumented %s", d.text);
+	is_int(strstr(result.ptx, "call __egpu_program2, (") != NULL, large, "whether sites call: both for accesses, the one at both exits, not those at the entry");
+	ok(!strstr(result.ptx, "__egpu_program3"), "and no more");
 	is_int(result.n_sites, N_SITES, "sites");
 	is_int(result.n_probed, N_SITES, "all probed");
 	is_int(result.launch_param_offset, offsetof(struct params, launch), "place of the launch id");
@@ -283,5 +290,11 @@ int main(void)
 	sg_device_free(device);
 	ptx_module_free(ptx);
 	arena_free(a);
+}
+
+int main(void)
+{
+	test(false);
+	test(true);
 	return tap_done();
 }
