@@ -276,8 +276,10 @@ int probe_open(struct probe *p, struct session *s)
 struct bpf_program *probe_program(const struct probe *p, size_t i)
 {
 	struct bpf_program *prog;
-	bpf_object__for_each_program(prog, p->object) if (!i--) return prog;
-	return NULL;
+	/* egpu run --live may have guards alone, and no object. */
+	for (prog = p->object ? bpf_object__next_program(p->object, NULL) : NULL; prog && i; i--)
+		prog = bpf_object__next_program(p->object, prog);
+	return prog;
 }
 
 /* -- load and attach --------------------------------------------------------- */
