@@ -19,7 +19,7 @@
 #include "live/program.h"
 #include "map/file.h"
 
-enum { TICK_MS = 50, DRAIN_MS = 2000, LOOK_MS = 20000 };
+enum { TICK_MS = 50, DRAIN_MS = 2000, LOOK_MS = 20000, ARM_SECONDS = 5 };
 
 struct opts {
 	const char *pattern, *json, *out, *time;
@@ -35,8 +35,8 @@ static const struct opt options[] = {
 	{ 'k', "kernel", OPT_STRING, offsetof(struct opts, pattern), "PATTERN",
 		"kernels to probe: a name, a shell pattern or /regex/ (default: all)" },
 	{ 0, "for", OPT_STRING, offsetof(struct opts, time), "TIME",
-		"detach and report after that time: 10, 500ms, 2m (default: at Ctrl-C, or when the process "
-		"ends)" },
+		"detach and report after that time, with --live from when it is armed: 10, 500ms, 2m "
+		"(default: at Ctrl-C, or when the process ends)" },
 	{ 0, "device", OPT_STRING, offsetof(struct opts, filter.device), "N",
 		"only kernels on device N (as the process counts them)" },
 	{ 'd', "detached", OPT_FLAG, offsetof(struct opts, detached), NULL,
@@ -113,12 +113,39 @@ static int choose_sample(struct attached *a, const struct session_filter *wanted
 
 /* -- staying ------------------------------------------------------------------------ */
 
+static bool any_armed(struct session *s)
+{
+	const struct session_file *f = session_data(s);
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
+		if (f->links[i].state == SESSION_LINK_ATTACHED && f->links[i].owner == session_client_number(s) &&
+			__atomic_load_n(&f->links[i].armed, __ATOMIC_ACQUIRE))
+			return true;
+	return false;
+}
+
+static double seconds_between(const struct timespec *a, const struct timespec *b)
+{
+	return (double)(b->tv_sec - a->tv_sec) + (double)(b->tv_nsec - a->tv_nsec) / 1e9;
+}
+
+/* Programs for kernels that run begin a moment after the attach: their time begins then too. */
+static bool may_yet_arm(struct session *s)
+{
+	const struct session_file *f = session_data(s);
+	bool wait = false;
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
+		wait |= f->links[i].state == SESSION_LINK_ATTACHED && f->links[i].owner == session_client_number(s) && f->links[i].live &&
+			!f->links[i].why;
+	return wait && !any_armed(s);
+}
+
 /* Until a signal, the end of the time, or of the process. */
 static void stay(struct attached *a, struct watch *w, int signals, double seconds)
 {
 	struct pollfd p = { .fd = signals, .events = POLLIN };
-	struct timespec start, now;
-	clock_gettime(CLOCK_MONOTONIC, &start);
+	struct timespec attached, start, now;
+	clock_gettime(CLOCK_MONOTONIC, &attached);
+	start = attached;
 	for (;;) {
 		struct signalfd_siginfo si;
 		poll(&p, 1, TICK_MS);
@@ -129,9 +156,9 @@ static void stay(struct attached *a, struct watch *w, int signals, double second
 		if (!agent || agent->ended)
 			return;
 		clock_gettime(CLOCK_MONOTONIC, &now);
-		if (seconds > 0 && (double)(now.tv_sec - start.tv_sec) +
-						   (double)(now.tv_nsec - start.tv_nsec) / 1e9 >=
-					   seconds)
+		if (seconds_between(&attached, &now) < ARM_SECONDS && may_yet_arm(a->in.session))
+			start = now;
+		else if (seconds > 0 && seconds_between(&start, &now) >= seconds)
 			return;
 	}
 }
@@ -228,24 +255,14 @@ static int report(const struct opts *o, const struct probe *p, struct attached *
 	if (o->json && write_out(o->json, NULL, &json_text))
 		status = EGPU_FAILED;
 	if (!status && !o->allow_empty && !rep.snap->launches_instrumented && !a->armed) {
-		say("no launch was probed%s",
-			rep.snap->launches ? "" : ": the process launched no kernel meanwhile");
+		say("no launch was probed%s%s", rep.snap->launches ? "" : ": the process launched no kernel meanwhile",
+			o->live.given ? ", and no multiprocessor has said that it heard of the programs for kernels that run" : "");
 		status = EGPU_FAILED;
 	}
 	buf_free(&text);
 	buf_free(&json_text);
 	snap_free(rep.snap);
 	return status;
-}
-
-static bool any_armed(struct session *s)
-{
-	const struct session_file *f = session_data(s);
-	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
-		if (f->links[i].state == SESSION_LINK_ATTACHED && f->links[i].owner == session_client_number(s) &&
-			__atomic_load_n(&f->links[i].armed, __ATOMIC_ACQUIRE))
-			return true;
-	return false;
 }
 
 /* Why programs for kernels that run did not come to them. */

@@ -35,6 +35,13 @@ pid=$("$egpu" ps 2> /dev/null | sed -n 's/^ *\([0-9]*\) .* persistent$/\1/p')
 [ -n "$pid" ]; ok $? "a kernel runs under egpu run --live"
 attach --live --for 0.5 "$pid" "$work/loops.bpf.c"; ok $? "attach --live"
 [ "$(number loops)" -gt 0 ]; ok $? "counts passes of the kernel that runs ($(number loops))"
+kill -STOP "$pid"
+attach --live --for 0.3 "$pid" "$work/loops.bpf.c" &
+late=$!
+sleep 0.8
+kill -CONT "$pid"
+wait $late; ok $? "the time of --for begins when the program is armed"
+[ "$(number loops)" -gt 0 ]; ok $? "and it has counted ($(number loops))"
 cat > "$work/plain.bpf.c" <<'C'
 #include <egpu/probe.bpf.h>
 __u64 plain, atomics, most;
