@@ -247,6 +247,7 @@ struct context {
 	CUdevice device;
 	uint32_t cc, sms;
 	atomic_int dead;
+	atomic_int ending; /* a call that may end it is under way, or it has ended */
 	atomic_int known; /* late: what it was given before we came has ended */
 	_Atomic bool faulted; /* a call of the program's told of a device fault while it was current: all calls in it fail */
 	bool parked; /* dead, and holds nothing: may stand for its context again; under agent.lock */

@@ -327,6 +327,7 @@ static struct context *begin_ending(struct context *c, int ms)
 	lock_take(&c->copying);
 	if (c->ready)
 		devmap_final(c);
+	atomic_store(&c->ending, 1);
 	return c;
 }
 
@@ -362,6 +363,7 @@ void context_ended(struct context *c, bool gone)
 			c->maps[i].image = NULL;
 		}
 	}
+	atomic_store(&c->ending, gone);
 	lock_drop(&c->copying);
 	lock_drop(&c->compiling);
 	if (gone) {

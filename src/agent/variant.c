@@ -440,6 +440,12 @@ static void load_one(struct variant *v)
 	}
 	int err = load(v, &d);
 	REAL(cuCtxPopCurrent_v2)(&was);
+	/* A context that the program destroys meanwhile says nothing of the kernel. */
+	if (err && atomic_load(&v->context->ending)) {
+		atomic_store_explicit(&v->state, VARIANT_REFUSED, memory_order_release);
+		settle_row(v->kernel);
+		return;
+	}
 	if (err) {
 		if (!v->cap)
 			kernel_refuse(v->kernel, d.text[0] ? d.text : "it cannot be loaded");

@@ -284,6 +284,43 @@ static void *storm_thread(void *arg)
 	return NULL;
 }
 
+/* Contexts that come and go in several threads, while what one of them loads is loaded for all. */
+enum { COMERS = 4, COMINGS = 60 };
+
+static void *come_and_go(void *status)
+{
+	for (int i = 0; i < COMINGS; i++) {
+		uint32_t add = (uint32_t)i, n = STORM_BLOCK;
+		CUdeviceptr buf;
+		CUmodule mod;
+		CUfunction fn;
+		CUcontext c = second_context();
+		void *params[] = { &buf, &add, &n };
+		CU(cuModuleLoadData(&mod, PTX_HEAD PTX_FILL("fill")));
+		CU(cuModuleGetFunction(&fn, mod, "fill"));
+		CU(cuMemAlloc(&buf, STORM_BLOCK * 4));
+		CU(cuLaunchKernel(fn, 1, 1, 1, STORM_BLOCK, 1, 1, 0, NULL, params, NULL));
+		CU(cuCtxSynchronize());
+		*(int *)status |= check_fill(buf, add, n);
+		CU(cuCtxDestroy(c));
+	}
+	return NULL;
+}
+
+static int contexts(void)
+{
+	pthread_t t[COMERS];
+	int status[COMERS] = { 0 }, all;
+	target_context();
+	for (int i = 0; i < COMERS; i++)
+		pthread_create(&t[i], NULL, come_and_go, &status[i]);
+	for (int i = 0; i < COMERS; i++)
+		pthread_join(t[i], NULL);
+	all = status[0] | status[1] | status[2] | status[3];
+	come_and_go(&all);
+	return all;
+}
+
 static int storm(void)
 {
 	CUlibrary lib;
@@ -542,7 +579,7 @@ static const struct role roles[] = { { "one_module", one_module }, { "two_module
 	{ "library", library }, { "threads", threads }, { "threads_synchronised", threads_synchronised },
 	{ "own_elsewhere", own_elsewhere }, { "own_left", own_left }, { "late_module", late_module },
 	{ "late_destroyed", late_destroyed }, { "storm", storm }, { "first_launch", first_launch }, { "endless", endless },
-	{ "unloaded", unloaded }, { "again", again },
+	{ "unloaded", unloaded }, { "again", again }, { "contexts", contexts },
 	{ "fill", fill_once }, { "fork_before", fork_before }, { "fork_after", fork_after },
 	{ "signals", signals }, { "interactive", interactive }, { 0 } };
 
@@ -608,6 +645,25 @@ static void is_there_again(void)
 	struct session_kernel *k = run_kernel(&r, "fill");
 	is_int(k ? k->state : 0, SESSION_KERNEL_INSTRUMENTED, "its kernel is shown as instrumented");
 	is_int(k ? k->launches_instrumented : 0, 1, "by the first");
+	run_end(&r);
+}
+
+/* That a variant does not come into a context which is about to end says nothing of the kernel. */
+static void comes_and_goes(void)
+{
+	struct run r;
+	run_begin(&r);
+	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
+	run_attach(&r, &f, "fill");
+	is_int(run_role(&r, "contexts"), 0, "contexts that come and go in several threads");
+	struct session_kernel *k = run_kernel(&r, "fill");
+	ok(k && k->state != SESSION_KERNEL_REFUSED, "their kernel is not refused");
+	if (k && k->state == SESSION_KERNEL_REFUSED)
+		printf("# %s\n", session_text(r.session, k->reason));
+	printf("# %d of %d\n", k ? (int)k->launches_instrumented : 0, k ? (int)k->launches : 0);
+	ok(k && k->launches_instrumented >= COMINGS, "it is probed in those that are alone");
+	is_int(run_count(&r, map, 0), k ? (int64_t)k->launches_instrumented * STORM_BLOCK : -1, "launches are counted whole");
 	run_end(&r);
 }
 
@@ -779,6 +835,7 @@ int main(int argc, char **argv)
 	never_ends();
 	is_unloaded();
 	is_there_again();
+	comes_and_goes();
 	for (int i = 0; i < 5; i++)
 		counted("storm", NULL, STORM_THREADS * STORM_LAUNCHES, "many threads at once");
 	counted("first_launch", "EGPU_SOFTGPU=sm_90,sms=2,strict", 2, "a first launch that the driver holds back");
