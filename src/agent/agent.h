@@ -599,6 +599,8 @@ uint64_t links_attached(void);
 uint64_t build_live_maps(uint64_t attached);
 uint64_t build_client_maps(uint32_t client);
 uint64_t build_words_map(void); /* the map of --live, which stays as long as its context */
+/* Whether a kernel has builds with links that are gone. Under agent.build. */
+bool build_stale(const struct kernel *k, uint64_t attached);
 /* Frees builds of a kernel with links that are gone, which no variant uses. Under agent.build. */
 void build_sweep(struct kernel *k, uint64_t attached, bool (*used)(const struct build *b));
 /* Takes the images of these maps from the device after a last copy. Nothing runs or will run that uses them. */

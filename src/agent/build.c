@@ -96,6 +96,14 @@ uint64_t build_live_maps(uint64_t attached)
 	return maps;
 }
 
+bool build_stale(const struct kernel *k, uint64_t attached)
+{
+	for (const struct build *b = k->builds; b; b = b->next)
+		if (b->links & ~attached)
+			return true;
+	return false;
+}
+
 void build_sweep(struct kernel *k, uint64_t attached, bool (*used)(const struct build *b))
 {
 	struct build **at = &k->builds, *b;

@@ -545,8 +545,9 @@ static void sweep(void)
 	for (struct module *m = atomic_load(&agent.modules); m; m = m->next)
 		for (struct variant *v = atomic_load(&m->variants), *next; v; v = next) {
 			next = v->next;
-			if (v->handle || v->state != VARIANT_REFUSED ||
-				!(v->build && v->build->links & ~attached))
+			/* What was loaded into a context that is gone went with it. */
+			bool loaded = v->handle && !atomic_load(&v->context->dead);
+			if (loaded || v->state != VARIANT_REFUSED || !(v->build && v->build->links & ~attached))
 				continue;
 			unlink_variant(v);
 			v->build = NULL;
@@ -909,6 +910,10 @@ static void retire_stale(uint64_t attached)
 				retire(v);
 				any = true;
 			}
+	/* Rows of links are used again once we say that they are drained: what was built for them must not be found then. */
+	for (struct image *im = atomic_load(&agent.images); im; im = im->next)
+		for (uint32_t i = 0; i < im->n_kernels; i++)
+			any |= build_stale(&im->kernels[i], attached);
 	for (struct context *c = atomic_load(&agent.contexts); c; c = c->next)
 		any |= c->map_mask & ~devmap_pooled(c) & ~build_live_maps(attached) & ~build_words_map();
 	if (any)

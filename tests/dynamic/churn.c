@@ -5,7 +5,7 @@
 
 #include "clients.h"
 
-enum { WORKERS = 4, STREAMS = 3, CYCLES = 90 };
+enum { WORKERS = 4, STREAMS = 3, CYCLES = 90, TURNS = 20 };
 
 static void *worker(void *arg)
 {
@@ -34,12 +34,42 @@ static void *worker(void *arg)
 	return (void *)wrong;
 }
 
+/* Contexts that are destroyed with all that was loaded there. */
+static void *comes_and_goes(void *arg)
+{
+	uint32_t add = (uint32_t)(uintptr_t)arg, n = N;
+	uintptr_t wrong = 0;
+	while (!over) {
+		CUcontext c;
+		CUmodule mod;
+		CUfunction f;
+		CUdeviceptr buf;
+		void *params[3] = { &buf, &add, &n };
+		CU(cuCtxCreate(&c, NULL, 0, 0));
+		CU(cuModuleLoadData(&mod, PTX_HEAD PTX_FILL("fill")));
+		CU(cuModuleGetFunction(&f, mod, "fill"));
+		CU(cuMemAlloc(&buf, N * 4));
+		for (int i = 0; i < 3; i++)
+			CU(cuLaunchKernel(f, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, params, NULL));
+		CU(cuCtxSynchronize());
+		wrong += (uintptr_t)check_fill(buf, add, N);
+		CU(cuCtxDestroy(c));
+		usleep(300);
+	}
+	return (void *)wrong;
+}
+
+static int contexts(void)
+{
+	return launch_in_threads(PTX_HEAD PTX_FILL("fill"), 1, comes_and_goes);
+}
+
 static int launching(void)
 {
 	return launch_in_threads(PTX_HEAD PTX_FILL("fill"), WORKERS, worker);
 }
 
-static const struct role roles[] = { { "launching", launching }, { 0 } };
+static const struct role roles[] = { { "launching", launching }, { "contexts", contexts }, { 0 } };
 
 /* Its counts once it has some; at most 3 s. */
 static uint64_t client_counts(struct client *c)
@@ -61,6 +91,32 @@ static int files(const char *dir)
 	if (d)
 		closedir(d);
 	return n;
+}
+
+/* A row that is used again is another probe's, whatever was left in contexts that are gone: clients take turns whose maps have
+ * other numbers. */
+static void rows_again(void)
+{
+	struct run r;
+	struct client c;
+	int status, failed = 0, empty = 0, stuck = 0, torn = 0;
+	run_begin(&r);
+	pid_t pid = run_start(&r, "contexts");
+	waitpid(pid, &status, WUNTRACED);
+	kill(pid, SIGCONT);
+	for (int i = 0; i < TURNS && empty < 2; i++) {
+		failed += !client_begin_with(&c, &r, i % 3);
+		empty += !client_counts(&c);
+		int64_t n = client_end(&c, 3000);
+		torn += n == -2;
+		stuck += n == -1;
+	}
+	is_int(failed + stuck, 0, "%d clients take turns beside contexts that come and go", TURNS);
+	is_int(empty, 0, "each probe is its own, and counts");
+	is_int(torn, 0, "launches are counted whole");
+	kill(pid, SIGUSR1);
+	is_int(run_wait(&r, pid, 20), 0, "results are right");
+	run_end(&r);
 }
 
 int main(int argc, char **argv)
@@ -96,5 +152,6 @@ int main(int argc, char **argv)
 	struct session_kernel *k = run_kernel(&r, "fill");
 	ok(k && k->launches_instrumented < k->launches, "originals ran between the probes");
 	run_end(&r);
+	rows_again();
 	return tap_done();
 }

@@ -49,7 +49,7 @@ struct client {
 	uint32_t map;
 };
 
-static inline bool client_begin(struct client *c, const struct run *of)
+static inline bool client_begin_with(struct client *c, const struct run *of, int other_maps)
 {
 	struct diag d = { 0 };
 	memset(c, 0, sizeof(*c));
@@ -59,10 +59,17 @@ static inline bool client_begin(struct client *c, const struct run *of)
 		return false;
 	}
 	c->run.file = session_data(c->run.session);
+	for (int i = 0; i < other_maps; i++)
+		run_map(&c->run, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
 	c->map = run_map(&c->run, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
 	struct ebpf_fragment f = counter(c->map, EBPF_POINT_ENTRY);
 	run_attach(&c->run, &f, "fill");
 	return true;
+}
+
+static inline bool client_begin(struct client *c, const struct run *of)
+{
+	return client_begin_with(c, of, 0);
 }
 
 /* The whole number of launches that it has seen; -1: it is not let go of in so many milliseconds, -2: a part of one. */
