@@ -16,6 +16,7 @@
 #define SLICE 4096          /* fuel of a warp before the next warp of its block runs */
 #define PATIENCE (1u << 18) /* fuel of a path while others are ready */
 #define ROTATE_SLICE 128    /* fuel of a path that runs out of turn */
+#define MAX_TURNS 10	    /* that is doubled so often, while lanes wait again: what they wait for may take long */
 #define SPIN_LIMIT 256      /* weight of likely spins of a path before others get their turn */
 #define BLOCK_BUDGET (1 << 20)
 #define SPIN_COST 512 /* of a block's budget: blocks that spin yield their worker sooner */
@@ -334,7 +335,7 @@ static void leave_behind(struct sg_warp *w)
 /* Runs a warp for one slice and charges the block. */
 static void warp_run(struct sg_warp *w)
 {
-	int32_t slice = w->rotate ? ROTATE_SLICE : SLICE;
+	int32_t slice = w->rotate ? ROTATE_SLICE << w->turns : SLICE;
 	if (w->block->random)
 		slice = 1 + (int32_t)(sg_random(&w->block->random) % 64);
 	w->spins = 0;
@@ -353,6 +354,7 @@ static void warp_run(struct sg_warp *w)
 	w->block->budget -= used + (int64_t)w->spins * SPIN_COST;
 	if (w->failed || count_ready(w) < 2) {
 		w->patience = 0;
+		w->turns = 0;
 		return;
 	}
 	w->patience += (uint32_t)used;
@@ -360,6 +362,7 @@ static void warp_run(struct sg_warp *w)
 	if (w->spins >= SPIN_LIMIT || w->patience >= PATIENCE || (rotated && w->block->random)) {
 		w->patience = 0;
 		w->rotate = true;
+		w->turns += w->turns < MAX_TURNS;
 	}
 }
 

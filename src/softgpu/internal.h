@@ -360,6 +360,7 @@ struct sg_warp {
 	uint32_t n_paths;
 	uint32_t spins;    /* instructions marked SG_SPIN since the path was chosen */
 	uint32_t patience; /* fuel spent on the chosen path while others were ready */
+	uint32_t turns;	   /* in a row that a path ran out of turn */
 	bool rotate;       /* the next choice goes to the path that waited longest */
 	bool failed;
 	bool check;     /* the device is a checked one */

@@ -16,6 +16,7 @@ int main()
 {
 	const int parts = 6, n = 2000;
 	int *host, *d = device_new<int>(parts * n), called = 0;
+	CHECK(cudaDeviceSynchronize()); /* streams that do not block would not wait for its zeros */
 	CHECK(cudaMallocHost(&host, parts * n * sizeof(int)));
 	for (int i = 0; i < parts * n; i++)
 		host[i] = i % 100;

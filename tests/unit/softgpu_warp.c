@@ -232,12 +232,30 @@ static void test_divergence(void)
 		32, full);
 }
 
+/* A lock whose holder has much to do: the others of its warp, which only spin, must not have most of the time. Each lane counts its tries. */
+static void test_long_turn(void)
+{
+	CUresult e = go("mov.u32 %r0, 0; st.global.u32 [%rd3], %r0; .shared .align 4 .b32 lock, ready;\n"
+			"mov.u32 %r2, lock; setp.eq.u32 %p1, %r9, 0; @%p1 st.shared.u32 [lock], %r0; bar.warp.sync 0xffffffff;\n"
+			"TRY: add.u32 %r0, %r0, 1;\n"
+			"atom.shared.cas.b32 %r3, [%r2], 0, 1; setp.ne.u32 %p2, %r3, 0; @%p2 bra TRY;\n"
+			"mov.u32 %r4, 20000;\n"
+			"WORK: sub.u32 %r4, %r4, 1; setp.ne.u32 %p3, %r4, 0; @%p3 bra WORK;\n"
+			"membar.cta; atom.shared.exch.b32 %r3, [%r2], 0;\n", 32);
+	uint64_t tries = 0;
+	for (int i = 0; i < 32; i++)
+		tries += got[i];
+	ok(e == CUDA_SUCCESS && tries >= 32, "lanes take a lock in turn");
+	ok(tries < 32 * 32 * 400, "and do not wait the longer for it by their waiting (%llu tries)", (unsigned long long)tries);
+}
+
 int main(void)
 {
 	device_open(1, 0);
 	test_lanes();
 	test_groups();
 	test_divergence();
+	test_long_turn();
 	sg_device_free(device);
 	/* Shuffled: joins are not promised, everything that waits is. */
 	for (uint32_t seed = 1; seed < 6; seed++) {
