@@ -349,6 +349,22 @@ static bool has_mapped(pid_t pid, const char *dir)
 	return found;
 }
 
+/* A process that has begun another program has left the agent behind which had come to it, and the row says nothing of it any more. One
+ * that egpu run has started brings its agent along. */
+static void forget_if_left(struct session *s, pid_t pid, const char *dir)
+{
+	char maps[32];
+	snprintf(maps, sizeof(maps), "/proc/%d/maps", (int)pid);
+	for (int i = 0; i < SESSION_MAX_AGENTS; i++) {
+		struct session_agent *row = &s->file->agents[i];
+		uint32_t was = (uint32_t)pid;
+		if (__atomic_load_n(&row->pid, __ATOMIC_ACQUIRE) != was || !row->late || access(maps, R_OK) || has_mapped(pid, dir))
+			continue;
+		__atomic_store_n(&row->start_time, 0, __ATOMIC_RELEASE);
+		__atomic_compare_exchange_n(&row->pid, &was, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+	}
+}
+
 int session_of_process(pid_t pid, struct session **out, struct diag *d)
 {
 	enum { MAX = 256 };
@@ -361,6 +377,7 @@ int session_of_process(pid_t pid, struct session **out, struct diag *d)
 			err = diag_set(d, EPROTO, "process %d is in session %s, which was made by another version of egpu", (int)pid, dirs[i]);
 		if (open)
 			continue;
+		forget_if_left(s, pid, dirs[i]);
 		if (has_process(s, pid)) {
 			*out = s;
 			err = 0;

@@ -70,6 +70,19 @@ part_again() { # HOW the program calls the driver
 	finish $1
 }
 
+# The agent is gone with the program that it had come to, though the process is the same.
+part_begun() {
+	start begun opened
+	attach_for 0.3 "$pid" "$probe"; ok $? "begun again: attach"
+	attach -d "$pid" "$probe"; ok $? "begun again: attach -d"
+	kill -HUP "$pid"
+	for _ in $(seq 400); do [ "$(grep -c running "$work/begun.out")" = 2 ] && break; sleep 0.02; done
+	attach_for 0.4 "$pid" "$probe"; ok $? "begun again: attach to the next program of the process"
+	exact; ok $? "begun again: counts are exact"
+	"$egpu" link > "$work/err" 2>&1; ! grep -q " $pid " "$work/err"; ok $? "begun again: what was attached to the one before is not there"
+	finish begun
+}
+
 # The shared CUDA runtime: 440 pointers in its data, kernels by CUkernel, PTX in the program's fatbin.
 part_runtime() {
 	target=$EGPU_BUILD/tests/dynamic/target_runtime
@@ -428,6 +441,7 @@ part() { # NAME FUNCTION ARGS...
 part linked part_again linked
 part opened part_again opened
 part updated part_again updated
+part begun part_begun
 part runtime part_runtime
 part many part_many
 part asked part_asked

@@ -72,6 +72,17 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+/* SIGHUP: the process begins this program once more. */
+static char **arguments;
+
+static void begin_again(int sig)
+{
+	sigset_t none;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	execv("/proc/self/exe", arguments);
+}
+
 static bool updated;
 static CUfunction huge;
 
@@ -188,7 +199,9 @@ int main(int argc, char **argv)
 	CUdriverProcAddressQueryResult found;
 	int n = argc > 2 ? atoi(argv[2]) : 1;
 	pthread_t threads[64];
+	arguments = argv;
 	signal(SIGTERM, end);
+	signal(SIGHUP, begin_again);
 	if (getenv("TARGET_LOADS") && !dlopen(getenv("TARGET_LOADS"), RTLD_NOW))
 		printf("%s\n", dlerror());
 	CU(cuInit(0));
