@@ -199,8 +199,12 @@ static bool started_with(struct joined *a)
 	free(text);
 	if (dir[0] != '/' || session_open(dir, &a->session, NULL))
 		return false;
-	if (join_agent(a->session, a->pid))
+	if (join_agent(a->session, a->pid)) {
+		/* Whoever leaves it last clears it away, there. */
+		*strrchr(dir, '/') = 0;
+		setenv("EGPU_DIR", dir, 1);
 		return true;
+	}
 	session_close(a->session);
 	a->session = NULL;
 	return false;
