@@ -199,12 +199,8 @@ static bool started_with(struct joined *a)
 	free(text);
 	if (dir[0] != '/' || session_open(dir, &a->session, NULL))
 		return false;
-	if (join_agent(a->session, a->pid)) {
-		/* Whoever leaves it last clears it away, there. */
-		*strrchr(dir, '/') = 0;
-		setenv("EGPU_DIR", dir, 1);
+	if (join_agent(a->session, a->pid))
 		return true;
-	}
 	session_close(a->session);
 	a->session = NULL;
 	return false;

@@ -58,15 +58,25 @@ static bool session_has_agents(int fd)
 	return false;
 }
 
+static bool maker_has_left(int fd)
+{
+	uint64_t magic, start;
+	return !file_read_at(fd, &magic, sizeof(magic), offsetof(struct session_file, magic)) && magic == SESSION_MAGIC &&
+	       !file_read_at(fd, &start, sizeof(start), offsetof(struct session_file, loader_start_time)) && !start;
+}
+
 /* Whether anything lives in it. On false, *lock is a descriptor that keeps others from opening it
  * meanwhile, or -1 when there is no session file. */
 static bool session_in_use(int dir, const struct session_name *id, int *lock)
 {
 	*lock = -1;
-	/* A loader that is alive may be half-way through making it. */
-	if (process_alive((pid_t)id->pid, id->start))
-		return true;
 	int fd = openat(dir, "session", O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	/* A maker that is alive may be half-way through making it. */
+	if (process_alive((pid_t)id->pid, id->start) && !(fd >= 0 && maker_has_left(fd))) {
+		if (fd >= 0)
+			close(fd);
+		return true;
+	}
 	if (fd < 0)
 		return false;
 	if ((flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) || session_has_agents(fd)) {
@@ -125,28 +135,34 @@ int session_gc(void)
 	return n;
 }
 
+static void session_remove(const char *root, const char *name)
+{
+	int up = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int dir = up < 0 ? -1 : openat(up, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir >= 0) {
+		session_remove_dir(up, name, dir);
+		close(dir);
+	}
+	if (up >= 0)
+		close(up);
+}
+
 void session_destroy(struct session *s)
 {
 	if (!s)
 		return;
-	/* Others read their maps when the program has ended; what they leave, session_gc finds. */
-	if (s->maker == getpid() && !session_has_others(s)) {
-		char root[SESSION_PATH_BYTES];
-		snprintf(root, sizeof(root), "%s", s->path);
-		char *slash = strrchr(root, '/');
-		*slash = '\0';
-		int up = open(root[0] ? root : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		int dir = up < 0 ? -1
-				 : openat(up, slash + 1,
-					   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (dir >= 0) {
-			session_remove_dir(up, slash + 1, dir);
-			close(dir);
-		}
-		if (up >= 0)
-			close(up);
-	}
+	char root[SESSION_PATH_BYTES];
+	snprintf(root, sizeof(root), "%s", s->path);
+	char *slash = strrchr(root, '/');
+	*slash = '\0';
+	const char *up = root[0] ? root : "/";
+	/* Others read their maps when the program has ended. Whoever leaves last finds that nobody lives in it, wherever it is. */
+	if (s->maker == getpid() && !session_has_others(s))
+		session_remove(up, slash + 1);
+	else if (s->maker == getpid())
+		__atomic_store_n(&s->file->loader_start_time, 0, __ATOMIC_SEQ_CST);
 	session_close(s);
+	session_gc_root(up);
 }
 
 struct found {

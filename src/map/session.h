@@ -264,7 +264,7 @@ struct session_file {
 	uint32_t version, size_of_file;
 	uint32_t loader_pid;
 	uint32_t off;	      /* writer: loader or `egpu off`: 1 = every agent runs originals */
-	uint64_t loader_start_time;
+	uint64_t loader_start_time; /* 0: it has left */
 	uint64_t generation;  /* writer: loader: +1 after any change of links */
 	uint64_t next_launch; /* atomic: launch ids */
 	uint32_t n_kernels, n_sites; /* atomic; may exceed the maximum when full: clamp on reading */
@@ -339,7 +339,7 @@ struct session;
 /* -- loader -- */
 /* Makes the directory and the file. 0, -errno with d. */
 int session_create(struct session **out, struct diag *d);
-/* Removes the directory if this process made it and no other loader lives in it; frees. NULL is allowed. */
+/* Frees, and removes the directory if nothing lives in it any more. NULL is allowed. */
 void session_destroy(struct session *s);
 /* Removes the directories of this user whose loader and agents are all dead; the number removed. */
 int session_gc(void);

@@ -125,6 +125,57 @@ static void maker_ends(char path[256], bool alive)
 	is_int(session_gc(), 1, "not longer");
 }
 
+/* The maker and a loader beside it leave at the same moment, with sessions elsewhere than where the loader's are. */
+static void test_leave_together(int rounds)
+{
+	const char *was = getenv("EGPU_DIR");
+	char here[256], elsewhere[300], path[256];
+	int left = 0;
+	snprintf(here, sizeof(here), "%s", was);
+	snprintf(elsewhere, sizeof(elsewhere), "%s/elsewhere", here);
+	mkdir(elsewhere, 0700);
+	for (int i = 0; i < rounds; i++) {
+		int told[2], go[2];
+		char c;
+		if (pipe(told) || pipe(go))
+			exit(99);
+		setenv("EGPU_DIR", elsewhere, 1);
+		pid_t maker = fork();
+		if (!maker) {
+			struct session *s;
+			if (session_create(&s, NULL) || write(told[1], session_path(s), 256) != 256 || read(go[0], &c, 1) != 1)
+				_exit(1);
+			session_destroy(s);
+			usleep(2000);
+			_exit(0);
+		}
+		setenv("EGPU_DIR", here, 1);
+		if (read(told[0], path, 256) != 256)
+			exit(99);
+		pid_t beside = fork();
+		if (!beside) {
+			struct session *s;
+			if (session_open(path, &s, NULL) || session_enter(s, "beside", NULL) || write(told[1], "x", 1) != 1 || read(go[0], &c, 1) != 1)
+				_exit(1);
+			usleep((useconds_t)(i % 8) * 40);
+			session_end_client(s);
+			session_destroy(s);
+			_exit(0);
+		}
+		if (read(told[0], &c, 1) != 1 || write(go[1], "xx", 2) != 2)
+			exit(99);
+		waitpid(maker, NULL, 0);
+		waitpid(beside, NULL, 0);
+		left += !access(path, F_OK);
+		for (int k = 0; k < 2; k++) {
+			close(told[k]);
+			close(go[k]);
+		}
+	}
+	rmdir(elsewhere);
+	is_int(left, 0, "of %d sessions that maker and loader leave together none stays", rounds);
+}
+
 /* The maker's program has ended; another loader reads what its own maps have got. */
 static void test_beside(void)
 {
@@ -132,6 +183,7 @@ static void test_beside(void)
 	maker_ends(path, true);
 	maker_ends(path, false);
 	ok(access(path, F_OK) != 0, "and to none that is dead");
+	test_leave_together(40);
 }
 
 static void make(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
