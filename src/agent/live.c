@@ -194,11 +194,12 @@ static CUdeviceptr inside_of(const struct live *l, uint32_t list)
 	return l->value + LIVE_INSIDE + (uint64_t)list * LIVE_INSIDE_BYTES;
 }
 
-/* Room for something that nothing has been at since the context was last idle; 0: none left. */
-static CUdeviceptr code_room(struct live *l, size_t bytes)
+/* Room for something that nothing has been at since the context was last idle; 0: none left. What comes leaves some for lists without what goes. */
+static CUdeviceptr code_room(struct live *l, size_t bytes, bool comes)
 {
+	const uint64_t lists = LIVE_LISTS * LIVE_ALIGN, kept = lists < l->code_bytes / 4 ? lists : l->code_bytes / 4;
 	uint64_t at = l->code_used, need = (bytes + LIVE_ALIGN - 1) / LIVE_ALIGN * LIVE_ALIGN;
-	if (need > l->code_bytes - at)
+	if (need + (comes ? kept : 0) > l->code_bytes - at)
 		return 0;
 	l->code_used += need;
 	return l->value + LIVE_CODE + at;
@@ -240,7 +241,7 @@ static int write_program(struct context *c, uint32_t link, const struct live_obj
 {
 	size_t bytes = sizeof(struct live_program) + o->n_insns * sizeof(uint64_t);
 	struct live_program *p = malloc(bytes);
-	CUdeviceptr at = p ? code_room(c->live, bytes) : 0;
+	CUdeviceptr at = p ? code_room(c->live, bytes, true) : 0;
 	int err = at ? 0 : diag_set(d, ENOSPC, "programs that came before took the room; it is free again when the kernels that run have ended");
 	CUdeviceptr trace = o->trace ? c->maps[o->trace - 1].address : 0;
 	if (!err && o->trace && (!trace || !c->maps[o->trace - 1].is_ring))
@@ -387,7 +388,7 @@ static bool set_open(struct context *c, uint32_t list, uint32_t number, uint64_t
 	return put(c, inside_of(l, list) + offsetof(struct live_inside, open), l->lines, n * sizeof(*l->lines)) && finished(c);
 }
 
-static bool write_list(struct context *c, struct change *change)
+static bool write_list(struct context *c, struct change *change, bool comes)
 {
 	struct live_list *list = change->bytes = calloc(1, sizeof(*list));
 	if (!list)
@@ -399,7 +400,7 @@ static bool write_list(struct context *c, struct change *change)
 	list->inside = inside_of(c->live, change->place - 1);
 	list->number = change->number = ++c->live->lists_number;
 	list->words = c->live->value;
-	change->list = code_room(c->live, sizeof(*list));
+	change->list = code_room(c->live, sizeof(*list), comes);
 	return change->list && set_open(c, change->place - 1, (uint32_t)list->number, 0) && put(c, change->list, list, sizeof(*list));
 }
 
@@ -429,13 +430,14 @@ static bool choose_places(const struct live *l, struct changes *x)
 	return true;
 }
 
-static bool write_lists(struct context *c, struct changes *x)
+/* comes: for programs that are new. */
+static bool write_lists(struct context *c, struct changes *x, bool comes)
 {
 	bool good = choose_places(c->live, x);
 	for (size_t i = 0; i < x->n && good; i++) {
 		struct change *change = &x->all[i], *first = first_with(x, change->links);
 		if (change->links && change == first)
-			good = write_list(c, change);
+			good = write_list(c, change, comes);
 		change->list = first->list;
 		change->number = first->number;
 	}
@@ -630,6 +632,7 @@ static bool start_over(struct context *c)
 	native_start_over(l->native);
 	memset(l->program, 0, sizeof(l->program));
 	l->code_used = 0;
+	l->again = true;
 	atomic_store(&l->full, false);
 	agent_log("live: room is free again");
 	return true;
@@ -724,7 +727,7 @@ static void note_gone(struct context *c)
 	l->ran &= stay;
 	note_links(c, l->armed & stay);
 	note_native(c, l->coded_links & stay);
-	if (!inside)
+	if (!inside && !(l->links & ~attached()))
 		atomic_store(&l->settled, l->generation);
 }
 
@@ -775,34 +778,76 @@ static void settle(struct context *c)
 	note_gone(c);
 }
 
-/* 0, or -errno: what could not be published stays away whole. */
+/* The programs, where the device has none yet. Of links, those that it has then; 0, or -ENOSPC: there is no room for some. */
+static int place_programs(struct context *c, uint64_t *links, struct diag *d)
+{
+	int result = 0;
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
+		struct diag why = { 0 };
+		if (!(*links >> i & 1))
+			continue;
+		int err = place_program(c, i, &why);
+		note_why(i, err ? why.text : "");
+		if (!err)
+			continue;
+		*links &= ~(UINT64_C(1) << i);
+		if (err == -ENOSPC) {
+			*d = why;
+			result = err;
+		} else {
+			agent_log("live link %u: %s", i, why.text);
+		}
+	}
+	return result;
+}
+
+static void keep_empty(struct changes *x)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < x->n; i++) {
+		free(x->all[i].bytes);
+		x->all[i].bytes = NULL;
+		if (!x->all[i].links)
+			x->all[n++] = x->all[i];
+	}
+	x->n = n;
+}
+
+/* What changes for these links, and the lists for it. Without room for lists what is new stays away, and what needs none at least goes. */
+static int choose_lists(struct context *c, uint64_t *links, struct changes *x, struct diag *d)
+{
+	const uint64_t fresh = *links & ~c->live->links;
+	compare(c, *links, x);
+	if (!x->failed && write_lists(c, x, fresh != 0))
+		return 0;
+	int err = diag_set(d, ENOSPC, "lists of programs took the room; it is free again when the kernels that run have ended");
+	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
+		if (fresh >> i & 1)
+			note_why(i, d->text);
+	*links &= ~fresh;
+	free_changes(x);
+	*x = (struct changes){ 0 };
+	compare(c, *links, x);
+	if (x->failed || !write_lists(c, x, false))
+		keep_empty(x);
+	return err;
+}
+
+/* Links of lists that words lead to. */
+static uint64_t led_to(const struct live *l)
+{
+	uint64_t links = 0;
+	for (uint32_t k = 0; k < LIVE_LISTS; k++)
+		links |= l->lists[k].words ? l->lists[k].links : 0;
+	return links;
+}
+
+/* 0, or -errno; -ENOSPC: some stay away for want of room, and what could be changed is. */
 static int publish(struct context *c, uint64_t links, struct diag *d)
 {
 	struct changes x = { 0 };
-	int err = 0;
-	for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++) {
-		if (!(links >> i & 1))
-			continue;
-		*d = (struct diag){ 0 };
-		err = place_program(c, i, d);
-		note_why(i, err ? d->text : "");
-		if (err == -ENOSPC)
-			break;
-		if (err) {
-			agent_log("live link %u: %s", i, d->text);
-			links &= ~(UINT64_C(1) << i);
-			err = 0;
-		}
-	}
-	if (!err)
-		compare(c, links, &x);
-	if (!err && (x.failed || !write_lists(c, &x))) {
-		err = diag_set(d, ENOSPC, "lists of programs took the room; it is free again when the kernels that run have ended");
-		for (uint32_t i = 0; i < SESSION_MAX_LINKS; i++)
-			if ((links & ~c->live->links) >> i & 1)
-				note_why(i, d->text);
-	}
-	if (!err && (!write_words(c, &x) || !close_lists(c)))
+	int full = place_programs(c, &links, d), lists = choose_lists(c, &links, &x, d), err = 0;
+	if (!write_words(c, &x) || !close_lists(c))
 		err = -EIO;
 	if (!err && x.n) {
 		c->live->written_ns = now_ns();
@@ -813,10 +858,11 @@ static int publish(struct context *c, uint64_t links, struct diag *d)
 			err = -EIO;
 	}
 	if (!err) {
-		c->live->links = links;
+		c->live->links = links | led_to(c->live);
 		c->live->ran |= links;
 		atomic_store(&c->last_launch_ns, now_ns()); /* readers want to see it soon */
 	}
+	err = err ? err : full ? full : lists;
 	agent_log("live: %zu words changed, links %llx, %d", x.n, (unsigned long long)links, err);
 	free_changes(&x);
 	return err;
@@ -838,7 +884,7 @@ static void update(struct context *c)
 	uint32_t n_kernels = __atomic_load_n(&agent.shared->n_kernels, __ATOMIC_ACQUIRE);
 	struct diag d = { 0 };
 	CUcontext was;
-	if (l->generation == generation && l->n_kernels == n_kernels && !l->again)
+	if (l->generation == generation && l->n_kernels == n_kernels && !l->again && !atomic_load(&l->full))
 		return;
 	if (!ok(REAL(cuCtxPushCurrent_v2)(c->handle)))
 		return;
@@ -848,8 +894,6 @@ static void update(struct context *c)
 		err = publish(c, links, &d);
 	atomic_store(&l->full, err == -ENOSPC);
 	REAL(cuCtxPopCurrent_v2)(&was);
-	if (err == -ENOSPC)
-		return; /* again at the next look */
 	forget_detached(l, links);
 	l->generation = generation;
 	l->n_kernels = n_kernels;

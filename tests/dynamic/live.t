@@ -157,6 +157,26 @@ tail -2 "$work/out" | grep -q 'rate [0-9]*[1-9]'; ok $? "and go on"
 kill -9 "$pid" $run; wait $run 2> /dev/null
 rm -f "$work/run.pid"
 
+# What waits for room keeps nobody from leaving.
+EGPU_SAMPLE_SMALL=1 EGPU_LIVE_TIER=interpreted EGPU_LIVE_ROOM=4096 "$egpu" run --softgpu=sm_90,sms=2,strict --live -k queue -- "$EGPU_BUILD/samples/persistent" queue 600000 > "$work/out" 2> "$work/run" &
+run=$!
+echo $run > "$work/run.pid"
+for _ in $(seq 500); do grep -qs rate "$work/out" && break; sleep 0.02; done
+read -r pid _ < "/proc/$run/task/$run/children"
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+	attach --live -d "$pid" "$work/loops.bpf.c"
+	sleep 0.2
+	"$egpu" link 2>&1 | grep -q 'took the room' && break
+done
+"$egpu" link 2>&1 | grep -q 'pending for .*: .*took the room'; ok $? "a program waits for room"
+first=$("$egpu" link 2>&1 | grep -B1 'armed in 1 context' | sed -n 's/^\([0-9.]*\) .* loop .*/\1/p' | head -1)
+"$egpu" detach --link "$first" > "$work/err" 2>&1; ok $? "one that runs is detached"
+! grep -q 'still hold' "$work/err"; ok $? "and is gone"
+! "$egpu" link 2>&1 | grep -q "^$first "; ok $? "and is no more"
+"$egpu" link 2>&1 | grep -q 'armed in 1 context'; ok $? "another stays"
+kill -9 "$pid" $run; wait $run 2> /dev/null
+rm -f "$work/run.pid"
+
 # Inside a kernel programs see what they see at its launch.
 fields=$(dirname "$0")/live_fields.bpf.c
 sums() { sed -n '/^map sums/,/^map /p' "$1" | grep ' = '; }
