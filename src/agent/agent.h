@@ -15,7 +15,7 @@
  *   devmap.c   maps: device <-> session             ptxas.c    the compiler of last resort
  *   old.c      launches as before CUDA 4.0           ending.c   modules that are unloaded while in use
  *   residency.c  blocks that run together
- *   live.c     programs into kernels that are running
+ *   live.c     programs into kernels that are running; bell.c tells multiprocessors, inside.c knows who is in them
  *   hold.c     launches held until the device is idle
  *   filter.c   which launches are probed            gputime.c  how long kernels run
  *   blackbox.c what a device fault leaves            params.c   a kernel's parameters, for it

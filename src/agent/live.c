@@ -15,70 +15,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/agent.h"
+#include "agent/live_state.h"
 #include "live/object.h"
 
 enum {
 	POOL_BYTES = 64 << 20, /* for maps of programs that come while kernels run, at least: an allocation may wait for them */
 	POOL_MOST = 512 << 20,
 	POOL_SHARE = 256,      /* this part of the device's memory, between the two */
-	BELL_BLOCKS = 4,       /* a multiprocessor */
-	BELL_THREADS = 32,
 	LOOK_MS = 2,           /* between looks at the session */
 	SETTLE_MS = 1,
 	IDLE_MS = 200,
 	BELL_GUARDS_NS = 5000000, /* guards have to hear by themselves; then the doorbell kernel goes to those that have not */
 	BELL_AGAIN_NS = 20000000, /* until it goes again */
-	FLIGHT_NS = 100000, /* by then what a lane stored before it counted itself out has been stored */
 	HELD_NS = 1000000000, /* after that lists that are not left are looked at now and then */
 	HELD_MS = 20,
-	REST_AFTER_NS = 3000000, /* from a change on: if a closed list is not left by then, others rest */
-	REST_NS = 10000000,
-	REST_AGAIN = 10, /* times as long until they do again */
-};
-
-/* A list on the device, from the first word that leads to it until nobody is inside. */
-struct list {
-	uint64_t links;		/* 0: the place is free */
-	uint32_t words;		/* that lead to it */
-	uint32_t number;
-	uint32_t inside;	/* lanes, when last looked */
-	uint64_t closed_ns;	/* since when it is closed; 0: it is open */
-	uint64_t empty_ns;	/* since when nobody is seen inside; 0: not yet */
-};
-
-struct live {
-	CUdeviceptr value;      /* of egpu_live: words, then code */
-	uint64_t code_bytes, code_used; /* for lists and programs */
-	CUdeviceptr pool;
-	uint64_t pool_bytes, pool_used;
-	CUstream bell_stream;
-	CUmodule bell_module;
-	CUfunction bell;
-	uint32_t number;        /* of the bell */
-	uint32_t rings;         /* that have yet to be heard everywhere; 0: settled */
-	uint64_t written_ns, rung_ns, sent_ns; /* sent: the doorbell kernel; 0: not since the last ringing */
-	uint32_t heard[LIVE_SMS];
-	uint64_t links;         /* that are published, a bit each */
-	atomic_bool full;       /* a program waits for room */
-	_Atomic uint64_t settled; /* generation of the session up to which what was detached is gone */
-	uint64_t generation;    /* of the session, when last published; 0: never */
-	uint32_t n_kernels;     /* of the session at that time */
-	uint64_t armed;         /* links that are said to be armed */
-	uint64_t ran;           /* links that were published, and are not gone: whatever they have counted has yet to be taken */
-	struct native *native;  /* NULL: programs are interpreted */
-	uint64_t coded_links;   /* that are said to be machine code */
-	bool again;             /* lists have code now that had none */
-	CUdeviceptr program[SESSION_MAX_LINKS];
-	struct list lists[LIVE_LISTS];
-	uint32_t lists_number;  /* of the last one */
-	uint64_t rest_ns;	/* since when others rest; 0: they do not */
-	uint64_t rest_at, rest_wait; /* when they do again if a closed list is not left by then, and how long that is from the last time */
-	struct live_line lines[LIVE_SMS]; /* what is read or written of one list */
-	uint8_t list[LIVE_POINTS][LIVE_KERNELS];   /* that a word leads to, and 1; 0: none */
-	uint64_t shown[LIVE_POINTS][LIVE_KERNELS]; /* links in it */
-	bool coded[LIVE_POINTS][LIVE_KERNELS];	   /* which has code */
-	bool had[LIVE_KERNELS];			   /* a program, at any point */
 };
 
 static bool ok(CUresult r)
@@ -86,112 +36,21 @@ static bool ok(CUresult r)
 	return r == CUDA_SUCCESS;
 }
 
-/* -- the doorbell --------------------------------------------------------------- */
-
-/* The number first, then the fence, then it is heard. */
-static const char bell_ptx[] =
-	".version 6.2\n.target sm_70\n.address_size 64\n"
-	".visible .entry egpu_bell(.param .u64 bell)\n{\n"
-	"\t.reg .b32 %number, %sm;\n\t.reg .b64 %bell, %heard;\n"
-	"\tld.param.u64 %bell, [bell];\n"
-	"\tmov.u32 %sm, %smid;\n\tand.b32 %sm, %sm, 1023;\n"
-	"\tmad.wide.u32 %heard, %sm, 4, %bell;\n"
-	"\tld.volatile.global.u32 %number, [%bell];\n"
-	"\tfence.acq_rel.sys;\n"
-	"\tst.volatile.global.u32 [%heard+256], %number;\n"
-	"\tret;\n}\n";
-_Static_assert(sizeof(CUdeviceptr) == sizeof(uint64_t), "a word");
-_Static_assert(LIVE_SMS == 1024 && offsetof(struct live_bell, heard) == 256, "the doorbell's text");
-
-static int load_bell(struct live *l, uint32_t cc, struct diag *d)
-{
-	char *cubin = NULL;
-	size_t bytes;
-	int least = 0, greatest = 0;
-	int err = compile_ptx(bell_ptx, sizeof(bell_ptx) - 1, cc, &cubin, &bytes, d);
-	if (err)
-		return err;
-	if (!ok(REAL(cuModuleLoadData)(&l->bell_module, cubin)) || !ok(REAL(cuModuleGetFunction)(&l->bell, l->bell_module, "egpu_bell")))
-		err = diag_set(d, EIO, "the doorbell kernel cannot be loaded");
-	/* A driver that loads functions when they are first launched would wait then for the kernel that runs. */
-	else if (REAL(cuFuncLoad))
-		REAL(cuFuncLoad)(l->bell);
-	/* It runs beside kernels that have no shared memory or little: a multiprocessor divides its memory anew only when nothing runs on it. */
-	if (!err && REAL(cuFuncSetAttribute))
-		REAL(cuFuncSetAttribute)(l->bell, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 0);
-	free(cubin);
-	/* Before the program's own blocks that wait for a place. */
-	if (REAL(cuCtxGetStreamPriorityRange))
-		REAL(cuCtxGetStreamPriorityRange)(&least, &greatest);
-	if (!err && (!REAL(cuStreamCreateWithPriority) ||
-			    !ok(REAL(cuStreamCreateWithPriority)(&l->bell_stream, CU_STREAM_NON_BLOCKING, greatest))))
-		err = diag_set(d, EIO, "the driver gives egpu no stream");
-	return err;
-}
-
 /* -- writing -------------------------------------------------------------------- */
 
-static bool finished(struct context *c)
+bool live_finished(struct context *c)
 {
 	return ok(REAL(cuStreamSynchronize)(c->stream));
 }
 
-static bool put(struct context *c, CUdeviceptr at, const void *from, size_t bytes)
+bool live_put(struct context *c, CUdeviceptr at, const void *from, size_t bytes)
 {
 	return ok(REAL(cuMemcpyHtoDAsync_v2)(at, from, bytes, c->stream));
 }
 
-/* The doorbell kernel is not waited for: a full device runs it when there is room. Until then what the program launches into streams of
- * its priority may have to wait behind it, so it does not go where guards hear anyway. */
-static void send_bell(struct context *c)
-{
-	struct live *l = c->live;
-	CUdeviceptr bell = l->value + LIVE_BELL;
-	void *params[] = { &bell };
-	CUresult r = REAL(cuStreamQuery)(l->bell_stream);
-	l->sent_ns = now_ns();
-	if (ok(r))
-		r = REAL(cuLaunchKernel)(l->bell, c->sms * BELL_BLOCKS, 1, 1, BELL_THREADS, 1, 1, 0, l->bell_stream, params, NULL);
-	if (!ok(r))
-		agent_log("live: the doorbell kernel is not sent (%d)", (int)r); /* not ready: the last one waits for room */
-}
-
-static bool ring_bell(struct context *c)
-{
-	struct live *l = c->live;
-	uint32_t number = l->number + 1;
-	if (!put(c, l->value + LIVE_BELL, &number, sizeof(number)) || !finished(c))
-		return false;
-	l->number = number;
-	l->rung_ns = now_ns();
-	l->sent_ns = 0;
-	if (stream_context_idle(c->handle, true))
-		send_bell(c);
-	return true;
-}
-
-static uint32_t count_sms(const struct context *c)
+uint32_t live_sms(const struct context *c)
 {
 	return c->sms < LIVE_SMS ? c->sms : LIVE_SMS;
-}
-
-/* Multiprocessors that have not heard the last ringing. */
-static uint32_t count_deaf(struct context *c)
-{
-	struct live *l = c->live;
-	uint32_t n = count_sms(c), deaf = 0;
-	if (!ok(REAL(cuMemcpyDtoHAsync_v2)(l->heard, l->value + LIVE_BELL + offsetof(struct live_bell, heard), n * sizeof(*l->heard),
-		    c->stream)) ||
-		!finished(c))
-		return n;
-	for (uint32_t i = 0; i < n; i++)
-		deaf += l->heard[i] != l->number;
-	return deaf;
-}
-
-static CUdeviceptr inside_of(const struct live *l, uint32_t list)
-{
-	return l->value + LIVE_INSIDE + (uint64_t)list * LIVE_INSIDE_BYTES;
 }
 
 /* Room for something that nothing has been at since the context was last idle; 0: none left. What comes leaves some for lists without what goes. */
@@ -258,7 +117,7 @@ static int write_program(struct context *c, uint32_t link, const struct live_obj
 		memcpy(p->insns, insns, o->n_insns * sizeof(uint64_t));
 		err = resolve(c, p->insns, relocs, o->n_relocs, d);
 	}
-	if (!err && (!put(c, at, p, bytes) || !finished(c)))
+	if (!err && (!live_put(c, at, p, bytes) || !live_finished(c)))
 		err = diag_set(d, EIO, "a live program cannot be copied to the device");
 	free(p);
 	if (!err)
@@ -378,16 +237,6 @@ static void free_changes(struct changes *x)
 	free(x->all);
 }
 
-/* The number that makes a list open; 0 closes it. Who comes in before the time (of the device) rests; 0: nobody. */
-static bool set_open(struct context *c, uint32_t list, uint32_t number, uint64_t rest_until)
-{
-	struct live *l = c->live;
-	uint32_t n = count_sms(c);
-	for (uint32_t i = 0; i < n; i++)
-		l->lines[i] = (struct live_line){ .n = number | (rest_until ? LIVE_RESTS : 0), .rest_until = rest_until };
-	return put(c, inside_of(l, list) + offsetof(struct live_inside, open), l->lines, n * sizeof(*l->lines)) && finished(c);
-}
-
 static bool write_list(struct context *c, struct change *change, bool comes)
 {
 	struct live_list *list = change->bytes = calloc(1, sizeof(*list));
@@ -397,11 +246,11 @@ static bool write_list(struct context *c, struct change *change, bool comes)
 		if (change->links >> link & 1)
 			list->programs[list->n++] = c->live->program[link];
 	list->code = native_code(c->live->native, change->links);
-	list->inside = inside_of(c->live, change->place - 1);
+	list->inside = list_inside(c->live, change->place - 1);
 	list->number = change->number = ++c->live->lists_number;
 	list->words = c->live->value;
 	change->list = code_room(c->live, sizeof(*list), comes);
-	return change->list && set_open(c, change->place - 1, (uint32_t)list->number, 0) && put(c, change->list, list, sizeof(*list));
+	return change->list && list_open(c, change->place - 1, (uint32_t)list->number, 0) && live_put(c, change->list, list, sizeof(*list));
 }
 
 /* One list serves every kernel and point with the same links: the first change with them. */
@@ -441,7 +290,7 @@ static bool write_lists(struct context *c, struct changes *x, bool comes)
 		change->list = first->list;
 		change->number = first->number;
 	}
-	return finished(c) && good;
+	return live_finished(c) && good;
 }
 
 static void note_word(struct live *l, const struct change *change)
@@ -465,132 +314,11 @@ static bool write_words(struct context *c, const struct changes *x)
 	bool good = true;
 	for (size_t i = 0; i < x->n && good; i++) {
 		const struct change *change = &x->all[i];
-		good = put(c, c->live->value + LIVE_WORD(change->point, change->kernel), &change->list, sizeof(change->list));
+		good = live_put(c, c->live->value + LIVE_WORD(change->point, change->kernel), &change->list, sizeof(change->list));
 		if (good)
 			note_word(c->live, change);
 	}
-	return finished(c) && good;
-}
-
-/* -- lists that no word leads to ------------------------------------------------------ */
-
-static bool is_old(const struct list *x)
-{
-	return x->links && !x->words;
-}
-
-/* Those that no word leads to any more; the words have been written. */
-static bool close_lists(struct context *c)
-{
-	bool good = true;
-	for (uint32_t k = 0; k < LIVE_LISTS && good; k++) {
-		struct list *x = &c->live->lists[k];
-		if (!is_old(x) || x->closed_ns)
-			continue;
-		good = set_open(c, k, 0, 0);
-		x->closed_ns = now_ns();
-	}
-	return good;
-}
-
-static bool count_inside(struct context *c, uint32_t k)
-{
-	struct live *l = c->live;
-	uint32_t n = count_sms(c);
-	if (!ok(REAL(cuMemcpyDtoHAsync_v2)(l->lines, inside_of(l, k), n * sizeof(*l->lines), c->stream)) || !finished(c))
-		return false;
-	l->lists[k].inside = 0;
-	for (uint32_t i = 0; i < n; i++)
-		l->lists[k].inside += (uint32_t)l->lines[i].n;
-	return true;
-}
-
-static void look_into(struct context *c, uint32_t k, uint64_t now)
-{
-	struct list *x = &c->live->lists[k];
-	uint32_t before = x->inside;
-	if (!count_inside(c, k))
-		return;
-	if (x->inside && !before)
-		agent_log("live: %u lanes are inside links %llx", x->inside, (unsigned long long)x->links);
-	if (before && !x->inside)
-		agent_log("live: links %llx are left after %.2f ms", (unsigned long long)x->links, (double)(now - x->closed_ns) / 1e6);
-	x->empty_ns = x->inside ? 0 : now_ns();
-}
-
-/* A lane that counts itself in later than the list was closed leaves again, so that one that was once empty stays so. */
-static void look_inside(struct context *c)
-{
-	struct live *l = c->live;
-	for (uint32_t k = 0; k < LIVE_LISTS; k++) {
-		struct list *x = &l->lists[k];
-		uint64_t now = now_ns();
-		if (!is_old(x) || !x->closed_ns || now - x->closed_ns < LIVE_SETTLE_NS)
-			continue;
-		if (!x->empty_ns)
-			look_into(c, k, now);
-		else if (now - x->empty_ns >= FLIGHT_NS)
-			*x = (struct list){ 0 };
-	}
-}
-
-/* -- turns for those that are inside ---------------------------------------------------- */
-
-static bool write_rest(struct context *c, uint64_t until)
-{
-	struct live *l = c->live;
-	uint64_t word = until ? LIVE_REST_UNTIL(until) : 0;
-	bool good = true;
-	for (uint32_t k = 0; k < LIVE_LISTS && good; k++)
-		if (l->lists[k].words)
-			good = set_open(c, k, l->lists[k].number, until);
-	for (uint32_t k = 0; k < LIVE_KERNELS && good; k++)
-		if (l->had[k] && !l->list[LIVE_LOOP][k])
-			good = put(c, l->value + LIVE_WORD(LIVE_LOOP, k), &word, sizeof(word));
-	return good && finished(c) && ring_bell(c);
-}
-
-/* Whether somebody is inside of a list that is closed. */
-static bool is_held_up(const struct live *l)
-{
-	for (uint32_t k = 0; k < LIVE_LISTS; k++)
-		if (is_old(&l->lists[k]) && l->lists[k].inside)
-			return true;
-	return false;
-}
-
-/* Ever more seldom, since whoever is inside may wait for something else. The device is told until when, so that nobody rests longer
- * whatever becomes of this thread. */
-static void give_turns(struct context *c)
-{
-	struct live *l = c->live;
-	bool held_up = is_held_up(l), rests = l->rest_ns;
-	uint64_t now = now_ns();
-	if (rests ? held_up && now - l->rest_ns < REST_NS : !held_up || l->rings || now < l->rest_at)
-		return;
-	if (!rests) {
-		l->rest_wait *= REST_AGAIN;
-		l->rest_at = now + l->rest_wait;
-	}
-	l->rest_ns = rests ? 0 : now;
-	bool good = write_rest(c, rests ? 0 : now - (uint64_t)c->clock_offset_ns + REST_NS);
-	agent_log("live: others rest%s%s", rests ? " no more" : "", good ? "" : ", but that cannot be written");
-}
-
-/* -- what holds links ------------------------------------------------------------------ */
-
-/* The links that lanes may be inside of although no word leads to them; since: the first of them. */
-static uint64_t held(const struct live *l, uint64_t *since)
-{
-	uint64_t links = 0;
-	*since = UINT64_MAX;
-	for (uint32_t k = 0; k < LIVE_LISTS; k++) {
-		if (!is_old(&l->lists[k]))
-			continue;
-		links |= l->lists[k].links;
-		*since = l->lists[k].closed_ns < *since ? l->lists[k].closed_ns : *since;
-	}
-	return links;
+	return live_finished(c) && good;
 }
 
 static uint64_t attached(void)
@@ -618,7 +346,7 @@ static uint64_t maps_wanted(uint64_t links)
 static bool start_over(struct context *c)
 {
 	struct live *l = c->live;
-	if (!ok(REAL(cuMemsetD8Async)(l->value, 0, LIVE_WORDS_BYTES, c->stream)) || !finished(c))
+	if (!ok(REAL(cuMemsetD8Async)(l->value, 0, LIVE_WORDS_BYTES, c->stream)) || !live_finished(c))
 		return false;
 	devmap_drop(c, devmap_pooled(c) & ~maps_wanted(attached()));
 	if (!devmap_pooled(c))
@@ -710,7 +438,7 @@ static void note_inside(const struct live *l)
 		if (!(l->armed >> i & 1) || l->links >> i & 1)
 			continue;
 		for (uint32_t k = 0; k < LIVE_LISTS; k++)
-			n += is_old(&l->lists[k]) && l->lists[k].links >> i & 1 ? l->lists[k].inside : 0;
+			n += list_is_old(&l->lists[k]) && l->lists[k].links >> i & 1 ? l->lists[k].inside : 0;
 		__atomic_store_n(&agent.shared->links[i].inside, n, __ATOMIC_RELAXED);
 	}
 }
@@ -720,7 +448,7 @@ static void note_inside(const struct live *l)
 static void note_gone(struct context *c)
 {
 	struct live *l = c->live;
-	uint64_t since, inside = held(l, &since) & ~l->links, stay = l->links | inside;
+	uint64_t since, inside = lists_held(l, &since) & ~l->links, stay = l->links | inside;
 	note_inside(l);
 	if (l->ran & ~stay)
 		devmap_take_rest(c, devmap_pooled(c) & ~maps_wanted(attached()));
@@ -751,15 +479,15 @@ static void hear(struct context *c)
 {
 	struct live *l = c->live;
 	uint64_t now = now_ns();
-	uint32_t deaf = count_deaf(c);
+	uint32_t deaf = bell_deaf(c);
 	if (deaf) {
 		note_waiting(c, deaf);
 		if (l->sent_ns ? now - l->sent_ns >= BELL_AGAIN_NS : now - l->rung_ns >= BELL_GUARDS_NS) {
 			agent_log("live: %u multiprocessors have not heard the bell after %.0f ms", deaf, (double)(now - l->written_ns) / 1e6);
-			send_bell(c);
+			bell_send(c);
 		}
 	} else if (l->rings > 1) {
-		if (now - l->written_ns >= LIVE_SETTLE_NS && ring_bell(c))
+		if (now - l->written_ns >= LIVE_SETTLE_NS && bell_ring(c))
 			l->rings--;
 	} else {
 		l->rings = 0;
@@ -773,8 +501,8 @@ static void settle(struct context *c)
 {
 	if (c->live->rings)
 		hear(c);
-	look_inside(c);
-	give_turns(c);
+	lists_look(c);
+	lists_give_turns(c);
 	note_gone(c);
 }
 
@@ -847,14 +575,14 @@ static int publish(struct context *c, uint64_t links, struct diag *d)
 {
 	struct changes x = { 0 };
 	int full = place_programs(c, &links, d), lists = choose_lists(c, &links, &x, d), err = 0;
-	if (!write_words(c, &x) || !close_lists(c))
+	if (!write_words(c, &x) || !lists_close(c))
 		err = -EIO;
 	if (!err && x.n) {
 		c->live->written_ns = now_ns();
 		c->live->rings = 2;
 		c->live->rest_wait = REST_AFTER_NS;
 		c->live->rest_at = c->live->written_ns + REST_AFTER_NS;
-		if (!ring_bell(c))
+		if (!bell_ring(c))
 			err = -EIO;
 	}
 	if (!err) {
@@ -944,7 +672,7 @@ static void go_native(struct context *c)
 static bool waits(const struct live *l)
 {
 	uint64_t since;
-	return l->rings || l->rest_ns || held(l, &since);
+	return l->rings || l->rest_ns || lists_held(l, &since);
 }
 
 static int next_look(const struct live *l)
@@ -952,7 +680,7 @@ static int next_look(const struct live *l)
 	uint64_t since;
 	if (l->rings || l->rest_ns)
 		return SETTLE_MS;
-	if (held(l, &since))
+	if (lists_held(l, &since))
 		return now_ns() - since < HELD_NS ? SETTLE_MS : HELD_MS;
 	return anything_attached() ? LOOK_MS : IDLE_MS;
 }
@@ -1005,7 +733,7 @@ int live_prepare(struct context *c, CUdeviceptr image, struct diag *d)
 	for (uint32_t i = 0; i < EBPF_MAX_MAPS; i++)
 		if (agent.shared->maps[i].live == LIVE_TIER_NATIVE)
 			l->native = native_prepare();
-	int err = load_bell(l, c->cc, d);
+	int err = bell_load(l, c->cc, d);
 	l->pool_bytes = pool_size(c);
 	if (!err && !ok(REAL(cuMemAlloc_v2)(&l->pool, l->pool_bytes)))
 		err = diag_set(d, ENOMEM, "no device memory for the maps of live programs");
