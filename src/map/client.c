@@ -72,14 +72,18 @@ static bool client_holds_lock(const struct session *s, uint32_t i)
 	return fd < 0 || lock.l_type != F_UNLCK;
 }
 
-static bool client_alive(const struct session *s, uint32_t i)
+static bool row_alive(const struct session *s, uint32_t i, const struct session_client *c)
 {
-	const struct session_client *c = &s->file->clients[i];
 	if (!c->pid || __atomic_load_n(&c->ended, __ATOMIC_ACQUIRE))
 		return false;
 	if (process_is_foreign())
 		return !c->locked || client_holds_lock(s, i);
 	return process_alive((pid_t)c->pid, c->start_time);
+}
+
+static bool client_alive(const struct session *s, uint32_t i)
+{
+	return row_alive(s, i, &s->file->clients[i]);
 }
 
 int session_claim_client(struct session *s, const char *probe)
@@ -115,12 +119,29 @@ int session_enter(struct session *s, const char *probe, struct diag *d)
 		   : 0;
 }
 
-bool session_has_others(const struct session *s)
+/* Read, not mapped: the file may have been cut off. */
+static bool others_in(const struct session *s, int fd)
 {
+	struct session_client rows[SESSION_MAX_CLIENTS];
+	if (file_read_at(fd, rows, sizeof(rows), offsetof(struct session_file, clients)))
+		return false;
 	for (uint32_t i = 0; i < SESSION_MAX_CLIENTS; i++)
-		if (i + 1 != s->client && client_alive(s, i))
+		if (i + 1 != s->client && row_alive(s, i, &rows[i]))
 			return true;
 	return false;
+}
+
+bool session_leave_to_others(const struct session *s)
+{
+	char path[SESSION_FILE_PATH_BYTES];
+	const uint64_t left = 0;
+	uint64_t size;
+	int fd = session_file_path(s, path, "session") ? -1 : file_open(path, O_RDWR, s->owner, &size);
+	bool others = fd >= 0 && others_in(s, fd) &&
+		      !file_write_at(fd, &left, sizeof(left), offsetof(struct session_file, loader_start_time));
+	if (fd >= 0)
+		close(fd);
+	return others;
 }
 
 void session_stay(struct session *s)

@@ -157,10 +157,8 @@ void session_destroy(struct session *s)
 	*slash = '\0';
 	const char *up = root[0] ? root : "/";
 	/* Others read their maps when the program has ended. Whoever leaves last finds that nobody lives in it, wherever it is. */
-	if (s->maker == getpid() && !session_has_others(s))
+	if (s->maker == getpid() && !session_leave_to_others(s))
 		session_remove(up, slash + 1);
-	else if (s->maker == getpid())
-		__atomic_store_n(&s->file->loader_start_time, 0, __ATOMIC_SEQ_CST);
 	session_close(s);
 	session_gc_root(up);
 }

@@ -46,8 +46,8 @@ uint64_t session_now_ns(void);
 int session_lock(struct session *s);
 void session_unlock(int lock);
 int session_claim_client(struct session *s, const char *probe);
-/* Whether another loader is in it, and alive. */
-bool session_has_others(const struct session *s);
+/* Whether another loader is in it, and alive: then it is theirs. For its maker, at the end. */
+bool session_leave_to_others(const struct session *s);
 /* Files of a map: its own, its ring, its instances. */
 /* Rows of links for running kernels that are over, and of their programs. */
 void session_recycle_links(struct session *s);
