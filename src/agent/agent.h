@@ -14,7 +14,7 @@
  *   texts.c    which of several texts was loaded     memcode.c  machine code for devices in memory
  *   devmap.c   maps: device <-> session             ptxas.c    the compiler of last resort
  *   old.c      launches as before CUDA 4.0           ending.c   modules that are unloaded while in use
- *   residency.c  blocks that run together
+ *   residency.c  blocks that run together            symbols.c  variables that a variant is bound to
  *   live.c     programs into kernels that are running; bell.c tells multiprocessors, inside.c knows who is in them
  *   hold.c     launches held until the device is idle
  *   filter.c   which launches are probed            gputime.c  how long kernels run
@@ -608,6 +608,12 @@ void devmap_free(struct context *c, uint64_t mask);
 void devmap_drop(struct context *c, uint64_t mask); /* the same, by who holds c->copying */
 bool variant_prepared(const struct module *m, const struct context *c);
 void variant_context_gone(struct context *c);
+
+/* -- symbols.c --------------------------------------------------------------- */
+/* Where a variable of the loaded module is; 0: it knows none of that name. Only while nothing runs: with lazy loading a look-up may load the module's data. */
+CUdeviceptr symbol_address(const struct module *m, const char *name);
+/* Builds again without what cannot be bound, until all can; max_regs: registers of a thread at most, 0: as many as it takes. */
+int symbols_settle(struct variant *v, uint32_t max_regs, struct diag *d);
 
 /* -- residency.c ------------------------------------------------------------- */
 

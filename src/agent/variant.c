@@ -40,59 +40,6 @@ static int function_attribute(CUfunction fn, CUfunction_attribute which, int oth
 	return REAL(cuFuncGetAttribute)(&v, which, fn) == CUDA_SUCCESS ? v : otherwise;
 }
 
-/* -- symbols of the original ------------------------------------------------------ */
-
-/* Only while nothing runs: with lazy loading a look-up may load the module's data. */
-static CUdeviceptr symbol_address(const struct module *m, const char *name)
-{
-	CUdeviceptr at = 0;
-	size_t bytes;
-	CUresult r = m->is_library ? REAL(cuLibraryGetGlobal)(&at, &bytes, m->handle, name)
-				   : REAL(cuModuleGetGlobal_v2)(&at, &bytes, m->handle, name);
-	if (r != CUDA_SUCCESS && m->is_library && REAL(cuLibraryGetManaged))
-		r = REAL(cuLibraryGetManaged)(&at, &bytes, m->handle, name);
-	return r == CUDA_SUCCESS ? at : 0;
-}
-
-/* Names of the build that the loaded module does not know, added to those it was made without. */
-static uint32_t find_unbound(const struct module *m, const struct build *b, const char ***names)
-{
-	uint32_t n = 0;
-	const char **list = calloc(b->n_unbound + b->result.n_symbols + 1, sizeof(*list));
-	*names = list;
-	if (!list)
-		return 0;
-	for (uint32_t i = 0; i < b->n_unbound; i++)
-		list[n++] = b->unbound[i];
-	for (uint32_t i = 0; i < b->result.n_symbols; i++)
-		if (!symbol_address(m, b->result.symbols[i]))
-			list[n++] = b->result.symbols[i];
-	return n;
-}
-
-/* Builds again without what cannot be bound, until all can. */
-static int settle_symbols(struct variant *v, uint32_t max_regs, struct diag *d)
-{
-	for (int round = 0; round < 8; round++) {
-		const char **unbound;
-		uint32_t n = find_unbound(v->module, v->build, &unbound);
-		struct build *b = v->build;
-		int err = 0;
-		if (n != b->n_unbound || max_regs)
-			err = build_kernel(v->kernel, v->context->cc, unbound, n, max_regs, &b, d);
-		free(unbound);
-		if (err)
-			return err;
-		bool same = b == v->build;
-		v->build = b;
-		if (same || (n == b->n_unbound && !max_regs))
-			return 0;
-		if (max_regs)
-			max_regs = 0;
-	}
-	return diag_set(d, EINVAL, "its variables cannot be bound to the loaded module");
-}
-
 /* -- loading ------------------------------------------------------------------------ */
 
 static int find_original(struct variant *v, struct diag *d)
@@ -219,7 +166,7 @@ static int fit_threads(struct variant *v, struct diag *d)
 	if (have >= want)
 		return 0;
 	unload(v);
-	int err = settle_symbols(v, register_cap(want), d);
+	int err = symbols_settle(v, register_cap(want), d);
 	if (!err)
 		err = load_cubin(v, d);
 	if (err)
@@ -245,7 +192,7 @@ static int spare_registers(struct variant *v, struct diag *d)
 		function_attribute(v->function, CU_FUNC_ATTRIBUTE_NUM_REGS, 0) <= FREE_REGS)
 		return 0;
 	unload(v);
-	int err = settle_symbols(v, FREE_REGS, d);
+	int err = symbols_settle(v, FREE_REGS, d);
 	if (!err)
 		err = load_cubin(v, d);
 	if (!err && function_attribute(v->function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, INT_MAX) <= local + FEW_BYTES)
@@ -369,7 +316,7 @@ static int load(struct variant *v, struct diag *d)
 	if (!err)
 		err = logged(v, "original", find_original(v, d));
 	if (!err)
-		err = logged(v, "symbols", settle_symbols(v, v->cap, d));
+		err = logged(v, "symbols", symbols_settle(v, v->cap, d));
 	if (!err && v->build->clock) {
 		lock_take(&v->context->copying);
 		context_clock(v->context);

@@ -44,18 +44,23 @@ static struct object *which(const struct search *s, const char *name)
 	return NULL;
 }
 
-static int note(const struct mapping *m, void *arg)
+static void note_part(struct object *o, const struct mapping *m)
 {
-	struct object *o = m->path[0] == '/' ? which(arg, base_name(m->path)) : NULL;
-	if (!o || (o->path[0] && strcmp(o->path, m->path)))
-		return 0;
-	snprintf(o->path, sizeof(o->path), "%s", m->path);
 	if (!m->offset && !o->first)
 		o->first = m->start;
 	if (m->exec) {
 		o->text.from = o->text.from ? o->text.from : m->start;
 		o->text.to = m->end;
 	}
+}
+
+static int note(const struct mapping *m, void *arg)
+{
+	struct object *o = m->path[0] == '/' ? which(arg, base_name(m->path)) : NULL;
+	if (!o || (o->path[0] && strcmp(o->path, m->path)))
+		return 0;
+	snprintf(o->path, sizeof(o->path), "%s", m->path);
+	note_part(o, m);
 	return 0;
 }
 
@@ -199,14 +204,8 @@ static int note_place(const struct mapping *m, void *arg)
 static int note_object(const struct mapping *m, void *arg)
 {
 	struct object *o = arg;
-	if (strcmp(o->path, m->path))
-		return 0;
-	if (!m->offset && !o->first)
-		o->first = m->start;
-	if (m->exec) {
-		o->text.from = o->text.from ? o->text.from : m->start;
-		o->text.to = m->end;
-	}
+	if (!strcmp(o->path, m->path))
+		note_part(o, m);
 	return 0;
 }
 

@@ -23,7 +23,7 @@
 
 /* Each place keeps its address until then. A kernel with twelve accesses in an unrolled loop took 1.24 times its time on an H200 with 6 of them
  * at once, 1.49 with 4, and 1.45 with 8, where registers went to memory. */
-enum { MAX_PATH = 256, MAX_WHEN = 8, MAX_PUTS = 64, MOST_LANES = 8, MOST_ACCESSES = 6 };
+enum { MAX_PATH = 256, MAX_PUTS = 64, MOST_LANES = 8, MOST_ACCESSES = 6 };
 
 #define BIT(id) (1ull << EBPF_FIELD_##id)
 /* Fields whose values are the same at all places of a stretch, or are an access's own. */
@@ -174,7 +174,7 @@ static bool good_insn(struct batch *b, uint32_t i)
 static bool add_when(struct batch *b, uint32_t i, bool taken)
 {
 	struct ebpf_batch *out = b->out;
-	bool good = out->n_when < MAX_WHEN && tr_field_test(b->t, b->inst, i, taken, &b->field, &out->when[out->n_when]);
+	bool good = out->n_when < TR_MAX_WHEN && tr_field_test(b->t, b->inst, i, taken, &b->field, &out->when[out->n_when]);
 	out->n_when += good;
 	return good;
 }
@@ -598,7 +598,7 @@ int tr_batch(struct tr *t, struct ebpf_fragment *f)
 	struct batch b = { .t = t, .inst = t->insts[0], .out = out, .release = UINT32_MAX, .puts = arena_array(t->arena, MAX_PUTS, sizeof(*b.puts)) };
 	if (!out || !b.puts)
 		return diag_set(t->d, ENOMEM, "out of memory");
-	*out = (struct ebpf_batch){ .when = arena_array(t->arena, MAX_WHEN, sizeof(*out->when)) };
+	*out = (struct ebpf_batch){ .when = arena_array(t->arena, TR_MAX_WHEN, sizeof(*out->when)) };
 	if (is_candidate(t, f))
 		b.sends = tr_leads_to(t, b.inst, calls);
 	if (!out->when || (is_candidate(t, f) && !b.sends))

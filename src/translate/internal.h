@@ -399,6 +399,7 @@ void tr_lower_main(struct tr *t);
 int tr_lower_insn(struct tr *t, struct tr_inst *inst, uint32_t i);
 
 /* -- when.c: requires all of the above; leaves the fragment's when -- */
+enum { TR_MAX_WHEN = 8 }; /* of a fragment, and of its batch */
 int tr_when(struct tr *t, struct ebpf_fragment *out);
 /* By index, whether something like this is done from there on, perhaps. NULL: no memory. */
 bool *tr_leads_to(const struct tr *t, struct tr_inst *inst, bool (*is)(const struct tr *t, const struct tr_inst *inst, uint32_t i));

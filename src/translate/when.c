@@ -11,8 +11,6 @@
 /* Fields that the instrumenter knows at most places; of the address, that a register holds it. */
 static const uint64_t known = BIT(SITE) | BIT(BYTES) | BIT(SPACE) | BIT(OP);
 
-enum { MAX_WHEN = 8 };
-
 static void whole_field(const struct tr *t, const struct tr_inst *inst, uint32_t i, uint8_t *field)
 {
 	const struct bpf_insn *in = tr_bpf(t, inst, i);
@@ -110,7 +108,7 @@ static int32_t go_on(struct tr *t, struct tr_inst *inst, uint32_t i, const bool 
 		return -1;
 	if (next < 0 || jump < 0)
 		return next < 0 ? jump : next;
-	if (acts[next] == acts[jump] || out->n_when == MAX_WHEN || !tr_field_test(t, inst, i, acts[jump], f, &out->when[out->n_when]))
+	if (acts[next] == acts[jump] || out->n_when == TR_MAX_WHEN || !tr_field_test(t, inst, i, acts[jump], f, &out->when[out->n_when]))
 		return -1;
 	out->n_when++;
 	return acts[jump] ? jump : next;
@@ -122,7 +120,7 @@ int tr_when(struct tr *t, struct ebpf_fragment *out)
 	struct tr_fields f = { 0 };
 	bool *acts = tr_leads_to(t, inst, is_act);
 	int32_t i = (int32_t)t->index_of[t->funcs[inst->func].entry];
-	out->when = arena_array(t->arena, MAX_WHEN, sizeof(*out->when));
+	out->when = arena_array(t->arena, TR_MAX_WHEN, sizeof(*out->when));
 	if (!out->when || !acts)
 		return diag_set(t->d, ENOMEM, "out of memory");
 	for (uint32_t n = 0; i >= 0 && n < inst->n; n++) {

@@ -93,10 +93,7 @@ static const char *another_agent; /* NULL: that of this build */
 static struct seen probe_role(const char *role, const char *env, const char *more)
 {
 	struct run r;
-	run_begin(&r);
-	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
-	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
-	run_attach(&r, &f, "fill");
+	uint32_t map = run_begin_counted(&r, "fill");
 	r.env[0] = env;
 	r.env[1] = more;
 	r.agent = another_agent;

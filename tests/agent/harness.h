@@ -127,6 +127,16 @@ static inline struct ebpf_fragment counter(uint32_t map, enum ebpf_point point)
 		.body = body };
 }
 
+/* A run with a counter at the entries of such kernels: its map. */
+static inline uint32_t run_begin_counted(struct run *r, const char *pattern)
+{
+	run_begin(r);
+	uint32_t map = run_map(r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
+	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
+	run_attach(r, &f, pattern);
+	return map;
+}
+
 static inline uint64_t run_count(struct run *r, uint32_t map, uint32_t key)
 {
 	struct map *m;

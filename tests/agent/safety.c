@@ -612,10 +612,7 @@ static void pair(const char *role, int rounds, int late)
 static void never_ends(void)
 {
 	struct run r;
-	run_begin(&r);
-	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
-	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
-	run_attach(&r, &f, "ping");
+	uint32_t map = run_begin_counted(&r, "ping");
 	is_int(run_wait(&r, run_start(&r, "endless"), 15), 0,
 		"a kernel that never ends does not keep the program from leaving");
 	is_int(run_count(&r, map, 0), 1, "its entry is counted");
@@ -625,10 +622,7 @@ static void never_ends(void)
 static void is_unloaded(void)
 {
 	struct run r;
-	run_begin(&r);
-	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
-	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
-	run_attach(&r, &f, "late");
+	uint32_t map = run_begin_counted(&r, "late");
 	is_int(run_role(&r, "unloaded"), 0, "a module that is unloaded while its kernel runs: the kernel has what it uses");
 	is_int(run_count(&r, map, 0), 4, "and was probed");
 	run_end(&r);
@@ -637,10 +631,7 @@ static void is_unloaded(void)
 static void is_there_again(void)
 {
 	struct run r;
-	run_begin(&r);
-	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
-	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
-	run_attach(&r, &f, "fill");
+	run_begin_counted(&r, "fill");
 	is_int(run_role(&r, "again"), 0, "a text that was loaded twice, and unloaded once");
 	struct session_kernel *k = run_kernel(&r, "fill");
 	is_int(k ? k->state : 0, SESSION_KERNEL_INSTRUMENTED, "its kernel is shown as instrumented");
@@ -652,10 +643,7 @@ static void is_there_again(void)
 static void comes_and_goes(void)
 {
 	struct run r;
-	run_begin(&r);
-	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
-	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
-	run_attach(&r, &f, "fill");
+	uint32_t map = run_begin_counted(&r, "fill");
 	is_int(run_role(&r, "contexts"), 0, "contexts that come and go in several threads");
 	struct session_kernel *k = run_kernel(&r, "fill");
 	ok(k && k->state != SESSION_KERNEL_REFUSED, "their kernel is not refused");
@@ -800,10 +788,7 @@ static void killed(void)
 	struct run r;
 	int in[2], out[2];
 	uint64_t count = 0;
-	run_begin(&r);
-	uint32_t map = run_map(&r, BPF_MAP_TYPE_ARRAY, 4, 8, 1);
-	struct ebpf_fragment f = counter(map, EBPF_POINT_ENTRY);
-	run_attach(&r, &f, "fill");
+	uint32_t map = run_begin_counted(&r, "fill");
 	pid_t pid = start_interactive(&r, in, out);
 	ok(step(in[1], out[0]), "launched");
 	for (int i = 0; i < 500 && count != 10 * N; i++) {

@@ -124,6 +124,12 @@ static struct ebpf_fragment make_large(struct arena *a, const struct ebpf_fragme
 	return out;
 }
 
+/* The text with something else at a place of it. */
+static inline char *planted_at(struct arena *a, const char *text, const char *at, const char *from, const char *to)
+{
+	return arena_printf(a, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+}
+
 static bool have_ptxas(void)
 {
 	static int have = -1;

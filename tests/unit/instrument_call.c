@@ -206,12 +206,6 @@ static void test_together(void)
 
 /* -- the proof -- */
 
-static const char *replaced(const char *text, const char *a, const char *b)
-{
-	const char *at = strstr(text, a);
-	return at ? arena_printf(arena, "%.*s%s%s", (int)(at - text), text, b, at + strlen(a)) : "";
-}
-
 static void test_proof(void)
 {
 	struct ebpf_fragment f = program_of(330);
@@ -228,8 +222,8 @@ static void test_proof(void)
 	};
 	is_int(readback_splice(kernel, ptx, false, NULL), 0, "the variant holds");
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-		const char *bad = replaced(ptx, wrong[i].from, wrong[i].to);
-		ok(*bad && readback_splice(kernel, bad, false, NULL) == -EOPNOTSUPP, "not with %s", wrong[i].what);
+		const char *at = strstr(ptx, wrong[i].from), *bad = at ? planted_at(arena, ptx, at, wrong[i].from, wrong[i].to) : NULL;
+		ok(bad && readback_splice(kernel, bad, false, NULL) == -EOPNOTSUPP, "not with %s", wrong[i].what);
 	}
 }
 

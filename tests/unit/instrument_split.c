@@ -197,7 +197,7 @@ static void test_proof(void)
 		const char *begin = strstr(ptx, "@%egpu_chosen"), *at = begin ? strstr(begin, planted[i].from) : NULL;
 		if (!ok(at, "%s: can be planted", planted[i].what))
 			continue;
-		char *bad = arena_printf(arena, "%.*s%s%s", (int)(at - ptx), ptx, planted[i].to, at + strlen(planted[i].from));
+		char *bad = planted_at(arena, ptx, at, planted[i].from, planted[i].to);
 		d = (struct diag){ 0 };
 		is_int(readback_splice(bound.ptx, bad, true, &d), -EOPNOTSUPP, "%s: is found", planted[i].what);
 		ok(strstr(d.text, "internal check failed: ") == d.text, "%s: %s", planted[i].what, d.text);
